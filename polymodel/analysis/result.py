@@ -1,0 +1,153 @@
+"""What an engine returns: frozen counts, the same records from every engine.
+
+Counts are numbers of elements (or operations), summed over all instances and all iterations,
+for ONE execution of each Einsum: `n_instances` is applied later, in `cost`. Integers are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Buffet:
+    """One tensor in one storage node. Sizes in elements, before `backing_scale` or n_instances.
+
+    `einsums`: users of the tensor below the node, in execution order. `parent`: id of the storage
+    node it is filled from, None for the backing (outermost) node. `tile_max`/`tile_total`: maximum
+    and sum of the tile size over all (time, instance) stamps with a non-empty tile; `visits`: how
+    many such stamps there are; `instances`: how many distinct instances ever hold anything;
+    `distinct`: different elements ever held. `live`: peak number of elements between first and
+    last use, None until asked for (`analyse(..., live=True)`).
+    """
+
+    node: int
+    component: str
+    tensor: str
+    reuse: str
+    einsums: tuple[str, ...]
+    parent: int | None
+    tile_max: int
+    tile_total: int
+    visits: int
+    instances: int
+    distinct: int
+    live: int | None = None
+
+    @property
+    def tile_average(self) -> Fraction:
+        return Fraction(self.tile_total, self.visits) if self.visits else Fraction(0)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Accesses of one tensor at one storage node, booked to one Einsum.
+
+    `reads_fill`: reads here that serve fills of storage below, or operands of compute (also the
+    partial sums that compute reads). `reads_drain`: reads here that move outputs to the parent.
+    `writes_fill`: writes here by fills from the parent. `writes_drain`: writes here by drains from
+    below or by compute. reads = reads_fill + reads_drain, writes = writes_fill + writes_drain.
+    """
+
+    einsum: str
+    node: int
+    component: str
+    tensor: str
+    reads_fill: int = 0
+    reads_drain: int = 0
+    writes_fill: int = 0
+    writes_drain: int = 0
+
+    @property
+    def reads(self) -> int:
+        return self.reads_fill + self.reads_drain
+
+    @property
+    def writes(self) -> int:
+        return self.writes_fill + self.writes_drain
+
+
+@dataclass(frozen=True)
+class TollTraffic:
+    """Elements of one tensor that pass a toll, booked to one Einsum: downwards and upwards."""
+
+    einsum: str
+    component: str
+    tensor: str
+    down: int = 0
+    up: int = 0
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Operations of one Einsum; `busiest`: of the instance that executes most of them."""
+
+    einsum: str
+    component: str
+    operations: int
+    busiest: int
+    instances: int
+
+
+@dataclass(frozen=True)
+class InstanceLoad:
+    """What the busiest instances of a memory or toll move for one Einsum, in bits.
+
+    `loads`: the Pareto-maximal (read bits, write bits) pairs over the instances, sorted; any
+    latency that grows in both is largest on one of them. `instances`: how many move anything.
+    """
+
+    einsum: str
+    component: str
+    loads: tuple[tuple[int, int], ...]
+    instances: int
+
+
+@dataclass(frozen=True)
+class Resident:
+    """One buffet that is resident at a peak; bits in the busiest instance."""
+
+    node: int
+    tensor: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """The peak of one component over the phases of one Einsum's branch, and who is in it.
+
+    `measure`: `tile` (lifetimes respected), `live` (joint element count) or `reserved` (nodes
+    above a split count in all branches). Persistent tensors count n_instances times.
+    """
+
+    component: str
+    einsum: str
+    measure: str
+    bits: int
+    residents: tuple[Resident, ...]
+
+
+@dataclass(frozen=True)
+class FillSizes:
+    """Histogram of transfer sizes on the link into one buffet: (elements, how many transfers)."""
+
+    einsum: str
+    node: int
+    tensor: str
+    direction: str
+    sizes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything an engine counts for one spec. Tuples are sorted by tree order, then tensor order."""
+
+    engine: str
+    buffets: tuple[Buffet, ...]
+    traffic: tuple[Traffic, ...]
+    compute: tuple[Compute, ...]
+    loads: tuple[InstanceLoad, ...]
+    working_sets: tuple[WorkingSet, ...]
+    tolls: tuple[TollTraffic, ...] = ()
+    notes: tuple[str, ...] = ()

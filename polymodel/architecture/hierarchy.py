@@ -1,0 +1,127 @@
+"""The storage and compute hierarchy, resolved against a cascade.
+
+Components are listed outermost first. A component's `spatial` dimensions replicate that
+component and everything below it. Units: bits, joules, seconds, square metres, watts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["memory", "toll", "container", "compute"]
+
+
+@dataclass(frozen=True)
+class TensorRule:
+    """A set expression and what it means for each Einsum."""
+
+    text: str
+    by_einsum: tuple[tuple[str, frozenset[str]], ...] = ()
+
+    def tensors(self, einsum: str) -> frozenset[str]:
+        return dict(self.by_einsum).get(einsum, frozenset())
+
+
+@dataclass(frozen=True)
+class Link:
+    """The interconnect of one fanout dimension."""
+
+    energy_per_bit_hop: float = 0.0
+    topology: Literal["bus", "mesh", "tree"] = "bus"
+    throughput: float = math.inf
+
+
+@dataclass(frozen=True)
+class FanoutDim:
+    """One named fanout dimension. `may_reuse` None means every tensor may be shared."""
+
+    name: str
+    fanout: int
+    may_reuse: TensorRule | None = None
+    broadcast_partials: bool = False
+    link: Link | None = None
+
+    def reuses(self, einsum: str, tensor: str) -> bool:
+        """True if `tensor` may be multicast or reduced across this dimension in `einsum`."""
+        return self.may_reuse is None or tensor in self.may_reuse.tensors(einsum)
+
+
+@dataclass(frozen=True)
+class Action:
+    """Energy (joules) per bit, or per operation for compute; throughput in bits or operations per second.
+
+    With `bits_per_action` set, energy is per action and each transfer rounds up to whole actions.
+    """
+
+    name: str
+    energy: float = 0.0
+    throughput: float = math.inf
+    bits_per_action: int | None = None
+    provenance: str = "given"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One level of the hierarchy; fields that do not apply to its kind keep their defaults."""
+
+    name: str
+    kind: Kind
+    size_bits: float = math.inf
+    allocation: Literal["tile", "live"] = "tile"
+    actions: tuple[Action, ...] = ()
+    leak_power: float = 0.0
+    area: float = 0.0
+    area_provenance: str = "given"
+    spatial: tuple[FanoutDim, ...] = ()
+    keep: TensorRule | None = None
+    may_keep: TensorRule | None = None
+    read_first: bool = False
+    ports: Literal["shared", "separate"] = "shared"
+    buffering: Literal["single", "double"] = "double"
+    fill_drain_latency: float = 0.0
+    clock: float | None = None
+
+    def action(self, name: str) -> Action:
+        """The action `name`; a free, infinitely fast one if the component does not name it."""
+        for a in self.actions:
+            if a.name == name:
+                return a
+        return Action(name, provenance="default")
+
+    def dim(self, name: str) -> FanoutDim:
+        for d in self.spatial:
+            if d.name == name:
+                return d
+        raise KeyError(f"component {self.name} has no fanout dimension {name}")
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """Components outermost first; `assume_overlap` lets transfers hide behind compute."""
+
+    components: tuple[Component, ...]
+    assume_overlap: bool = True
+    name: str = ""
+
+    def __getitem__(self, name: str) -> Component:
+        for c in self.components:
+            if c.name == name:
+                return c
+        raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
+
+    def index(self, name: str) -> int:
+        """Position in the hierarchy, 0 outermost."""
+        for i, c in enumerate(self.components):
+            if c.name == name:
+                return i
+        raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
+
+    def instances(self, name: str) -> int:
+        """How many of the component exist: the product of all fanouts at and above it."""
+        total = 1
+        for c in self.components[: self.index(name) + 1]:
+            for d in c.spatial:
+                total *= d.fanout
+        return total

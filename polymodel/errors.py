@@ -1,0 +1,78 @@
+"""Every failure a user can meet: one exception family, one located diagnostic.
+
+Nothing below this module exists, so every room may raise these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a source text something stands; lines and columns count from 1, 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    text: str = ""
+
+    def __str__(self) -> str:
+        parts = [self.file or "<input>"]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One fault: what is wrong, where, and how to mend it."""
+
+    message: str
+    remedy: str = ""
+    path: str = ""
+    place: Place = field(default_factory=Place)
+    code: str = ""
+
+    def render(self) -> str:
+        """The fault as text: place, path, message, the source line with a caret, the remedy."""
+        head = f"{self.place}: " if self.place.file or self.place.line else ""
+        where = f"{self.path}: " if self.path else ""
+        lines = [f"{head}{where}{self.message}"]
+        if self.place.text:
+            text = self.place.text.rstrip("\n")
+            lines.append("    " + text)
+            pad = "".join("\t" if c == "\t" else " " for c in text[: max(self.place.column - 1, 0)])
+            lines.append("    " + pad + "^")
+        if self.remedy:
+            lines.append("  remedy: " + self.remedy)
+        return "\n".join(lines)
+
+
+class PolymodelError(Exception):
+    """Base of every error that polymodel raises on purpose."""
+
+
+class SpecError(PolymodelError):
+    """The input is wrong. Carries every fault found, not only the first."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...] | list[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        count = len(self.diagnostics)
+        head = f"{count} fault{'s' if count != 1 else ''} in the input"
+        super().__init__("\n".join([head, *(d.render() for d in self.diagnostics)]))
+
+
+class Refused(PolymodelError):
+    """The input is right, but this case is outside what can be answered exactly."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(message + (f"\n  remedy: {remedy}" if remedy else ""))
+
+
+class NotSeparable(Refused):
+    """The closed-form engine does not cover this tensor or Einsum; the exact engine may."""

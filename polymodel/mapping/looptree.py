@@ -1,0 +1,125 @@
+"""LoopTree nodes: loops, storage, splits, compute. Plain frozen data.
+
+A LoopTree is a tuple of nodes read from top to bottom; a split, if present, is the last node
+and holds the branches. `Nested` exists in YAML only: it is flattened into its parent.
+Node ids are positions in preorder, counting every node (also splits and computes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Reuse = Literal["refill", "slide", "keep_previous"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A temporal or spatial loop; counter k covers one tile of `tile_shape` values (DESIGN 3).
+
+    `tile_shape` is the size of the tile below the loop, a number or the name of a symbol.
+    `per_einsum` gives the rank variable in Einsums where it is not `rank_variable`.
+    """
+
+    rank_variable: str
+    tile_shape: int | str
+    initial_tile_shape: int | str | None = None
+    spatial: bool = False
+    component: str = ""
+    dim: str = ""
+    per_einsum: tuple[tuple[str, str], ...] = ()
+
+    def variable_in(self, einsum: str) -> str:
+        return dict(self.per_einsum).get(einsum, self.rank_variable)
+
+
+@dataclass(frozen=True)
+class StorageNode:
+    """Tiles of `tensors` held by `component` from here down."""
+
+    component: str
+    tensors: tuple[str, ...]
+    reuse: Reuse = "refill"
+
+
+@dataclass(frozen=True)
+class ComputeNode:
+    """The leaf: `einsum` executes on `component`."""
+
+    einsum: str
+    component: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """Branches that run one after the other (`sequential`) or overlapped (`pipeline`)."""
+
+    branches: tuple[tuple[Node, ...], ...]
+    pipeline: bool = False
+
+
+Node = Loop | StorageNode | ComputeNode | Split
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node on the way to an Einsum: its id and, below a split, which branch was taken."""
+
+    id: int
+    node: Node
+    branch: int = -1
+
+
+@dataclass(frozen=True)
+class LoopTree:
+    """A whole mapping."""
+
+    nodes: tuple[Node, ...]
+    name: str = ""
+
+    def walk(self) -> Iterator[tuple[int, Node, int]]:
+        """Preorder (id, node, depth); depth counts enclosing splits."""
+        counter = iter(range(10**9))
+
+        def visit(nodes: tuple[Node, ...], depth: int) -> Iterator[tuple[int, Node, int]]:
+            for node in nodes:
+                yield next(counter), node, depth
+                if isinstance(node, Split):
+                    for branch in node.branches:
+                        yield from visit(branch, depth + 1)
+
+        yield from visit(self.nodes, 0)
+
+    @cached_property
+    def paths(self) -> dict[str, tuple[Step, ...]]:
+        """For each Einsum, in order of execution, the nodes from the root to its compute node."""
+        counter = iter(range(10**9))
+        found: dict[str, tuple[Step, ...]] = {}
+
+        def visit(nodes: tuple[Node, ...], above: tuple[Step, ...]) -> None:
+            for node in nodes:
+                here = next(counter)
+                if isinstance(node, Split):
+                    for number, branch in enumerate(node.branches):
+                        visit(branch, (*above, Step(here, node, number)))
+                    return
+                above = (*above, Step(here, node))
+                if isinstance(node, ComputeNode):
+                    found[node.einsum] = above
+
+        visit(self.nodes, ())
+        return found
+
+    def path(self, einsum: str) -> tuple[Step, ...]:
+        return self.paths[einsum]
+
+    @property
+    def einsums(self) -> tuple[str, ...]:
+        """Einsums in order of execution."""
+        return tuple(self.paths)
+
+    def loops(self, einsum: str) -> tuple[tuple[int, Loop], ...]:
+        """The loops on an Einsum's path, outermost first, with their node ids."""
+        return tuple((s.id, s.node) for s in self.path(einsum) if isinstance(s.node, Loop))

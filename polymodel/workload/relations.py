@@ -1,0 +1,41 @@
+"""The ISL and networkx views of Einsums and cascades, built on first use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polymodel.polyhedra.build import map_from_affine, set_from_constraints
+
+if TYPE_CHECKING:
+    import islpy
+    import networkx
+
+    from polymodel.workload.einsum import Cascade, Einsum
+
+
+def iteration_space(einsum: Einsum) -> islpy.Set:
+    """`I_e`: a set over the rank variables in order of first appearance."""
+    return set_from_constraints(einsum.name, einsum.rank_variables, einsum.constraints)
+
+
+def access_relation(einsum: Einsum, tensor: str) -> islpy.Map:
+    """`A[e,T]: I_e -> T`, restricted to the iteration space."""
+    access = einsum.access_of(tensor)
+    relation = map_from_affine(
+        einsum.name, einsum.rank_variables, tensor, access.ranks, access.projection
+    )
+    return relation.intersect_domain(einsum.iteration_space)
+
+
+def cascade_graph(cascade: Cascade) -> networkx.DiGraph:
+    """Bipartite DiGraph of Einsums and tensors; edges follow the data."""
+    import networkx
+
+    graph: networkx.DiGraph = networkx.DiGraph()
+    for einsum in cascade.einsums:
+        graph.add_node(("einsum", einsum.name), kind="einsum", name=einsum.name)
+        for access in einsum.accesses:
+            graph.add_node(("tensor", access.tensor), kind="tensor", name=access.tensor)
+            ends = (("tensor", access.tensor), ("einsum", einsum.name))
+            graph.add_edge(*(reversed(ends) if access.output else ends))
+    return graph
