@@ -1,0 +1,1 @@
+"""What a tensor workload costs on a memory hierarchy under a mapping, counted exactly."""

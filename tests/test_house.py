@@ -1,0 +1,145 @@
+"""The house law that no linter rule covers: rooms, lengths, prints, catches, first imports."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+# Spelt in pieces, so that this file does not contain what it looks for.
+INDEX_HOSTS = ("py" + "pi.org", "python" + "hosted.org", "--index" + "-url", "conda" + ".anaconda.org")
+
+
+@functools.cache
+def tracked() -> tuple[Path, ...]:
+    """Files under version control that exist; outside a checkout, all but caches and environments."""
+    try:
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / line for line in listed.stdout.splitlines()]
+    except (OSError, subprocess.CalledProcessError):
+        paths = [p for p in ROOT.rglob("*") if not any(part.startswith(".") for part in p.parts)]
+    return tuple(p for p in paths if p.is_file())
+
+
+def sources(*folders: str) -> list[Path]:
+    return [p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in folders]
+
+
+@functools.cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def where(path: Path, node: ast.AST) -> str:
+    return f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+
+
+def test_rooms_import_only_from_rooms_below(capsys: pytest.CaptureFixture[str]) -> None:
+    path = list(sys.path)
+    try:
+        status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True)
+    finally:
+        sys.path[:] = path
+    assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_files_are_short() -> None:
+    assert len(sources("polymodel")) > 10
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in sources("polymodel", "tests", "benchmarks")
+        if (n := len(p.read_text(encoding="utf-8").splitlines())) >= LONGEST_FILE
+    }
+    assert not long
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{where(path, node)} {node.name}: {length} lines"
+        for path in sources("polymodel", "tests", "benchmarks")
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (length := (node.end_lineno or node.lineno) - node.lineno + 1) >= LONGEST_FUNCTION
+    ]
+    assert not long
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = [
+        where(path, node)
+        for path in sources("polymodel")
+        if not path.relative_to(ROOT / "polymodel").parts[0].startswith("cli")
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not printing
+
+
+def broad(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type
+    names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return any(n is None or ast.unparse(n) in ("Exception", "BaseException") for n in names)
+
+
+def test_no_broad_except() -> None:
+    assert broad(ast.parse("try: ...\nexcept (ValueError, Exception): ...").body[0].handlers[0])  # type: ignore[attr-defined]
+    catches = [
+        where(path, node)
+        for path in sources("polymodel", "tests")
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.ExceptHandler) and broad(node)
+    ]
+    assert not catches
+
+
+def any_keywords(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.args.kwarg is not None:
+            annotation = node.args.kwarg.annotation
+            if annotation is None or ast.unparse(annotation) in ("Any", "typing.Any"):
+                yield node
+
+
+def test_no_untyped_keyword_bags() -> None:
+    assert list(any_keywords(ast.parse("def f(**options: Any): ...")))
+    bags = [where(p, n) for p in sources("polymodel") for n in any_keywords(syntax(p))]
+    assert not bags
+
+
+def test_no_file_names_a_package_index() -> None:
+    named = [
+        str(path.relative_to(ROOT))
+        for path in tracked()
+        if any(host.encode() in path.read_bytes() for host in INDEX_HOSTS)
+    ]
+    assert not named
+
+
+def modules_after(code: str) -> set[str]:
+    """Names in `sys.modules` after running `code` in a fresh interpreter."""
+    script = f"{code}\nimport sys\nsys.stdout.write(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return set(done.stdout.split())
+
+
+def test_import_loads_only_facade_and_errors() -> None:
+    loaded = modules_after("import polymodel")
+    assert {m for m in loaded if m.startswith("polymodel")} <= {"polymodel", "polymodel.errors"}
+    assert not loaded & {"islpy", "numpy", "pandas", "pydantic", "sympy", "networkx", "matplotlib", "yaml"}
