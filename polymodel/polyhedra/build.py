@@ -1,0 +1,78 @@
+"""ISL sets and relations from checked affine data; no free text ever reaches isl."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import islpy as isl
+
+from polymodel.affine import Affine, Constraint
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_RESERVED = frozenset(
+    "and or not exists mod floor ceil floord ceild infty NaN true false min max implies".split()
+)
+
+
+def isl_name(name: str) -> str:
+    """`name` as isl can read it: reserved words and odd characters get a harmless spelling."""
+    if _NAME.match(name) and name not in _RESERVED:
+        return name
+    return "_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def affine_text(expr: Affine) -> str:
+    return str(Affine(tuple((isl_name(v), c) for v, c in expr.terms), expr.constant))
+
+
+def constraint_text(constraint: Constraint) -> str:
+    return str(
+        Constraint(
+            Affine(tuple((isl_name(v), c) for v, c in constraint.expr.terms), constraint.expr.constant),
+            constraint.kind,
+            constraint.modulus,
+        )
+    )
+
+
+def set_from_constraints(
+    name: str, variables: Sequence[str], constraints: Sequence[Constraint]
+) -> isl.Set:
+    """The integer points of `constraints`; tuple `name`, one dimension per variable, in order."""
+    unknown = {v for c in constraints for v in c.expr.variables} - set(variables)
+    if unknown:
+        raise ValueError(f"constraints of {name} use unknown variables {sorted(unknown)}")
+    dims = ", ".join(isl_name(v) for v in variables)
+    body = " and ".join(constraint_text(c) for c in constraints) or "true"
+    return isl.Set(f"{{ {isl_name(name)}[{dims}] : {body} }}")
+
+
+def map_from_affine(
+    source: str, variables: Sequence[str], target: str, ranks: Sequence[str], exprs: Sequence[Affine]
+) -> isl.Map:
+    """`{ source[variables] -> target[ranks = exprs] }`, with dimension names on both sides."""
+    dims = ", ".join(isl_name(v) for v in variables)
+    image = ", ".join(affine_text(e) for e in exprs)
+    relation = isl.Map(f"{{ {isl_name(source)}[{dims}] -> {isl_name(target)}[{image}] }}")
+    for i, rank in enumerate(ranks):
+        relation = relation.set_dim_name(isl.dim_type.out, i, isl_name(rank))
+    return relation
+
+
+def bounding_box(points: isl.Set) -> tuple[tuple[int, int], ...] | None:
+    """Inclusive (low, high) per dimension; None if the set is empty or unbounded."""
+    if points.is_empty() or not points.is_bounded():
+        return None
+    box = []
+    for i in range(points.dim(isl.dim_type.set)):
+        low, high = points.dim_min_val(i), points.dim_max_val(i)
+        box.append((int(low.to_python()), int(high.to_python())))
+    return tuple(box)
+
+
+@lru_cache(maxsize=65536)
+def parse_set(text: str) -> isl.Set:
+    """A set from text that this package wrote itself; the same text is parsed once."""
+    return isl.Set(text)

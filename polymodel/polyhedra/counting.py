@@ -1,0 +1,126 @@
+"""Exact counts of integer points with barvinok; the one place that calls `card`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy as isl
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+
+_POINT_LIMIT = 200_000
+
+
+def size(points: isl.Set) -> int:
+    """How many integer points a bounded set has."""
+    if points.dim(isl.dim_type.set) == 0:
+        return 0 if points.is_empty() else 1
+    counted = points.card()
+    pieces = counted.get_pieces()
+    if not pieces:
+        return 0
+    total = counted.eval(isl.Point.zero(counted.domain().get_space().params()))
+    return int(total.to_python())
+
+
+@dataclass(frozen=True)
+class SizePiece:
+    """On every point of `domain` the counted fibre has `size` elements."""
+
+    domain: isl.Set
+    size: int
+
+
+def _constant(poly: isl.QPolynomial) -> int | None:
+    terms = poly.get_terms()
+    if not terms:
+        return 0
+    if len(terms) > 1:
+        return None
+    term = terms[0]
+    for kind in (isl.dim_type.set, isl.dim_type.div, isl.dim_type.param):
+        for i in range(term.dim(kind)):
+            if term.get_exp(kind, i):
+                return None
+    value = term.get_coefficient_val().to_python()
+    return int(value)
+
+
+def points_of(domain: isl.Set) -> list[tuple[int, ...]]:
+    """All points of a small bounded set, in isl's order; refuses more than 200,000."""
+    found: list[tuple[int, ...]] = []
+    n = domain.dim(isl.dim_type.set)
+
+    def take(point: isl.Point) -> None:
+        if len(found) >= _POINT_LIMIT:
+            raise Refused(
+                "a piece of the iteration space has too many different tile sizes to enumerate",
+                "use rectangular tiles or a smaller workload",
+            )
+        found.append(
+            tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(n))
+        )
+
+    domain.foreach_point(take)
+    return found
+
+
+def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
+    """The sizes of `relation`'s images as disjoint pieces of its domain, each of constant size.
+
+    Pieces where the size varies from point to point are split into single points.
+    """
+    found: list[SizePiece] = []
+    for domain, poly in relation.card().get_pieces():
+        constant = _constant(poly)
+        if constant is not None:
+            if constant:
+                found.append(SizePiece(domain, constant))
+            continue
+        by_size: dict[int, isl.Set] = {}
+        for point in points_of(domain):
+            single = _single(domain, point)
+            value = int(poly.eval(single.sample_point()).to_python())
+            if value:
+                by_size[value] = by_size[value].union(single) if value in by_size else single
+        found.extend(SizePiece(d, s) for s, d in by_size.items())
+    return tuple(found)
+
+
+def _single(domain: isl.Set, point: tuple[int, ...]) -> isl.Set:
+    for i, value in enumerate(point):
+        domain = domain.fix_val(isl.dim_type.set, i, isl.Val(value))
+    return domain
+
+
+def count_by(points: isl.Set, keep: int) -> NDArray[np.object_]:
+    """Counts per value of the first `keep` dimensions (all >= 0), as a dense array of Python ints.
+
+    Shape: one axis per kept dimension, as long as its largest value plus one.
+    """
+    if keep == 0:
+        out = np.empty((), dtype=object)
+        out[()] = size(points)
+        return out
+    total = points.dim(isl.dim_type.set)
+    if points.is_empty():
+        return np.zeros((0,) * keep, dtype=object)
+    outer = points.project_out(isl.dim_type.set, keep, total - keep)
+    shape = tuple(int(outer.dim_max_val(i).to_python()) + 1 for i in range(keep))
+    result = np.zeros(shape, dtype=object)
+    if total == keep:
+        for point in points_of(points):
+            result[point] = 1
+        return result
+    relation = isl.Map.from_domain_and_range(
+        isl.Set.universe(outer.get_space()), isl.Set.universe(points.get_space())
+    )
+    for i in range(keep):
+        relation = relation.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
+    relation = relation.intersect_range(points)
+    for piece in fibre_sizes(relation):
+        for point in points_of(piece.domain):
+            result[point] += piece.size
+    return result

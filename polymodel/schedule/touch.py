@@ -1,0 +1,294 @@
+"""(time, space) -> data, kept as a product of independent factors.
+
+`Touch` is the relation "at this stamp, Einsums below this node touch this element". Rank
+variables that share no rank, no constraint and no loop are independent, so the relation is the
+product of small ones. Each factor is ISL text over `[p..., t..., x...]` (spatial counters,
+temporal counters, ranks), with canonical names: equal shapes anywhere in a spec give equal text,
+so they are parsed and counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from polymodel.polyhedra import sets
+from polymodel.affine import Affine
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, LoopTree
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+Vertex = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One stamp coordinate: a loop (`node` is its id) or the offset of `variable` in its last tile."""
+
+    node: int
+    spatial: bool
+    variable: str = ""
+    component: str = ""
+    dim: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """One Einsum's share of a node: its loops above the node with their origins, and its access."""
+
+    einsum: Einsum
+    access: TensorAccess
+    loops: tuple[tuple[int, Loop, int], ...]
+    offsets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """One class of the partition of a tensor's ranks and its Einsums' variables."""
+
+    ranks: tuple[int, ...]
+    variables: frozenset[Vertex]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor: its block, positions of its spatial and temporal axes in `axes`, and its text."""
+
+    block: int
+    spatial: tuple[int, ...]
+    temporal: tuple[int, ...]
+    ranks: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Product of factors over the stamp `axes` (path order) and the ranks of one tensor."""
+
+    axes: tuple[Axis, ...]
+    factors: tuple[Factor, ...]
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(self.axes) if a.spatial)
+
+    @property
+    def temporal(self) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(self.axes) if not a.spatial)
+
+
+def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[int, Loop, int], ...]:
+    """The loops of an Einsum with the start of the range that each one's variable is tiled from.
+
+    The outermost loop over a variable starts at the smallest value that any Einsum below it takes;
+    inner loops inherit that origin.
+    """
+    origins: dict[str, int] = {}
+    found = []
+    for node, loop in tree.loops(einsum):
+        variable = loop.variable_in(einsum)
+        if variable not in cascade[einsum].rank_variables:
+            raise Refused(
+                f"Einsum {einsum} stands below a loop over {variable} but has no such rank variable",
+                "move the loop below the split, or wait for loops whose producers are inferred",
+            )
+        if variable not in origins:
+            below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
+            lows = [
+                cascade[e].bound(loop.variable_in(e))[0]
+                for e in below
+                if loop.variable_in(e) in cascade[e].rank_variables
+            ]
+            origins[variable] = min(lows)
+        found.append((node, loop, origins[variable]))
+    return tuple(found)
+
+
+def partition(views: Sequence[View]) -> tuple[Block, ...]:
+    """Independent classes of the ranks and variables of one tensor over all Einsums that touch it."""
+    parent: dict[object, object] = {}
+
+    def find(x: object) -> object:
+        parent.setdefault(x, x)
+        while parent[x] != x:
+            parent[x] = parent[parent[x]]
+            x = parent[x]
+        return x
+
+    for view in views:
+        name = view.einsum.name
+        for variable in view.einsum.rank_variables:
+            find((name, variable))
+        for constraint in view.einsum.constraints:
+            names = constraint.expr.variables
+            for other in names[1:]:
+                parent[find((name, other))] = find((name, names[0]))
+        for rank, expr in enumerate(view.access.projection):
+            find(rank)
+            for variable in expr.variables:
+                parent[find((name, variable))] = find(rank)
+        for node, loop, _ in view.loops:
+            parent[find(("loop", str(node)))] = find((name, loop.variable_in(name)))
+    classes: dict[object, list[object]] = {}
+    for x in parent:
+        classes.setdefault(find(x), []).append(x)
+    blocks = []
+    for members in classes.values():
+        ranks = tuple(sorted(x for x in members if isinstance(x, int)))
+        names = frozenset(x for x in members if isinstance(x, tuple) and x[0] != "loop")
+        blocks.append(Block(ranks, names))
+    return tuple(sorted(blocks, key=lambda b: (b.ranks or (10**6,), sorted(b.variables))))
+
+
+def axes_of(view: View) -> tuple[Axis, ...]:
+    """The stamp coordinates of a view: its loops in path order, then offsets."""
+    name = view.einsum.name
+    loops = tuple(
+        Axis(node, loop.spatial, loop.variable_in(name), loop.component, loop.dim)
+        for node, loop, _ in view.loops
+    )
+    return loops + tuple(Axis(-1, False, v) for v in view.offsets)
+
+
+def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
+    text = "".join(f"{c:+d}*{n}" if n else f"{c:+d}" for c, n in parts if c)
+    return f"{text}{constant:+d}" if constant or not text else text
+
+
+def _tile(loop: Loop) -> tuple[int, int | None]:
+    if isinstance(loop.tile_shape, str) or isinstance(loop.initial_tile_shape, str):
+        raise Refused(f"tile size {loop.tile_shape} is a symbol", "give it a value with bind() or --set")
+    return loop.tile_shape, loop.initial_tile_shape
+
+
+def _chain(
+    variable: str, loops: Sequence[tuple[str, Loop]], origin: int
+) -> list[tuple[list[str], str]]:
+    """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
+    options: list[tuple[list[str], str]] = [([], f"{origin}")]
+    for counter, loop in loops:
+        tile, initial = _tile(loop)
+        grown: list[tuple[list[str], str]] = []
+        for constraints, base in options:
+            if initial is None or initial == tile:
+                start = f"{base} + {tile}*{counter}"
+                grown.append(
+                    ([*constraints, f"{start} <= {variable} < {start} + {tile}", f"{counter} >= 0"], start)
+                )
+                continue
+            first = f"{base} <= {variable} < {base} + {initial}"
+            grown.append(([*constraints, f"{counter} = 0", first], base))
+            start = f"{base} + {initial} - {tile} + {tile}*{counter}"
+            later = f"{start} <= {variable} < {start} + {tile}"
+            grown.append(([*constraints, f"{counter} >= 1", later], start))
+        options = grown
+    return options
+
+
+def _affine(expr: Affine, names: dict[str, str]) -> str:
+    return _sum_text([(c, names[v]) for v, c in expr.terms], expr.constant)
+
+
+def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int, str]) -> list[str]:
+    """Disjuncts of the factor of `block` for one Einsum; `counters` by axis position of the view."""
+    name = view.einsum.name
+    mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
+    names = {v: f"v{i}" for i, v in enumerate(mine)}
+    fixed: list[str] = []
+    for constraint in view.einsum.constraints:
+        if constraint.expr.variables and constraint.expr.variables[0] in names:
+            text = _affine(constraint.expr, names)
+            tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
+            fixed.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
+    for rank, dim in ranks.items():
+        fixed.append(f"{dim} = {_affine(view.access.projection[rank], names)}")
+    options: list[list[str]] = [fixed]
+    for variable in mine:
+        loops = [
+            (counters[i], loop)
+            for i, (_, loop, _) in enumerate(view.loops)
+            if loop.variable_in(name) == variable
+        ]
+        origin = next(
+            (o for _, loop, o in view.loops if loop.variable_in(name) == variable), 0
+        )
+        chains = _chain(names[variable], loops, origin)
+        if variable in view.offsets:
+            offset = counters[len(view.loops) + view.offsets.index(variable)]
+            chains = [(c + [f"{offset} = {names[variable]} - ({base})"], base) for c, base in chains]
+        options = [a + c for a in options for c, _ in chains]
+    head = f"exists {', '.join(names.values())} : " if names else ""
+    return [f"{head}{' and '.join(o) or 'true'}" for o in options]
+
+
+@lru_cache(maxsize=8192)
+def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
+    """The union of the views' touches as one product; the caller makes sure that it is one.
+
+    Views must stand below the same node: their loops agree in number, order and ids.
+    """
+    axes = axes_of(views[0])
+    factors = []
+    for number, block in enumerate(blocks):
+        spatial: list[int] = []
+        temporal: list[int] = []
+        for i, axis in enumerate(axes):
+            if (views[0].einsum.name, axis.variable) in block.variables:
+                (spatial if axis.spatial else temporal).append(i)
+        if not spatial and not temporal and not block.ranks:
+            continue
+        order = [*spatial, *temporal]
+        counters = {i: f"c{k}" for k, i in enumerate(order)}
+        ranks = {r: f"x{k}" for k, r in enumerate(block.ranks)}
+        bodies: dict[str, None] = {}
+        for view in views:
+            for body in _bodies(view, block, counters, ranks):
+                bodies[f"({body})"] = None
+        dims = ", ".join([*counters.values(), *ranks.values()])
+        text = f"{{ [{dims}] : {' or '.join(bodies)} }}"
+        factors.append(Factor(number, tuple(spatial), tuple(temporal), block.ranks, text))
+    return Touch(axes, tuple(factors))
+
+
+def merge_blocks(blocks: tuple[Block, ...], which: Iterable[int]) -> tuple[Block, ...]:
+    """The partition with the blocks at positions `which` made one."""
+    chosen = sorted(set(which))
+    ranks = tuple(sorted(r for i in chosen for r in blocks[i].ranks))
+    variables = frozenset(v for i in chosen for v in blocks[i].variables)
+    rest = [b for i, b in enumerate(blocks) if i not in chosen]
+    return tuple(sorted([*rest, Block(ranks, variables)], key=lambda b: (b.ranks or (10**6,), sorted(b.variables))))
+
+
+def joint_blocks(views: tuple[View, ...], blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Merge blocks until the union of the views' touches is a product over them.
+
+    A union of products is a product if at most one factor differs, or one view holds all others.
+    """
+    if len(views) < 2:
+        return blocks
+    whole = views[0]
+    for view in views[1:]:
+        pair = _pair_difference((whole, view), blocks)
+        if len(pair) > 1:
+            return joint_blocks(views, merge_blocks(blocks, pair))
+    if len(views) > 2:
+        differing = {i for view in views[1:] for i in _pair_difference((whole, view), blocks)}
+        if len(differing) > 1:
+            return joint_blocks(views, merge_blocks(blocks, differing))
+    return blocks
+
+
+def _pair_difference(pair: tuple[View, View], blocks: tuple[Block, ...]) -> list[int]:
+    """Positions of blocks in which two views' factors are different sets."""
+    found = []
+    for i, block in enumerate(blocks):
+        one = touch((pair[0],), (block,)).factors
+        two = touch((pair[1],), (block,)).factors
+        if not one and not two:
+            continue
+        if one[0].text == two[0].text:
+            continue
+        if not sets.same(one[0].text, two[0].text):
+            found.append(i)
+    return found
