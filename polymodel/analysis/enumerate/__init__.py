@@ -1,1 +1,10 @@
-"""."""
+"""The enumerating engine: it walks small cases element by element and referees the others."""
+
+from __future__ import annotations
+
+from polymodel.analysis.enumerate.engine import Enumerate
+from polymodel.analysis.enumerate.legality import Violation, violation
+
+ENGINE = Enumerate()
+
+__all__ = ["ENGINE", "Enumerate", "Violation", "violation"]

@@ -1,0 +1,196 @@
+"""What each storage instance holds, visit by visit, and what stays from one visit to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, SpatialLoop, Time
+from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.mapping.placement import storage_chain
+
+
+@dataclass
+class Use:
+    """How one element is used in one visit of one instance: by whom, and in which phases."""
+
+    first: int
+    last: int
+    einsums: list[str]
+    written: bool
+
+
+Tile = dict[Element, Use]
+
+
+@dataclass
+class BuffetWalk:
+    """One tensor in one storage node, element by element.
+
+    `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there
+    from the preceding visit. `run[t][p][x]` is the visit in which the run of x began.
+    """
+
+    node: int
+    component: str
+    tensor: str
+    policy: Reuse
+    parent: BuffetWalk | None
+    depth: int
+    users: tuple[str, ...]
+    writer: str | None
+    n_time: int
+    n_place: int
+    loops: tuple[SpatialLoop, ...]
+    tiles: dict[Time, dict[Place, Tile]] = field(default_factory=dict)
+    carried: dict[Time, dict[Place, set[Element]]] = field(default_factory=dict)
+    run: dict[Time, dict[Place, dict[Element, Time]]] = field(default_factory=dict)
+    following: dict[Time, Time] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.node, self.tensor
+
+    @property
+    def visits(self) -> list[Time]:
+        """Temporal stamps at which some instance has a non-empty tile, in order."""
+        return sorted(self.tiles)
+
+    def touch(
+        self, time: Time, place: Place, element: Element, phase: int, einsum: str, writes: bool
+    ) -> None:
+        tile = self.tiles.setdefault(time[: self.n_time], {}).setdefault(place[: self.n_place], {})
+        use = tile.get(element)
+        if use is None:
+            tile[element] = Use(phase, phase, [einsum], writes)
+            return
+        use.first, use.last = min(use.first, phase), max(use.last, phase)
+        use.written = use.written or writes
+        if einsum not in use.einsums:
+            use.einsums.append(einsum)
+
+
+def innermost_dependent(buffet: BuffetWalk) -> int | None:
+    """Index of the innermost time coordinate on which the tile depends; None if there is none.
+
+    The tile depends on a coordinate if two visits that differ in nothing else have different
+    non-empty tiles in one instance.
+    """
+    for index in reversed(range(buffet.n_time)):
+        seen: dict[tuple[Time, Place], frozenset[Element]] = {}
+        for t, places in buffet.tiles.items():
+            for p, tile in places.items():
+                content = frozenset(tile)
+                if seen.setdefault((t[:index] + t[index + 1 :], p), content) != content:
+                    return index
+    return None
+
+
+def may_stay(policy: Reuse, before: Time, now: Time, dependent: int | None) -> bool:
+    """The policy's verdict on the step between two successive visits."""
+    if policy == "refill":
+        return False
+    if policy == "keep_previous" or dependent is None:
+        return True
+    differing = next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)
+    return differing >= dependent
+
+
+def parent_keeps(buffet: BuffetWalk, before: Time, now: Time, place: Place, element: Element) -> bool:
+    """True if the parent's instance holds `element` in one run over both visits of this buffet."""
+    parent = buffet.parent
+    if parent is None or parent.parent is None:
+        return True
+    old, new = before[: parent.n_time], now[: parent.n_time]
+    if old == new:
+        return True
+    above = place[: parent.n_place]
+    begun = parent.run[new][above].get(element)
+    return begun is not None and begun == parent.run[old].get(above, {}).get(element)
+
+
+def settle(buffet: BuffetWalk) -> None:
+    """Fill in `carried`, `run` and `following`, visit by visit. The parent must be settled before."""
+    dependent = innermost_dependent(buffet) if buffet.policy == "slide" else None
+    before: Time | None = None
+    for now in buffet.visits:
+        if before is not None:
+            buffet.following[before] = now
+        stays = before is not None and may_stay(buffet.policy, before, now, dependent)
+        buffet.carried[now], buffet.run[now] = {}, {}
+        for p, tile in buffet.tiles[now].items():
+            kept: set[Element] = set()
+            if stays and before is not None:
+                kept = set(tile) & set(buffet.tiles[before].get(p, ()))
+                if buffet.writer is not None:
+                    kept = {x for x in kept if parent_keeps(buffet, before, now, p, x)}
+            buffet.carried[now][p] = kept
+            begun = dict.fromkeys(tile, now)
+            if before is not None:
+                begun.update({x: buffet.run[before][p][x] for x in kept})
+            buffet.run[now][p] = begun
+        before = now
+
+
+Chains = dict[tuple[str, str], tuple[BuffetWalk, ...]]
+
+
+def _touches(walk: EinsumWalk, depth: int) -> bool:
+    """A copy touches only the backing node of its tensors."""
+    return depth == 0 or not walk.einsum.is_copy
+
+
+def _new_buffet(
+    problem: Problem, walk: EinsumWalk, node: int, tensor: str, parent: BuffetWalk | None, reuse: Reuse | None
+) -> BuffetWalk:
+    storage = _storage_nodes(problem.tree)[node]
+    n_time, n_place = walk.above[node]
+    return BuffetWalk(
+        node=node,
+        component=storage.component,
+        tensor=tensor,
+        policy=reuse or storage.reuse,
+        parent=parent,
+        depth=0 if parent is None else parent.depth + 1,
+        users=(),
+        writer=None,
+        n_time=n_time,
+        n_place=n_place,
+        loops=walk.spatial[:n_place],
+    )
+
+
+def _storage_nodes(tree: LoopTree) -> dict[int, StorageNode]:
+    return {i: node for i, node, _ in tree.walk() if isinstance(node, StorageNode)}
+
+
+def build_buffets(
+    problem: Problem, walks: dict[str, EinsumWalk], phases: dict[Time, int], reuse: Reuse | None
+) -> tuple[dict[tuple[int, str], BuffetWalk], Chains]:
+    """All buffets that some Einsum touches, settled, and each Einsum's chain of them per tensor."""
+    buffets: dict[tuple[int, str], BuffetWalk] = {}
+    chains: Chains = {}
+    for name, walk in walks.items():
+        for position, access in enumerate(walk.einsum.accesses):
+            chain: list[BuffetWalk] = []
+            for depth, step in enumerate(storage_chain(problem.tree, name, access.tensor)):
+                if not _touches(walk, depth):
+                    break
+                key = (step.id, access.tensor)
+                if key not in buffets:
+                    parent = chain[-1] if chain else None
+                    buffets[key] = _new_buffet(problem, walk, step.id, access.tensor, parent, reuse)
+                buffet = buffets[key]
+                buffet.users = (*buffet.users, name)
+                if access.output and not walk.einsum.is_copy:
+                    buffet.writer = name
+                chain.append(buffet)
+            chains[name, access.tensor] = tuple(chain)
+            for op in walk.operations:
+                for buffet in chain:
+                    buffet.touch(
+                        op.time, op.place, op.elements[position], phases[op.time], name, access.output
+                    )
+    for key in sorted(buffets, key=lambda k: buffets[k].depth):
+        settle(buffets[key])
+    return buffets, chains

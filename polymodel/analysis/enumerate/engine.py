@@ -1,0 +1,139 @@
+"""The referee: counts by walking through every operation with plain Python sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
+from polymodel.analysis.enumerate.legality import first_violation, phases_of
+from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
+from polymodel.analysis.enumerate.traffic import Ledger, Simulation, play_copies, refuse_unreducible
+from polymodel.analysis.enumerate.walk import EinsumWalk, physical, walk_all
+from polymodel.analysis.result import Analysis, Buffet, Compute, InstanceLoad, TollTraffic, Traffic
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.workload.einsum import Cascade, TensorAccess
+
+
+@dataclass(frozen=True)
+class Enumerate:
+    """The engine that counts one by one. Refused above some 300,000 operations."""
+
+    name: str = "enumerate"
+
+    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+        """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
+        walks = walk_all(problem)
+        phases = phases_of(walks)
+        by_key, chains = build_buffets(problem, walks, phases, reuse)
+        refuse_unreducible(problem, walks, chains)
+        broken = first_violation(problem, walks, chains)
+        if broken:
+            index = ", ".join(map(str, broken.element))
+            raise Refused(
+                f"{broken.consumer} reads {broken.tensor}[{index}] of {broken.producer}, but {broken.reason}",
+                f"move the storage of {broken.tensor} or the loops above both Einsums",
+            )
+        firsts = first_accesses(problem.cascade)
+        ledger = Ledger({t: a.bits_per_value for t, a in firsts.items()})
+        for tensor in problem.cascade.tensors:
+            Simulation(problem, walks, chains, tensor, ledger).play()
+        play_copies(walks, chains, ledger)
+        buffets = in_tree_order(problem.tree, list(by_key.values()))
+        timeline = _timeline(walks)
+        measures = ("tile", "reserved", "live") if live else ("tile", "reserved")
+        return Analysis(
+            engine=self.name,
+            buffets=tuple(_buffet_record(b, timeline if live else None) for b in buffets),
+            traffic=_traffic_rows(problem, buffets, ledger),
+            compute=tuple(_compute_row(w) for w in walks.values()),
+            loads=_load_rows(problem, ledger),
+            working_sets=working_sets(problem, buffets, firsts, timeline, measures),
+            tolls=_toll_rows(problem, ledger),
+        )
+
+
+def first_accesses(cascade: Cascade) -> dict[str, TensorAccess]:
+    """For each tensor its first access in cascade order: it gives the bits per value."""
+    firsts: dict[str, TensorAccess] = {}
+    for einsum in cascade.einsums:
+        for access in einsum.accesses:
+            firsts.setdefault(access.tensor, access)
+    return firsts
+
+
+def in_tree_order(tree: LoopTree, buffets: list[BuffetWalk]) -> list[BuffetWalk]:
+    """Sorted by node id, then by the order of tensors in the node."""
+    nodes = {i: node.tensors for i, node, _ in tree.walk() if isinstance(node, StorageNode)}
+    return sorted(buffets, key=lambda b: (b.node, nodes[b.node].index(b.tensor)))
+
+
+def _timeline(walks: dict[str, EinsumWalk]) -> Timeline:
+    executing = {o.time: name for name, w in walks.items() for o in w.operations}
+    times = tuple(sorted(executing))
+    return Timeline(times, tuple(executing[t] for t in times))
+
+
+def _buffet_record(b: BuffetWalk, timeline: Timeline | None) -> Buffet:
+    tiles = [(p, tile) for places in b.tiles.values() for p, tile in places.items()]
+    sizes = [len(tile) for _, tile in tiles]
+    return Buffet(
+        node=b.node,
+        component=b.component,
+        tensor=b.tensor,
+        reuse=b.policy,
+        einsums=b.users,
+        parent=b.parent.node if b.parent else None,
+        tile_max=max(sizes),
+        tile_total=sum(sizes),
+        visits=len(sizes),
+        instances=len({p for p, _ in tiles}),
+        distinct=len({x for _, tile in tiles for x in tile}),
+        live=live_peak(b, timeline) if timeline else None,
+    )
+
+
+def _traffic_rows(problem: Problem, buffets: list[BuffetWalk], ledger: Ledger) -> tuple[Traffic, ...]:
+    """One row per Einsum and buffet that it touches, also when nothing was booked."""
+    rows = []
+    for einsum in problem.tree.einsums:
+        for b in buffets:
+            if einsum in b.users:
+                counts = ledger.traffic.get((einsum, b.node, b.tensor), {})
+                rows.append(Traffic(einsum, b.node, b.component, b.tensor, **counts))
+    return tuple(rows)
+
+
+def _compute_row(walk: EinsumWalk) -> Compute:
+    done: dict[object, int] = {}
+    if not walk.einsum.is_copy:
+        for op in walk.operations:
+            where = physical(walk.spatial, op.place)
+            done[where] = done.get(where, 0) + 1
+    total, busiest = sum(done.values()), max(done.values(), default=0)
+    return Compute(walk.einsum.name, walk.compute.component, total, busiest, len(done))
+
+
+def _load_rows(problem: Problem, ledger: Ledger) -> tuple[InstanceLoad, ...]:
+    """Per Einsum and component, the loads that no other instance's load exceeds in both directions."""
+    rows = []
+    for einsum in problem.tree.einsums:
+        for component in problem.hierarchy.components:
+            per_instance = ledger.loads.get((einsum, component.name))
+            if per_instance:
+                pairs = {(r, w) for r, w in per_instance.values()}
+                best = [a for a in pairs if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in pairs)]
+                rows.append(InstanceLoad(einsum, component.name, tuple(sorted(best)), len(per_instance)))
+    return tuple(rows)
+
+
+def _toll_rows(problem: Problem, ledger: Ledger) -> tuple[TollTraffic, ...]:
+    rows = []
+    for einsum in problem.tree.einsums:
+        for component in problem.hierarchy.components:
+            for tensor in problem.cascade[einsum].tensors:
+                moved = ledger.tolls.get((einsum, component.name, tensor))
+                if moved:
+                    rows.append(TollTraffic(einsum, component.name, tensor, down=moved[0], up=moved[1]))
+    return tuple(rows)

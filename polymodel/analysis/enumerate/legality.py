@@ -1,0 +1,98 @@
+"""Whether every consumer finds what it reads: an independent referee of the dependences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
+from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, Time, walk_all
+from polymodel.mapping.looptree import Reuse
+
+
+@dataclass(frozen=True)
+class Violation:
+    """`consumer` reads `element` of `tensor` before or where `producer` has not written it."""
+
+    producer: str
+    consumer: str
+    tensor: str
+    element: Element
+    reason: str
+
+
+def phases_of(walks: dict[str, EinsumWalk]) -> dict[Time, int]:
+    """Every operation time with its position in the global order."""
+    return {t: i for i, t in enumerate(sorted({o.time for w in walks.values() for o in w.operations}))}
+
+
+def _use_times(walk: EinsumWalk, tensor: str) -> dict[Element, tuple[Time, Time]]:
+    """First and last operation time at which the Einsum touches each element."""
+    position = walk.einsum.accesses.index(walk.einsum.access_of(tensor))
+    times: dict[Element, tuple[Time, Time]] = {}
+    for op in walk.operations:
+        x = op.elements[position]
+        first, last = times.get(x, (op.time, op.time))
+        times[x] = (min(first, op.time), max(last, op.time))
+    return times
+
+
+def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> Violation | None:
+    """An element that is read before its last production, or is never produced."""
+    made, read = _use_times(producer, tensor), _use_times(consumer, tensor)
+    names = producer.einsum.name, consumer.einsum.name, tensor
+    for x in sorted(read):
+        if x not in made:
+            return Violation(*names, x, "it is never produced")
+        if made[x][1] >= read[x][0]:
+            return Violation(*names, x, "it is read before all operations that produce it")
+    return None
+
+
+def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
+    """An element that a consumer reads at a visit of its backing node that does not hold it."""
+    where: dict[tuple[Place, Element], set[Time]] = {}
+    for t, places in buffet.tiles.items():
+        for p, tile in places.items():
+            for x, use in tile.items():
+                if producer in use.einsums:
+                    where.setdefault((p, x), set()).add(buffet.run[t][p][x])
+    for t in buffet.visits:
+        for p, tile in sorted(buffet.tiles[t].items()):
+            for x in sorted(tile):
+                if consumer in tile[x].einsums and where.get((p, x)) != {buffet.run[t][p][x]}:
+                    reason = f"storage node {buffet.node} ({buffet.component}) does not hold all of it then"
+                    return Violation(producer, consumer, buffet.tensor, x, reason)
+    return None
+
+
+def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
+    """The first dependence that the mapping breaks, None if it is legal."""
+    for tensor in problem.cascade.tensors:
+        producer = problem.cascade.producer(tensor)
+        if producer is None or producer.name not in walks:
+            continue
+        for consumer in problem.cascade.consumers(tensor):
+            if consumer.name not in walks:
+                continue
+            late = _late(walks[producer.name], walks[consumer.name], tensor)
+            if late:
+                return late
+            home = chains[producer.name, tensor][0]
+            if chains[consumer.name, tensor][0] is not home:
+                element = min(_use_times(walks[consumer.name], tensor))
+                return Violation(producer.name, consumer.name, tensor, element, "they share no storage of it")
+            absent = _absent(home, producer.name, consumer.name)
+            if absent:
+                return absent
+    return None
+
+
+def violation(problem: Problem, reuse: Reuse | None = None) -> Violation | None:
+    """The first broken dependence of a problem by enumeration, None if it is legal.
+
+    Raises Refused only for what cannot be enumerated at all.
+    """
+    walks = walk_all(problem)
+    _, chains = build_buffets(problem, walks, phases_of(walks), reuse)
+    return first_violation(problem, walks, chains)

@@ -1,0 +1,289 @@
+"""Fills, drains and operand accesses, played through in the order in which they happen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from math import inf
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains
+from polymodel.analysis.enumerate.walk import (
+    EinsumWalk,
+    Element,
+    Operation,
+    Place,
+    SpatialLoop,
+    Time,
+    physical,
+)
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.errors import Refused
+
+Counts = dict[str, int]
+Instance = tuple[tuple[str, str, int], ...]
+Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's instance, the element
+
+
+class Ledger:
+    """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance."""
+
+    def __init__(self, bits: dict[str, int]) -> None:
+        self.bits = bits
+        self.traffic: dict[tuple[str, int, str], Counts] = defaultdict(lambda: defaultdict(int))
+        self.tolls: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self.loads: dict[tuple[str, str], dict[Instance, list[int]]] = defaultdict(
+            lambda: defaultdict(lambda: [0, 0])
+        )
+
+    def access(self, einsum: str, buffet: BuffetWalk, place: Place, kind: str) -> None:
+        """One element read (`reads_*`) or written (`writes_*`) in one instance of `buffet`."""
+        self.traffic[einsum, buffet.node, buffet.tensor][kind] += 1
+        load = self.loads[einsum, buffet.component][physical(buffet.loops, place)]
+        load[0 if kind.startswith("reads") else 1] += self.bits[buffet.tensor]
+
+    def passage(self, einsum: str, toll: str, instance: Instance, tensor: str, direction: int) -> None:
+        """One element through one instance of a toll: 0 downwards, 1 upwards."""
+        self.tolls[einsum, toll, tensor][direction] += 1
+        self.loads[einsum, toll][instance][direction] += self.bits[tensor]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A toll on a link: which spatial loops tell its instances apart, and which tell accesses apart."""
+
+    toll: str
+    own: tuple[int, ...]
+    apart: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """The way of one tensor from a parent buffet to its child, for one Einsum.
+
+    The child is a deeper buffet or the operations themselves, below `n_place` spatial loops.
+    `unshared`: positions of loops on the way whose dimension may not reuse the tensor; `silent`:
+    of the others, those along which a partial sum goes to one instance only.
+    """
+
+    parent: BuffetWalk
+    loops: tuple[SpatialLoop, ...]
+    unshared: tuple[int, ...]
+    silent: tuple[int, ...]
+    passages: tuple[Passage, ...]
+
+    def at_parent(self, place: Place, element: Element) -> tuple[object, ...]:
+        """What is one access at the parent: same parent instance, unshared counters and element."""
+        return place[: self.parent.n_place], tuple((i, place[i]) for i in self.unshared), element
+
+    def at_toll(self, passage: Passage, place: Place) -> Instance:
+        """The toll's hardware instance."""
+        kept = tuple(self.loops[i] for i in passage.own)
+        return physical(kept, tuple(place[i] for i in passage.own))
+
+
+def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child: str, n_place: int) -> Link:
+    """The link below `parent` for the Einsum of `walk`; `child` is the component at its lower end."""
+    einsum, tensor, loops = walk.einsum.name, parent.tensor, walk.spatial[:n_place]
+    between = range(parent.n_place, n_place)
+    dims = [hierarchy[loop.component].dim(loop.dim) for loop in loops]
+    unshared = tuple(i for i in between if not dims[i].reuses(einsum, tensor))
+    silent = tuple(i for i in between if i not in unshared and not dims[i].broadcast_partials)
+    top, bottom = hierarchy.index(parent.component), hierarchy.index(child)
+    passages = []
+    for position in range(top + 1, bottom):
+        toll = hierarchy.components[position]
+        if toll.kind != "toll" or toll.keep is None or tensor not in toll.keep.tensors(einsum):
+            continue
+        own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
+        apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)
+        passages.append(Passage(toll.name, own, apart))
+    return Link(parent, loops, unshared, silent, tuple(passages))
+
+
+class Simulation:
+    """The life of one tensor: which instance holds a value of which element, event by event."""
+
+    def __init__(
+        self, problem: Problem, walks: dict[str, EinsumWalk], chains: Chains, tensor: str, ledger: Ledger
+    ) -> None:
+        self.problem, self.walks, self.tensor, self.ledger = problem, walks, tensor, ledger
+        self.order = {name: i for i, name in enumerate(walks)}
+        self.chains = {e: chain for (e, t), chain in chains.items() if t == tensor}
+        found = {b.key: b for chain in self.chains.values() for b in chain}
+        self.buffets = list(found.values())
+        self.links: dict[tuple[str, int], Link] = {}
+        self.valued: dict[int, dict[Place, set[Element]]] = {b.node: defaultdict(set) for b in self.buffets}
+        self.dirty: dict[int, dict[Place, set[Element]]] = {b.node: defaultdict(set) for b in self.buffets}
+
+    def play(self) -> None:
+        """All events in order: a visit opens, operations run, a visit closes."""
+        events: list[tuple[tuple[float, ...], str, object, object]] = []
+        for b in self.buffets:
+            for t in b.tiles:
+                events.append(((*t, -inf, b.depth), "open", b, t))
+                events.append(((*t, inf, -b.depth), "close", b, t))
+        for name in self.chains:
+            if not self.walks[name].einsum.is_copy:
+                for time, group in groupby(self.walks[name].operations, key=lambda o: o.time):
+                    events.append(((*time, 0, 0), "run", name, list(group)))
+        for _, kind, subject, detail in sorted(events, key=lambda e: e[0]):
+            if kind == "run":
+                assert isinstance(subject, str)
+                assert isinstance(detail, list)
+                self.run(subject, detail)
+                continue
+            assert isinstance(subject, BuffetWalk)
+            assert isinstance(detail, tuple)
+            (self.open if kind == "open" else self.close)(subject, detail)
+
+    def link(self, einsum: str, child: BuffetWalk | None) -> Link:
+        """The link into `child`, or into the operations of `einsum` if there is no child."""
+        key = (einsum, child.node if child else -1)
+        if key not in self.links:
+            walk = self.walks[einsum]
+            if child is None:
+                ends = self.chains[einsum][-1], walk.compute.component, len(walk.spatial)
+                self.links[key] = find_link(self.problem.hierarchy, walk, *ends)
+            else:
+                assert child.parent is not None
+                ends = child.parent, child.component, child.n_place
+                self.links[key] = find_link(self.problem.hierarchy, walk, *ends)
+        return self.links[key]
+
+    def open(self, buffet: BuffetWalk, t: Time) -> None:
+        """A visit begins: what is not carried is forgotten, what is needed and exists is filled."""
+        valued, dirty = self.valued[buffet.node], self.dirty[buffet.node]
+        tiles, carried = buffet.tiles[t], buffet.carried[t]
+        for p in set(valued) | set(dirty) | set(tiles):
+            if buffet.parent is not None:
+                valued[p] &= carried.get(p, set())
+            dirty[p] &= carried.get(p, set())
+        if buffet.parent is not None:
+            inputs: list[Moved] = []
+            outputs: list[Moved] = []
+            for p, tile in tiles.items():
+                for x, use in tile.items():
+                    if x in carried[p]:
+                        continue
+                    if use.written:
+                        assert buffet.writer is not None
+                        outputs.append((buffet.writer, p, x))
+                    else:
+                        inputs.append((use.einsums[0], p, x))
+            sums = self.partial_sums(buffet, buffet.parent, outputs)
+            received = self.serve(buffet, buffet.parent, inputs) + self.serve(buffet, buffet.parent, sums)
+            for einsum, p, x in received:
+                self.ledger.access(einsum, buffet, p, "writes_fill")
+                valued[p].add(x)
+        for p, tile in tiles.items():
+            dirty[p].update(x for x, use in tile.items() if use.written)
+
+    def close(self, buffet: BuffetWalk, t: Time) -> None:
+        """A visit ends: written elements that do not stay are drained."""
+        if buffet.parent is None:
+            return
+        after = buffet.carried.get(buffet.following.get(t, ()), {}) if t in buffet.following else {}
+        leaving: list[Moved] = []
+        for p in buffet.tiles[t]:
+            for x in self.dirty[buffet.node][p] - after.get(p, set()):
+                assert buffet.writer is not None
+                leaving.append((buffet.writer, p, x))
+                self.ledger.access(buffet.writer, buffet, p, "reads_drain")
+        self.drain(buffet, buffet.parent, leaving)
+
+    def run(self, einsum: str, operations: list[Operation]) -> None:
+        """The operations of one phase: operands are read, outputs updated."""
+        access = self.walks[einsum].einsum.access_of(self.tensor)
+        position = self.walks[einsum].einsum.accesses.index(access)
+        moved = [(einsum, o.place, o.elements[position]) for o in operations]
+        parent = self.chains[einsum][-1]
+        if not access.output:
+            self.serve(None, parent, moved)
+            return
+        self.serve(None, parent, self.partial_sums(None, parent, moved))
+        self.drain(None, parent, moved)
+
+    def partial_sums(
+        self, child: BuffetWalk | None, parent: BuffetWalk, needed: Iterable[Moved]
+    ) -> list[Moved]:
+        """Of the needed output elements those that the parent holds, with the instances that get them."""
+        groups: dict[object, list[Moved]] = defaultdict(list)
+        for einsum, p, x in needed:
+            holds = x in self.valued[parent.node][p[: parent.n_place]]
+            if holds or self.problem.hierarchy[parent.component].read_first:
+                groups[self.link(einsum, child).at_parent(p, x)].append((einsum, p, x))
+        received = []
+        for group in groups.values():
+            silent = self.link(group[0][0], child).silent
+            chosen = min(tuple(p[i] for i in silent) for _, p, _ in group)
+            received += [m for m in group if tuple(m[1][i] for i in silent) == chosen]
+        return received
+
+    def serve(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> list[Moved]:
+        """Read `moved` at the parent, once per group that shares; returns it."""
+        in_order = sorted(moved, key=lambda m: self.order[m[0]])
+        served = {self.link(e, child).at_parent(p, x): (e, p) for e, p, x in reversed(in_order)}
+        for einsum, p in served.values():
+            self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill")
+        self.pass_tolls(child, in_order, 0)
+        return moved
+
+    def drain(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> None:
+        """Write `moved` at the parent, once per group that is reduced; the parent then holds it."""
+        for einsum, p, x in {self.link(e, child).at_parent(p, x): (e, p, x) for e, p, x in moved}.values():
+            self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain")
+            self.valued[parent.node][p[: parent.n_place]].add(x)
+        self.pass_tolls(child, moved, 1)
+
+    def pass_tolls(self, child: BuffetWalk | None, in_order: list[Moved], direction: int) -> None:
+        """Book every distinct passage of `in_order` through the tolls on the way."""
+        passed: dict[tuple[object, ...], tuple[str, str, Instance]] = {}
+        for einsum, p, x in reversed(in_order):
+            link = self.link(einsum, child)
+            for passage in link.passages:
+                apart = tuple((i, p[i]) for i in passage.apart)
+                passed[passage.toll, apart, x] = (einsum, passage.toll, link.at_toll(passage, p))
+        for einsum, toll, instance in passed.values():
+            self.ledger.passage(einsum, toll, instance, self.tensor, direction)
+
+
+def refuse_unreducible(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> None:
+    """Refused if an output is spread over a dimension that neither indexes nor may reduce it."""
+    for (einsum, tensor), chain in chains.items():
+        walk = walks[einsum]
+        access = walk.einsum.access_of(tensor)
+        if not access.output or walk.einsum.is_copy:
+            continue
+        for loop in walk.spatial[chain[0].n_place :]:
+            dim = problem.hierarchy[loop.component].dim(loop.dim)
+            if loop.variable not in access.variables and not dim.reuses(einsum, tensor):
+                raise Refused(
+                    f"output {tensor} of {einsum} is spread over {loop.component}.{loop.dim} by the loop over"
+                    f" {loop.variable}, which does not index it, but the dimension may not reduce it",
+                    f"add {tensor} to may_reuse of {loop.dim}, or unroll another rank variable there",
+                )
+
+
+def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: Ledger) -> None:
+    """Copies: one read at the source's backing node and one write at the destination's per element."""
+    for name, walk in walks.items():
+        if not walk.einsum.is_copy:
+            continue
+        source = next(a for a in walk.einsum.accesses if not a.output)
+        origin = chains[name, source.tensor][0]
+        for position, access in enumerate(walk.einsum.accesses):
+            if not access.output:
+                continue
+            target = chains[name, access.tensor][0]
+            if target.component == origin.component:
+                continue
+            done = set()
+            for op in walk.operations:
+                stamp = (op.time[: target.n_time], op.place[: target.n_place], op.elements[position])
+                if stamp not in done:
+                    done.add(stamp)
+                    ledger.access(name, origin, op.place[: origin.n_place], "reads_fill")
+                    ledger.access(name, target, op.place[: target.n_place], "writes_fill")
