@@ -1,1 +1,61 @@
-"""."""
+"""YAML and Python objects -> located, validated schema objects."""
+
+from polymodel.spec.arch_schema import (
+    Action,
+    Arch,
+    ComputeUnit,
+    Container,
+    EnergyModel,
+    Fanout,
+    Link,
+    Memory,
+    Tensors,
+    Toll,
+)
+from polymodel.spec.mapping_schema import (
+    Compute,
+    MappingSpec,
+    Nested,
+    Pipeline,
+    Sequential,
+    Spatial,
+    Storage,
+    Temporal,
+)
+from polymodel.spec.workload_schema import (
+    Einsum,
+    EinsumRenames,
+    Operations,
+    Rename,
+    Renames,
+    TensorAccess,
+    Workload,
+)
+
+__all__ = [
+    "Action",
+    "Arch",
+    "Compute",
+    "ComputeUnit",
+    "Container",
+    "Einsum",
+    "EinsumRenames",
+    "EnergyModel",
+    "Fanout",
+    "Link",
+    "MappingSpec",
+    "Memory",
+    "Nested",
+    "Operations",
+    "Pipeline",
+    "Rename",
+    "Renames",
+    "Sequential",
+    "Spatial",
+    "Storage",
+    "Temporal",
+    "TensorAccess",
+    "Tensors",
+    "Toll",
+    "Workload",
+]

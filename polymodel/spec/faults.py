@@ -1,0 +1,110 @@
+"""Collecting faults: every room below `load` adds to one list, so that all of them are told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from polymodel.errors import Diagnostic, Place, SpecError
+
+Path = tuple[str | int, ...]
+
+
+class TextFault(SpecError):
+    """One fault inside a short text (an expression): where in the text, what, and the remedy."""
+
+    def __init__(self, message: str, offset: int = 0, remedy: str = "") -> None:
+        self.message = message
+        self.offset = offset
+        self.remedy = remedy
+        super().__init__((Diagnostic(message, remedy),))
+
+
+class Locator(Protocol):
+    """Answers where the value at a path stands; `key` asks for the key in front of it."""
+
+    def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place: ...
+
+
+class Nowhere:
+    """The locator of objects made in Python: they stand in no file."""
+
+    def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
+        return Place()
+
+
+def path_text(path: Path) -> str:
+    """`("workload", "einsums", 1, "name")` as `workload.einsums[1].name`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def close_to(word: str, known: Iterable[str]) -> str:
+    """The known word that is nearest to `word`, empty if none is near."""
+    words = list(dict.fromkeys(known))
+    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    if not found:
+        lowered = {w.lower(): w for w in reversed(words)}
+        near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+        found = [lowered[n] for n in near]
+    return found[0] if found else ""
+
+
+def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str:
+    """A remedy for an unknown word: the nearest known one, else the list of them."""
+    words = list(dict.fromkeys(known))
+    near = close_to(word, words)
+    if near:
+        return f"did you mean {near}?"
+    if not words:
+        return f"nothing is {what}"
+    shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
+    return f"{what}: {shown}"
+
+
+@dataclass
+class Faults:
+    """The faults found so far. Equal faults at one place are kept once."""
+
+    locator: Locator = field(default_factory=Nowhere)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def add(
+        self,
+        path: Path,
+        message: str,
+        remedy: str = "",
+        *,
+        key: bool = False,
+        offset: int | None = None,
+        code: str = "",
+    ) -> None:
+        """Note one fault at `path`; `offset` counts characters into the text of the value."""
+        place = self.locator.place(path, key=key, offset=offset)
+        self.note(Diagnostic(message, remedy, path_text(path), place, code))
+
+    def text(self, path: Path, fault: TextFault, *, key: bool = False) -> None:
+        """Note a fault that an expression parser found inside the value (or key) at `path`."""
+        self.add(path, fault.message, fault.remedy, key=key, offset=fault.offset)
+
+    def note(self, diagnostic: Diagnostic) -> None:
+        if diagnostic not in self.found:
+            self.found.append(diagnostic)
+
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        for d in diagnostics:
+            self.note(d)
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise SpecError(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)

@@ -1,0 +1,100 @@
+"""Schema of `mapping:`: the nodes of a LoopTree as they are written."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Union
+
+from pydantic import Field, Tag
+
+from polymodel.spec.base import NameText, Number, SchemaObject, node_tag, one_of
+
+RankVariable = Annotated[
+    Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
+    one_of("a rank variable", {"<name>": str, "<mapping>": dict}, "m or {EinsumA: p, EinsumB: q}"),
+]
+_TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
+
+
+class Storage(SchemaObject):
+    """Tiles of `tensors` held by `component` from here down. `reuse`: see the counting rules."""
+
+    type: Literal["Storage"] = "Storage"
+    component: NameText
+    tensors: tuple[NameText, ...]
+    reuse: Literal["refill", "slide", "keep_previous"] = "refill"
+
+
+class Temporal(SchemaObject):
+    """A loop in time. `tile_shape`: values of the rank variable below the loop, or a symbol's name."""
+
+    type: Literal["Temporal"] = "Temporal"
+    rank_variable: RankVariable
+    tile_shape: Number
+    initial_tile_shape: Number | None = None
+
+
+class Spatial(SchemaObject):
+    """A loop in space, over the fanout dimension `name` of `component`."""
+
+    type: Literal["Spatial"] = "Spatial"
+    rank_variable: RankVariable
+    tile_shape: Number
+    initial_tile_shape: Number | None = None
+    component: NameText
+    name: NameText
+
+
+class Compute(SchemaObject):
+    """The leaf: `einsum` executes on `component`."""
+
+    type: Literal["Compute"] = "Compute"
+    einsum: NameText
+    component: NameText
+
+
+class Nested(SchemaObject):
+    """Nodes one below the other."""
+
+    type: Literal["Nested"] = "Nested"
+    nodes: tuple[MappingNode, ...]
+
+
+class Sequential(SchemaObject):
+    """Branches that run one after the other."""
+
+    type: Literal["Sequential"] = "Sequential"
+    nodes: tuple[MappingNode, ...]
+
+
+class Pipeline(SchemaObject):
+    """Branches that run overlapped, each on another iteration of the loop above."""
+
+    type: Literal["Pipeline"] = "Pipeline"
+    nodes: tuple[MappingNode, ...]
+
+
+MappingNode = Annotated[
+    Union[  # noqa: UP007 (forward references)
+        Annotated[Storage, Tag("<Storage>")],
+        Annotated[Temporal, Tag("<Temporal>")],
+        Annotated[Spatial, Tag("<Spatial>")],
+        Annotated[Compute, Tag("<Compute>")],
+        Annotated["Nested", Tag("<Nested>")],
+        Annotated["Sequential", Tag("<Sequential>")],
+        Annotated["Pipeline", Tag("<Pipeline>")],
+    ],
+    node_tag(_TAGS, "a mapping node"),
+]
+
+
+class MappingSpec(SchemaObject):
+    """A whole mapping."""
+
+    nodes: tuple[MappingNode, ...] = Field(default_factory=tuple)
+    name: str = ""
+
+
+Nested.model_rebuild()
+Sequential.model_rebuild()
+Pipeline.model_rebuild()
+MappingSpec.model_rebuild()

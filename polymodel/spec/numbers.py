@@ -1,0 +1,133 @@
+"""Numbers written as expressions: `8 * 614e9`, `1.6e13`, `inf`, `2 * TN`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
+
+Value = int | float
+_LARGEST = 10**60
+_CONSTANTS: dict[str, Value] = {"inf": math.inf, "infinity": math.inf}
+_FUNCTIONS = ("min", "max", "ceil", "floor", "log2", "sqrt")
+
+
+def symbols_in(text: Value | str) -> tuple[str, ...]:
+    """Names in the expression that are neither constants nor functions, in order."""
+    if not isinstance(text, str):
+        return ()
+    names = (n.name for n in names_in(parse_arithmetic(text)))
+    return tuple(dict.fromkeys(n for n in names if n.lower() not in _CONSTANTS))
+
+
+def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | None = None) -> Value:
+    """The value of a number or expression; an int wherever the result is one.
+
+    Raises TextFault for syntax, unknown or unbound names (`UnboundSymbol`), and magnitudes out of bounds.
+    """
+    if not isinstance(text, str):
+        return text
+    return _value(parse_arithmetic(text), symbols or {})
+
+
+class UnboundSymbol(TextFault):
+    """A symbol that is declared but has no value yet."""
+
+
+def _value(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
+    if isinstance(tree, Number):
+        return tree.value
+    if isinstance(tree, Name):
+        return _named(tree, symbols)
+    if isinstance(tree, Unary):
+        value = _value(tree.operand, symbols)
+        return -value if tree.op == "-" else value
+    if isinstance(tree, Call):
+        return _called(tree, [_value(a, symbols) for a in tree.arguments])
+    return _combined(tree, _value(tree.left, symbols), _value(tree.right, symbols))
+
+
+def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:
+    if tree.name in symbols:
+        value = symbols[tree.name]
+        if value is None:
+            raise UnboundSymbol(
+                f"symbol {tree.name} has no value", tree.offset, f"bind it: spec.bind({tree.name}=...)"
+            )
+        return value
+    if tree.name.lower() in _CONSTANTS:
+        return _CONSTANTS[tree.name.lower()]
+    near = suggestion(tree.name, symbols, "symbols") if symbols else "declare it under symbols:"
+    raise TextFault(f"unknown symbol {tree.name}", tree.offset, near)
+
+
+def _called(tree: Call, values: list[Value]) -> Value:
+    if tree.name not in _FUNCTIONS:
+        raise TextFault(
+            f"unknown function {tree.name}", tree.offset, suggestion(tree.name, _FUNCTIONS, "functions")
+        )
+    if tree.name in ("min", "max"):
+        return min(values) if tree.name == "min" else max(values)
+    if len(values) != 1:
+        raise TextFault(f"{tree.name} takes one number", tree.offset, f"write {tree.name}(x)")
+    return _rounded(tree, values[0])
+
+
+def _rounded(tree: Call, value: Value) -> Value:
+    if math.isinf(value) or math.isnan(value):
+        raise TextFault(f"{tree.name} of {value} is no number", tree.offset, "use a finite argument")
+    if tree.name == "ceil":
+        return math.ceil(value)
+    if tree.name == "floor":
+        return math.floor(value)
+    if value <= 0 and tree.name == "log2" or value < 0:
+        raise TextFault(f"{tree.name} of {value} is not defined", tree.offset, "use a positive argument")
+    return _tidy(math.log2(value) if tree.name == "log2" else math.sqrt(value))
+
+
+def _tidy(value: float) -> Value:
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _combined(tree: Binary, left: Value, right: Value) -> Value:
+    try:
+        value = _apply(tree, left, right)
+    except ZeroDivisionError as error:
+        raise TextFault("division by zero", tree.offset, "change the divisor") from error
+    except (OverflowError, ValueError) as error:
+        raise TextFault("the result is out of range", tree.offset, "use smaller numbers") from error
+    if isinstance(value, complex) or value != value:
+        raise TextFault("the result is not a real number", tree.offset, "change the operands")
+    given = math.inf in (abs(left), abs(right))
+    if abs(value) > _LARGEST and not given:
+        raise TextFault("the result is too large", tree.offset, "numbers must stay below 1e60")
+    return value
+
+
+def _apply(tree: Binary, left: Value, right: Value) -> Value:
+    if tree.op == "+":
+        return left + right
+    if tree.op == "-":
+        return left - right
+    if tree.op == "*":
+        return left * right
+    if tree.op == "/":
+        exact = isinstance(left, int) and isinstance(right, int) and right != 0 and left % right == 0
+        return left // right if exact else left / right
+    if tree.op == "//":
+        return left // right
+    if tree.op == "%":
+        return left % right
+    return _power(tree, left, right)
+
+
+def _power(tree: Binary, base: Value, exponent: Value) -> Value:
+    size = abs(exponent) * math.log10(max(abs(base), 2)) if not math.isinf(base) else 0
+    if size > 60:
+        raise TextFault("the power is too large", tree.offset, "numbers must stay below 1e60")
+    value: Value | complex = base**exponent
+    if isinstance(value, complex):
+        raise TextFault("the power is not a real number", tree.offset, "use a non-negative base")
+    return value

@@ -1,0 +1,134 @@
+"""Schema of `workload:` and `renames:`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, Tag
+
+from polymodel.spec.affine_text import parse_einsum
+from polymodel.spec.base import (
+    ConstraintText,
+    NameText,
+    Number,
+    Projection,
+    SchemaObject,
+    SetKey,
+    SetText,
+    fault,
+    one_of,
+)
+from polymodel.spec.faults import TextFault
+
+
+class TensorAccess(SchemaObject):
+    """How an Einsum touches a tensor.
+
+    `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine
+    expression. `bits_per_value` overrides the workload's. `density` is kept for the sparse model.
+    """
+
+    name: NameText
+    projection: Projection
+    output: bool = False
+    bits_per_value: Number | None = None
+    persistent: bool = False
+    backing_storage_size_scale: Number = 1
+    density: object = None
+
+
+class Rename(SchemaObject):
+    """A name for a set of tensors or rank variables; `expected_count` is checked."""
+
+    name: NameText
+    source: SetText
+    expected_count: int | None = None
+
+
+RenameTable = Annotated[
+    Annotated[tuple[Rename, ...], Tag("<list>")] | Annotated[dict[NameText, SetText], Tag("<mapping>")],
+    one_of("renames", {"<list>": (list, tuple), "<mapping>": dict}, "{input: T0} or [{name: input, source: T0}]"),
+]
+
+
+class Operations(SchemaObject):
+    """What the Einsum computes, for the executor: `map`, `reduce` and `populate` operators."""
+
+    map: str | None = None
+    reduce: str | None = None
+    populate: str | None = None
+
+
+def _shape_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _one_line(value: object) -> object:
+    """`Y[m, n] = A[m, k] * B[k, n]` as the mapping it stands for."""
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed = parse_einsum(value)
+    except TextFault as found:
+        raise fault(found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset) from found
+    accesses: list[dict[str, object]] = []
+    for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
+        if len({r for r, _ in ranks}) < len(ranks):
+            raise fault(f"tensor {tensor} has a rank twice", "name each rank: T[A=m, B=m]")
+        accesses.append({"name": tensor, "projection": dict(ranks), "output": output})
+    found_operations = {"map": "add"} if parsed.joined == "+" else {}
+    einsum: dict[str, object] = {"name": parsed.accesses[0][0], "tensor_accesses": accesses}
+    return einsum | ({"operations": found_operations} if found_operations else {})
+
+
+class Einsum(SchemaObject):
+    """One Einsum. In YAML also as one line of text, then named after its output."""
+
+    name: NameText
+    tensor_accesses: tuple[TensorAccess, ...]
+    is_copy_operation: bool = False
+    n_instances: Number = 1
+    rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
+    iteration_space_shape: Annotated[tuple[ConstraintText, ...], BeforeValidator(_shape_list)] = ()
+    renames: RenameTable = Field(default_factory=dict)
+    operations: Operations = Field(default_factory=Operations)
+
+
+EinsumOrText = Annotated[Einsum, BeforeValidator(_one_line)]
+
+
+def _set_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Workload(SchemaObject):
+    """A cascade of Einsums in execution order.
+
+    `rank_sizes`: rank -> size. `iteration_space_shape`: rank variable -> ISL-style constraint.
+    `bits_per_value`: set expression -> bits.
+    """
+
+    einsums: tuple[EinsumOrText, ...]
+    rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
+    iteration_space_shape: dict[NameText, ConstraintText] = Field(default_factory=dict)
+    bits_per_value: dict[SetKey, Number] = Field(default_factory=dict)
+    n_instances: Number = 1
+    persistent_tensors: Annotated[tuple[SetText, ...], BeforeValidator(_set_list)] = ()
+    name: str = ""
+
+
+class EinsumRenames(SchemaObject):
+    """Renames for one Einsum; the Einsum named `default` stands for all of them."""
+
+    name: NameText
+    tensor_accesses: RenameTable = Field(default_factory=dict)
+    rank_variables: RenameTable = Field(default_factory=dict)
+
+
+class Renames(SchemaObject):
+    """The top-level `renames:` section."""
+
+    einsums: tuple[EinsumRenames, ...] = ()
+
+
+SchemaVersion = Literal[1]

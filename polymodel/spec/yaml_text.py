@@ -1,0 +1,191 @@
+"""YAML text to located nodes. Only plain data and the known tags are read; nothing is constructed.
+
+Numbers and booleans are told from text here (not by YAML 1.1's rules): `no`, `on` and `1:30` stay
+text, `1.6e13` is a number. Aliases and merge keys are expanded up to a bound.
+"""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+from polymodel.errors import Diagnostic
+from polymodel.spec.faults import suggestion
+from polymodel.spec.source import Entry, Node, Source
+
+TAGS = (
+    "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline",
+    "Memory", "Toll", "Container",
+)  # fmt: skip
+MAX_NODES = 200_000
+MAX_DEPTH = 60
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE = "tag:yaml.org,2002:"
+_PLAIN = {_CORE + t for t in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value")}
+_INT = re.compile(r"[-+]?[0-9][0-9_]*\Z")
+_HEX = re.compile(r"[-+]?0x[0-9a-fA-F_]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = ("", "~", "null", "Null", "NULL")
+
+
+class _Abort(Exception):
+    """The text is too large to go on with."""
+
+
+def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic, ...]]:
+    """The root node (None if the syntax is broken) and every fault found. Never raises."""
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        return None, (_syntax_fault(error, source, text),)
+    except (RecursionError, MemoryError):
+        return None, (Diagnostic("the document is nested too deeply", "flatten it", "", source.place(1, 1)),)
+    if root is None:
+        fault = Diagnostic("the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1))
+        return None, (fault,)
+    reader = _Reader(source)
+    try:
+        node = reader.node(root, "", 0)
+    except _Abort:
+        return None, tuple(reader.faults)
+    return node, tuple(reader.faults)
+
+
+def _syntax_fault(error: yaml.YAMLError, source: Source, text: str) -> Diagnostic:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "invalid text")
+    context = str(getattr(error, "context", "") or "")
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    if mark is None and isinstance(getattr(error, "position", None), int):
+        before = text[: error.position]  # type: ignore[attr-defined]
+        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    line = min(line, max(len(source.lines), 1))
+    shown = source.lines[line - 1] if source.lines else ""
+    return Diagnostic(
+        f"YAML syntax: {problem}" + (f" ({context})" if context else ""),
+        _syntax_remedy(problem + context, shown, source.lines[line - 2] if line > 1 else ""),
+        "",
+        source.place(line, column),
+        "yaml-syntax",
+    )
+
+
+def _syntax_remedy(problem: str, line: str, before: str) -> str:
+    if "\t" in line or "'\\t'" in problem or "\t" in before:
+        return "YAML indents with spaces; replace the tabs"
+    if "single document" in problem:
+        return "one document per file; remove the `---`"
+    if "undefined alias" in problem:
+        return "define the anchor (&name) before the alias (*name), or quote the text"
+    if "mapping values" in problem:
+        return "check the indentation, and quote text that contains `: `"
+    if "control characters" in problem or "special characters" in problem or "not allowed" in problem:
+        return "remove the control character"
+    if "found character" in problem:
+        return "quote text that starts with @, `, %, ! or *"
+    if "flow" in problem or "expected ','" in problem:
+        return "close the bracket or brace, and put a comma between entries"
+    return "check indentation, quotes and brackets near here"
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.faults: list[Diagnostic] = []
+        self.count = 0
+
+    def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str) -> None:
+        place = self.source.place(mark.line + 1, mark.column + 1)
+        self.faults.append(Diagnostic(message, remedy, path, place))
+
+    def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
+        self.count += 1
+        if self.count > MAX_NODES or depth > MAX_DEPTH:
+            what = "is nested too deeply" if depth > MAX_DEPTH else f"expands to more than {MAX_NODES} values"
+            self.fault(raw.start_mark, path, f"the document {what}", "use fewer or shallower aliases (*name)")
+            raise _Abort
+        tag = self.tag(raw, path)
+        line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
+        if isinstance(raw, yaml.MappingNode):
+            if not tag and not raw.flow_style and raw.tag.startswith("!"):
+                pass
+            return Node(self.source, line, column, tag, entries=self.entries(raw, path, depth))
+        if isinstance(raw, yaml.SequenceNode):
+            elements = tuple(self.node(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(raw.value))
+            return Node(self.source, line, column, tag, elements=elements)
+        quoted = raw.style not in (None, "")
+        if tag and raw.value in _NULLS:
+            return Node(self.source, line, column, tag, entries=())
+        value = raw.value if quoted else self.scalar(raw)
+        if not quoted or raw.style in ("'", '"'):
+            one_line = raw.start_mark.line == raw.end_mark.line
+        else:
+            one_line = False
+        return Node(self.source, line, column, tag, value, quoted, one_line)
+
+    def tag(self, raw: yaml.Node, path: str) -> str:
+        if raw.tag in _PLAIN:
+            return ""
+        name = raw.tag[1:] if raw.tag.startswith("!") else raw.tag
+        if name in TAGS:
+            return str(name)
+        shown = f"!{name}" if raw.tag.startswith("!") else raw.tag
+        near = suggestion(name, TAGS, "tags")
+        self.fault(raw.start_mark, path, f"unknown tag {shown}", near.replace("mean ", "mean !"))
+        return ""
+
+    def scalar(self, raw: yaml.ScalarNode) -> object:
+        text: str = raw.value
+        if text in _NULLS:
+            return None
+        if text in _WORDS:
+            return _WORDS[text]
+        if len(text) > 400:
+            return text
+        if _INT.match(text):
+            return int(text.replace("_", ""))
+        if _HEX.match(text):
+            return int(text.replace("_", ""), 16)
+        if _FLOAT.match(text):
+            value = float(text.replace("_", ""))
+            return value if value not in (float("inf"), float("-inf")) else text
+        return {".inf": float("inf"), "-.inf": float("-inf")}.get(text.lower(), text)
+
+    def entries(self, raw: yaml.MappingNode, path: str, depth: int) -> tuple[Entry, ...]:
+        found: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
+        for key_node, value_node in raw.value:
+            key = self.key(key_node, path)
+            if key is None:
+                continue
+            below = f"{path}.{key}" if path else key
+            value = self.node(value_node, path if key == "<<" else below, depth + 1)
+            mark = key_node.start_mark
+            if key == "<<":
+                self.merge(value, merged, value_node, path)
+                continue
+            if key in found:
+                first = self.source.place(found[key].line, found[key].column)
+                self.fault(mark, below, f"duplicate key {key}", f"it stands in line {first.line} already; keep one")
+                continue
+            found[key] = Entry(key, mark.line + 1, mark.column + 1, self.source, value)
+        return tuple(found.values()) + tuple(e for k, e in merged.items() if k not in found)
+
+    def key(self, raw: yaml.Node, path: str) -> str | None:
+        if isinstance(raw, yaml.ScalarNode):
+            if raw.tag not in _PLAIN:
+                self.fault(raw.start_mark, path, f"a key cannot have the tag {raw.tag}", "remove the tag")
+                return None
+            return str(raw.value)
+        self.fault(raw.start_mark, path, "a key must be text", "quote it if it contains brackets or braces")
+        return None
+
+    def merge(self, value: Node, into: dict[str, Entry], raw: yaml.Node, path: str) -> None:
+        for node in value.elements if value.elements is not None else (value,):
+            if node.entries is None:
+                self.fault(raw.start_mark, path, "`<<` merges mappings only", "give it an alias of a mapping")
+                return
+            for entry in node.entries:
+                into.setdefault(entry.key, entry)
