@@ -1,1 +1,1 @@
-"""."""
+"""Counts to joules, seconds, square metres: nothing here counts, and no float precedes energy or seconds."""

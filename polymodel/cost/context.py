@@ -1,0 +1,59 @@
+"""Look-ups that every part of costing shares."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis, Traffic
+from polymodel.mapping.looptree import StorageNode
+from polymodel.mapping.placement import storage_chain
+from polymodel.workload.einsum import TensorAccess
+
+
+class Counts:
+    """One analysis with its problem, indexed."""
+
+    def __init__(self, problem: Problem, analysis: Analysis) -> None:
+        self.problem = problem
+        self.analysis = analysis
+
+    @cached_property
+    def einsums(self) -> tuple[str, ...]:
+        """Einsums in order of execution; copies that no path holds come where the cascade has them."""
+        mapped = self.problem.tree.einsums
+        return mapped + tuple(e.name for e in self.problem.cascade.einsums if e.name not in mapped)
+
+    def executions(self, einsum: str) -> int:
+        return self.problem.cascade[einsum].n_instances
+
+    @cached_property
+    def accesses(self) -> dict[str, TensorAccess]:
+        """Tensor -> its first access in the cascade, which gives its bits per value."""
+        found: dict[str, TensorAccess] = {}
+        for e in self.problem.cascade.einsums:
+            for a in e.accesses:
+                found.setdefault(a.tensor, a)
+        return found
+
+    def bits(self, tensor: str) -> int:
+        """Bits of one value of the tensor."""
+        return self.accesses[tensor].bits_per_value
+
+    def is_innermost(self, traffic: Traffic) -> bool:
+        """True if compute is the child that this traffic's downward side serves."""
+        if self.problem.cascade[traffic.einsum].is_copy:
+            return False
+        chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
+        return bool(chain) and chain[-1].id == traffic.node
+
+    @cached_property
+    def parents(self) -> dict[tuple[int, str], int | None]:
+        """(node, tensor) -> id of the storage node it is filled from."""
+        return {(b.node, b.tensor): b.parent for b in self.analysis.buffets}
+
+    @cached_property
+    def component_of(self) -> dict[int, str]:
+        """Storage node id -> component."""
+        walk = self.problem.tree.walk()
+        return {i: node.component for i, node, _ in walk if isinstance(node, StorageNode)}

@@ -1,0 +1,38 @@
+"""From counts to costs: the one entry of this room."""
+
+from __future__ import annotations
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.cost.area import area_items
+from polymodel.cost.capacity import needs, violations
+from polymodel.cost.context import Counts
+from polymodel.cost.energy import energy_items
+from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.links import refuse_costly_links
+from polymodel.cost.records import Costs
+from polymodel.cost.roofline import limiters, roofline
+
+
+def costs(problem: Problem, analysis: Analysis) -> Costs:
+    """Energy (J), latency (s), area (m^2) and capacity (bits) of one analysis.
+
+    Raises Refused where the counts do not determine a figure exactly (links, rounded tile transfers,
+    unequal instances without overlap).
+    """
+    refuse_costly_links(problem)
+    counts = Counts(problem, analysis)
+    times = component_times(counts)
+    latency = einsum_times(counts, times)
+    held = needs(counts)
+    return Costs(
+        energy=energy_items(counts, latency),
+        times=times,
+        latency=latency,
+        area=area_items(problem.hierarchy),
+        needs=held,
+        violations=violations(held),
+        roofline=roofline(counts, times, latency),
+        limiters=limiters(times, latency),
+        assume_overlap=problem.hierarchy.assume_overlap,
+    )

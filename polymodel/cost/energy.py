@@ -1,0 +1,87 @@
+"""Energy (J) of every action, and of leakage over the latency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from polymodel.architecture.hierarchy import Action
+from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.cost.context import Counts
+from polymodel.cost.records import EinsumTime, EnergyItem
+
+
+def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyItem, ...]:
+    """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
+    found = [*_memory(counts), *_tolls(counts), *_compute(counts), *_leakage(counts, latency)]
+    order = {name: i for i, name in enumerate(counts.einsums)}
+    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
+    return tuple(sorted(_merged(found), key=lambda i: (order[i.einsum], level[i.component])))
+
+
+def _item(einsum: str, component: str, tensor: str, action: Action, count: int) -> EnergyItem:
+    return EnergyItem(
+        einsum, component, tensor, action.name, count, "bit" if action.bits_per_action is None else "action",
+        action.energy, count * action.energy, action.provenance,
+    )  # fmt: skip
+
+
+def _memory(counts: Counts) -> Iterator[EnergyItem]:
+    for t in counts.analysis.traffic:
+        read, write = movement_actions(counts.problem.hierarchy[t.component])
+        bits, times = counts.bits(t.tensor), counts.executions(t.einsum)
+        inner = counts.is_innermost(t)
+        where = f"{t.component}, {t.tensor} in {t.einsum}"
+        for action, down, up in ((read, t.reads_fill, t.reads_drain), (write, t.writes_drain, t.writes_fill)):
+            values, tiles = (down, up) if inner else (0, down + up)
+            n = whole_actions(action, values=values, in_tiles=tiles, bits_per_value=bits, where=where)
+            if n:
+                yield _item(t.einsum, t.component, t.tensor, action, n * times)
+
+
+def _tolls(counts: Counts) -> Iterator[EnergyItem]:
+    for t in counts.analysis.tolls:
+        down, up = movement_actions(counts.problem.hierarchy[t.component])
+        bits, times = counts.bits(t.tensor), counts.executions(t.einsum)
+        where = f"{t.component}, {t.tensor} in {t.einsum}"
+        for action, passed in ((down, t.down), (up, t.up)):
+            n = whole_actions(action, values=0, in_tiles=passed, bits_per_value=bits, where=where)
+            if n:
+                yield _item(t.einsum, t.component, t.tensor, action, n * times)
+
+
+def _compute(counts: Counts) -> Iterator[EnergyItem]:
+    for c in counts.analysis.compute:
+        action = counts.problem.hierarchy[c.component].action("compute")
+        n = c.operations * counts.executions(c.einsum)
+        if n:
+            yield EnergyItem(
+                c.einsum, c.component, "", action.name, n, "operation",
+                action.energy, n * action.energy, action.provenance,
+            )  # fmt: skip
+
+
+def _leakage(counts: Counts, latency: Iterable[EinsumTime]) -> Iterator[EnergyItem]:
+    hierarchy = counts.problem.hierarchy
+    leaking = [(c, hierarchy.instances(c.name)) for c in hierarchy.components if c.leak_power]
+    for t in latency:
+        for c, instances in leaking:
+            seconds = t.seconds * instances
+            if seconds:
+                yield EnergyItem(
+                    t.einsum, c.name, "", "leak", seconds, "second",
+                    c.leak_power, seconds * c.leak_power, "given",
+                )  # fmt: skip
+
+
+def _merged(items: Iterable[EnergyItem]) -> Iterator[EnergyItem]:
+    """Items of one Einsum, component, tensor and action (several nodes, both ways of a toll) as one."""
+    groups: dict[tuple[str, ...], list[EnergyItem]] = {}
+    for i in items:
+        groups.setdefault((i.einsum, i.component, i.tensor, i.action), []).append(i)
+    for same in groups.values():
+        first = same[0]
+        count = sum(i.count for i in same)
+        yield EnergyItem(
+            first.einsum, first.component, first.tensor, first.action, count, first.unit,
+            first.energy_each, count * first.energy_each, first.provenance,
+        )  # fmt: skip

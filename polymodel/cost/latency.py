@@ -1,0 +1,162 @@
+"""Time (s) per component and Einsum, and what limits each Einsum.
+
+A component takes as long as its busiest instance. By default transfers overlap compute, so an Einsum
+takes as long as its slowest component. With `assume_overlap: false` the refills of a storage with
+`buffering: single` overlap nothing: what its links to its parents move is taken out of the work that
+overlaps, and the time of the slower end of those links is added. `buffering: double` overlaps its
+refills and takes twice the tile (see `capacity`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from polymodel.architecture.hierarchy import Component
+from polymodel.cost.actions import movement_actions, rounds
+from polymodel.cost.context import Counts
+from polymodel.cost.records import ComponentTime, EinsumTime, Refill
+from polymodel.errors import Refused
+
+Moved = tuple[int, int]
+
+
+def port_time(component: Component, moved: Moved) -> float:
+    """Seconds for (read bits, write bits) at one instance: the sum at a shared port, else the larger."""
+    read, write = movement_actions(component)
+    sides = moved[0] / read.throughput, moved[1] / write.throughput
+    return sum(sides) if component.ports == "shared" else max(sides)
+
+
+def component_times(counts: Counts) -> tuple[ComponentTime, ...]:
+    """One row per Einsum and component that does anything, in order of execution then hierarchy."""
+    found = [*_moving(counts), *_computing(counts)]
+    order = {name: i for i, name in enumerate(counts.einsums)}
+    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
+    return tuple(sorted(found, key=lambda t: (order[t.einsum], level[t.component])))
+
+
+def _moving(counts: Counts) -> Iterator[ComponentTime]:
+    hierarchy = counts.problem.hierarchy
+    for load in counts.analysis.loads:
+        c, n = hierarchy[load.component], counts.executions(load.einsum)
+        _refuse_rounded_ports(counts, c, load.einsum)
+        r, w = max(load.loads, key=lambda pair: (port_time(c, pair), pair))
+        seconds = (port_time(c, (r, w)) + c.fill_drain_latency) * n
+        yield ComponentTime(
+            load.einsum, c.name, c.kind, r * n, w * n, 0, seconds, c.fill_drain_latency * n,
+            cycles_of(c, seconds), load.instances, hierarchy.instances(c.name),
+        )  # fmt: skip
+
+
+def _computing(counts: Counts) -> Iterator[ComponentTime]:
+    hierarchy = counts.problem.hierarchy
+    for work in counts.analysis.compute:
+        if not work.operations:
+            continue
+        c, n = hierarchy[work.component], counts.executions(work.einsum)
+        seconds = (work.busiest / c.action("compute").throughput + c.fill_drain_latency) * n
+        yield ComponentTime(
+            work.einsum, c.name, c.kind, 0, 0, work.busiest * n, seconds, c.fill_drain_latency * n,
+            cycles_of(c, seconds), work.instances, hierarchy.instances(c.name),
+        )  # fmt: skip
+
+
+def _refuse_rounded_ports(counts: Counts, component: Component, einsum: str) -> None:
+    """Refuse a throughput where whole actions move more bits than the engines count per instance."""
+    moved = {t.tensor for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component.name)}
+    moved |= {t.tensor for t in counts.analysis.tolls if (t.einsum, t.component) == (einsum, component.name)}
+    for action in movement_actions(component):
+        for tensor in sorted(moved):
+            if not math.isinf(action.throughput) and rounds(action, counts.bits(tensor)):
+                raise Refused(
+                    f"{component.name}, {tensor} in {einsum}: {action.name} moves {action.bits_per_action} "
+                    f"bits per action, which does not divide {counts.bits(tensor)} bits, so its time per "
+                    "instance is unknown",
+                    "leave out bits_per_action or the throughput, or give one that divides bits_per_value",
+                )
+
+
+def cycles_of(component: Component, seconds: float) -> float | None:
+    """The time in cycles of the component's clock, None without one."""
+    return None if component.clock is None else seconds * component.clock
+
+
+def einsum_times(counts: Counts, times: tuple[ComponentTime, ...]) -> tuple[EinsumTime, ...]:
+    """The latency of each Einsum in order of execution; its cycles are those of its compute."""
+    problem = counts.problem
+    clock = {c.einsum: problem.hierarchy[c.component] for c in counts.analysis.compute}
+    operations = {c.einsum: c.operations for c in counts.analysis.compute}
+    found = []
+    for name in counts.einsums:
+        mine = [t for t in times if t.einsum == name]
+        refills: tuple[Refill, ...] = ()
+        rest = {t.component: t.seconds for t in mine}
+        if not problem.hierarchy.assume_overlap:
+            refills, rest = _serialised(counts, name, rest)
+        limiting = max(rest, key=lambda c: rest[c], default="")
+        seconds = rest.get(limiting, 0.0) + math.fsum(r.seconds for r in refills)
+        if limiting and not rest[limiting]:
+            limiting = ""
+        n = counts.executions(name)
+        cycles = cycles_of(clock[name], seconds) if name in clock else None
+        found.append(EinsumTime(name, seconds, limiting, operations.get(name, 0) * n, n, refills, cycles))
+    return tuple(found)
+
+
+def _serialised(
+    counts: Counts, einsum: str, busy: dict[str, float]
+) -> tuple[tuple[Refill, ...], dict[str, float]]:
+    """Refills that wait for nothing and let nothing else run, and the components' times without them."""
+    hierarchy = counts.problem.hierarchy
+    waits = {}
+    taken: dict[str, Moved] = {}
+    for c in hierarchy.components:
+        if c.kind != "memory" or c.buffering != "single":
+            continue
+        ends = _refill_ends(counts, einsum, c.name)
+        if not ends:
+            continue
+        for name in ends:
+            _refuse_many_instances(counts, einsum, name, c.name)
+        waits[c.name] = max(port_time(hierarchy[name], moved) for name, moved in ends.items())
+        for name, (r, w) in ends.items():
+            before = taken.get(name, (0, 0))
+            taken[name] = (before[0] + r, before[1] + w)
+    n = counts.executions(einsum)
+    rest = dict(busy)
+    for name, (r, w) in taken.items():
+        loads = next(x.loads for x in counts.analysis.loads if (x.einsum, x.component) == (einsum, name))
+        left = max(port_time(hierarchy[name], (a - r, b - w)) for a, b in loads)
+        rest[name] = (left + hierarchy[name].fill_drain_latency) * n
+    return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest
+
+
+def _refill_ends(counts: Counts, einsum: str, component: str) -> dict[str, Moved]:
+    """(read bits, write bits) that fills and drains of a storage cost there and at each of its parents."""
+    ends: dict[str, Moved] = {}
+
+    def add(name: str, reads: int, writes: int) -> None:
+        r, w = ends.get(name, (0, 0))
+        ends[name] = (r + reads, w + writes)
+
+    traffic = {(t.node, t.tensor): t for t in counts.analysis.traffic if t.einsum == einsum}
+    for (node, tensor), t in traffic.items():
+        parent = counts.parents.get((node, tensor))
+        if t.component != component or parent is None or not (t.reads_drain or t.writes_fill):
+            continue
+        bits = counts.bits(tensor)
+        add(component, t.reads_drain * bits, t.writes_fill * bits)
+        above = traffic[parent, tensor]
+        add(counts.component_of[parent], above.reads_fill * bits, above.writes_drain * bits)
+    return ends
+
+
+def _refuse_many_instances(counts: Counts, einsum: str, name: str, storage: str) -> None:
+    for load in counts.analysis.loads:
+        if (load.einsum, load.component) == (einsum, name) and load.instances > 1:
+            raise Refused(
+                f"assume_overlap: false: {storage} has single buffering, and {name}, at an end of its refills "
+                f"in {einsum}, has {load.instances} instances in use; their refills are not counted apart",
+                f"give {storage} `buffering: double`, or leave assume_overlap true",
+            )

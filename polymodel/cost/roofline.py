@@ -1,0 +1,77 @@
+"""Where each Einsum stands under its roof, and what would limit it next."""
+
+from __future__ import annotations
+
+import math
+
+from polymodel.cost.context import Counts
+from polymodel.cost.records import ComponentTime, EinsumTime, Limiter, RooflinePoint
+
+
+def roofline(
+    counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
+) -> tuple[RooflinePoint, ...]:
+    """One point per Einsum that computes. Ratios with a zero denominator are infinite."""
+    hierarchy = counts.problem.hierarchy
+    work = {c.einsum: c for c in counts.analysis.compute if c.operations}
+    found = []
+    for t in latency:
+        if t.einsum not in work:
+            continue
+        unit = hierarchy[work[t.einsum].component]
+        peak = unit.action("compute").throughput * hierarchy.instances(unit.name)
+        memories = [x for x in times if x.einsum == t.einsum and x.kind == "memory"]
+        outer = min(memories, key=lambda x: hierarchy.index(x.component), default=None)
+        name = outer.component if outer else ""
+        bits = _moved(counts, t.einsum, name)
+        busy = outer.seconds - outer.added if outer else 0.0
+        found.append(
+            RooflinePoint(
+                einsum=t.einsum,
+                memory=name,
+                compute=unit.name,
+                operations=t.operations,
+                moved_bits=bits,
+                intensity=_ratio(t.operations, bits),
+                bandwidth=_ratio(bits, busy),
+                peak=peak,
+                attainable=min(peak, _ratio(t.operations, busy)),
+                achieved=_ratio(t.operations, t.seconds),
+                limiting=t.limiting,
+            )
+        )
+    return tuple(found)
+
+
+def _moved(counts: Counts, einsum: str, component: str) -> int:
+    """Bits that one Einsum reads and writes at a component, all instances and executions."""
+    mine = [t for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component)]
+    return sum((t.reads + t.writes) * counts.bits(t.tensor) for t in mine) * counts.executions(einsum)
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b else math.inf
+
+
+def limiters(times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]) -> tuple[Limiter, ...]:
+    """Components of each Einsum, slowest first (ties in hierarchy order)."""
+    found = []
+    for t in latency:
+        mine = sorted((x for x in times if x.einsum == t.einsum), key=lambda x: -x.seconds)
+        waiting = math.fsum(r.seconds for r in t.refills)
+        for rank, x in enumerate(mine, 1):
+            others = [o for o in mine if o is not x]
+            follower = others[0] if others else None
+            left = (follower.seconds if follower else 0.0) + waiting
+            found.append(
+                Limiter(
+                    einsum=t.einsum,
+                    component=x.component,
+                    rank=rank,
+                    seconds=x.seconds,
+                    slack=t.seconds - x.seconds,
+                    next_limiter=follower.component if follower else "",
+                    speedup=_ratio(t.seconds, left) if rank == 1 else 1.0,
+                )
+            )
+    return tuple(found)
