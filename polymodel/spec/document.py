@@ -1,0 +1,200 @@
+"""Files and mappings -> the sections of one spec, as schema objects with their places."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from polymodel.errors import Diagnostic, Place
+from polymodel.spec.arch_schema import Arch
+from polymodel.spec.base import NameText, Number, SchemaObject
+from polymodel.spec.convert import faults_of
+from polymodel.spec.faults import Faults, suggestion
+from polymodel.spec.mapping_schema import MappingSpec
+from polymodel.spec.source import Entry, Node, NodeLocator, Source
+from polymodel.spec.template import render
+from polymodel.spec.workload_schema import Renames, Workload
+from polymodel.spec.yaml_text import parse_yaml
+
+MAX_FILE = 8_000_000
+SECTIONS: dict[str, type[SchemaObject]] = {
+    "workload": Workload,
+    "renames": Renames,
+    "arch": Arch,
+    "mapping": MappingSpec,
+}
+_KNOWN = (*SECTIONS, "symbols", "schema_version")
+_OTHER = ("sweep", "explore", "einsum", "format", "binding", "constraints", "notes", "name", "description")
+
+
+# The `symbols:` section: name -> number, expression over other symbols, or nothing yet.
+_SYMBOLS: TypeAdapter[dict[str, int | float | str | None]] = TypeAdapter(dict[NameText, Number | None])
+
+
+@dataclass
+class Document:
+    """The sections found so far; `folders` holds the folder of the file each section came from."""
+
+    sections: dict[str, SchemaObject] = field(default_factory=dict)
+    symbols: dict[str, int | float | str | None] = field(default_factory=dict)
+    extras: dict[str, object] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
+    variables: set[str] = field(default_factory=set)
+    files: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.faults.locator = NodeLocator(self.entries)
+
+
+def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
+    """Read one YAML file into the document; every fault is noted, none is raised."""
+    name = shown or str(path)
+    document.files.append(name)
+    text = _text_of(path, name, document.faults)
+    if text is None:
+        return
+    rendered, faults = render(text, name, variables, str(path.parent))
+    document.faults.extend(faults)
+    if rendered is None:
+        return
+    document.variables |= rendered.variables
+    root, faults = parse_yaml(rendered.text, rendered.source)
+    document.faults.extend(faults)
+    if root is not None:
+        add_root(root, document, broken=bool(faults))
+
+
+def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
+    try:
+        info = path.stat()
+        if not stat.S_ISREG(info.st_mode):
+            faults.note(Diagnostic("not a regular file", "name a YAML file", "", Place(name)))
+            return None
+        if info.st_size > MAX_FILE:
+            faults.note(Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name)))
+            return None
+        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        faults.note(Diagnostic(f"cannot be read: {error.strerror}", "check the path", "", Place(name)))
+    except UnicodeDecodeError as error:
+        remedy = "save the file as UTF-8"
+        faults.note(Diagnostic(f"byte {error.start} is not UTF-8 text", remedy, "", Place(name)))
+    return None
+
+
+def read_mapping(data: Mapping[str, object], document: Document) -> None:
+    """Read plain Python data (also schema objects as values) into the document."""
+    document.files.append("")
+    source = Source("", ())
+    plain: dict[str, object] = {}
+    for key, value in data.items():
+        if isinstance(value, SchemaObject) and key in SECTIONS:
+            add_object(value, document)
+        else:
+            plain[str(key)] = value
+    if plain or not data:
+        add_root(_node(plain, source, 0), document)
+
+
+def _node(value: object, source: Source, depth: int) -> Node:
+    if isinstance(value, Mapping) and depth < 60:
+        entries = (Entry(str(k), 0, 0, source, _node(v, source, depth + 1)) for k, v in value.items())
+        return Node(source, 0, 0, entries=tuple(entries))
+    if isinstance(value, (list, tuple)) and depth < 60:
+        return Node(source, 0, 0, elements=tuple(_node(v, source, depth + 1) for v in value))
+    return Node(source, 0, 0, scalar=value)
+
+
+def add_object(value: SchemaObject, document: Document) -> None:
+    """Add a section that was built in Python."""
+    name = next((n for n, kind in SECTIONS.items() if isinstance(value, kind)), None)
+    if name is None:
+        kinds = ", ".join(k.__name__ for k in SECTIONS.values())
+        document.faults.note(Diagnostic(f"{type(value).__name__} is not a section of a spec", f"give one of {kinds}"))
+    elif _free(name, document):
+        document.sections[name] = value
+        document.folders[name] = ""
+
+
+def _free(name: str, document: Document, entry: Entry | None = None) -> bool:
+    if name not in document.sections and name not in document.entries:
+        return True
+    place = entry.source.place(entry.line, entry.column) if entry else Place()
+    document.faults.note(
+        Diagnostic(f"section `{name}` is given twice", "keep it in one of the sources", name, place)
+    )
+    return False
+
+
+def add_root(root: Node, document: Document, broken: bool = False) -> None:
+    """Add the sections of one parsed document."""
+    if root.entries is None:
+        remedy = "start with `workload:`, `arch:` or `mapping:`"
+        document.faults.note(Diagnostic("a spec is a mapping of sections", remedy, "", root.place()))
+        return
+    for entry in root.entries:
+        if entry.key == "schema_version":
+            _version(entry, document)
+        elif entry.key == "symbols":
+            _symbols(entry, document)
+        elif entry.key in SECTIONS:
+            if _free(entry.key, document, entry):
+                document.entries[entry.key] = entry
+                document.folders[entry.key] = entry.source.folder
+                _section(entry, document)
+        else:
+            _extra(entry, document)
+
+
+def _version(entry: Entry, document: Document) -> None:
+    given = entry.value.scalar
+    if given == 1 and not isinstance(given, bool):
+        return
+    message = f"schema_version {given!r} is not known; this release reads version 1"
+    remedy = "write `schema_version: 1`, or install the release that knows this version"
+    place = entry.value.place()
+    document.faults.note(Diagnostic(message, remedy, "schema_version", place))
+
+
+def _extra(entry: Entry, document: Document) -> None:
+    """Keys of other tools and of later issues pass; what looks like a slip of the pen does not."""
+    near = suggestion(entry.key, _KNOWN)
+    if near.startswith("did you mean") and entry.key not in _OTHER:
+        place = entry.source.place(entry.line, entry.column)
+        document.faults.note(Diagnostic(f"unknown key `{entry.key}`", near, entry.key, place))
+    document.extras[entry.key] = entry.value.plain()
+
+
+def _symbols(entry: Entry, document: Document) -> None:
+    if entry.value.entries is None and entry.value.scalar is None and entry.value.elements is None:
+        return
+    outside = NodeLocator({"symbols": entry})
+    faults = Faults(outside)
+    try:
+        found = _SYMBOLS.validate_python(entry.value.plain())
+    except ValidationError as error:
+        faults_of(error, SchemaObject, ("symbols",), faults)
+        document.faults.extend(faults.found)
+        return
+    for name, value in found.items():
+        if name in document.symbols:
+            faults.add(("symbols", name), f"symbol {name} is given twice", "keep it in one of the sources", key=True)
+        document.symbols[name] = value
+    document.entries.setdefault("symbols", entry)
+    document.faults.extend(faults.found)
+
+
+def _section(entry: Entry, document: Document) -> None:
+    model = SECTIONS[entry.key]
+    data = entry.value.plain()
+    try:
+        document.sections[entry.key] = cast(SchemaObject, model.model_validate(data))
+    except ValidationError as error:
+        faults_of(error, cast("type[BaseModel]", model), (entry.key,), document.faults)
