@@ -1,0 +1,208 @@
+"""What set expressions mean in each Einsum: predefined sets, renames, the tensors of others.
+
+A `default` rename whose `expected_count` does not hold in some Einsum is a fault only where a set
+expression uses that name in that Einsum; otherwise the name is undefined there. An Einsum's own
+renames are always checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from polymodel.spec import Einsum as EinsumSpec
+from polymodel.spec import Renames, Workload
+from polymodel.spec.faults import Faults, Path, TextFault, suggestion
+from polymodel.spec.setexpr import KEYWORDS, NamedSet, SetScope, evaluate_set, parse_set
+
+
+@dataclass(frozen=True)
+class RenameSource:
+    """One rename as written: its expression, where it stands, whether it is a default."""
+
+    name: str
+    text: str
+    expected: int | None
+    path: Path
+    default: bool
+    variables: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the whole workload says about its tensors, from the accesses alone."""
+
+    produced: frozenset[str]
+    consumed: frozenset[str]
+    shared: frozenset[str]
+    tensors: tuple[str, ...]
+    variables: frozenset[str]
+
+    @property
+    def intermediates(self) -> frozenset[str]:
+        return self.produced & self.consumed
+
+
+def facts_of(workload: Workload, variables: Mapping[str, Mapping[str, frozenset[str]]]) -> Facts:
+    """`variables`: Einsum -> tensor -> its rank variables."""
+    accesses = [(e.name, a) for e in workload.einsums for a in e.tensor_accesses]
+    users: dict[str, set[str]] = {}
+    for einsum, a in accesses:
+        users.setdefault(a.name, set()).add(einsum)
+    return Facts(
+        frozenset(a.name for _, a in accesses if a.output),
+        frozenset(a.name for _, a in accesses if not a.output),
+        frozenset(t for t, found in users.items() if len(found) > 1),
+        tuple(dict.fromkeys(a.name for _, a in accesses)),
+        frozenset(v for tensors in variables.values() for vs in tensors.values() for v in vs),
+    )
+
+
+def base_scope(
+    einsum: EinsumSpec,
+    facts: Facts,
+    variables: Mapping[str, frozenset[str]],
+    persistent: frozenset[str],
+) -> SetScope:
+    """The scope of one Einsum without renames."""
+    tensors = tuple(dict.fromkeys(a.name for a in einsum.tensor_accesses))
+    own = frozenset(tensors)
+    named = {
+        "All": own,
+        "Tensors": own,
+        "Inputs": frozenset(a.name for a in einsum.tensor_accesses if not a.output),
+        "Outputs": frozenset(a.name for a in einsum.tensor_accesses if a.output),
+        "Intermediates": facts.intermediates & own,
+        "Shared": facts.shared & own,
+        "Persistent": persistent & own,
+    }
+    ordered = tuple(dict.fromkeys(v for t in tensors for v in sorted(variables.get(t, ()))))
+    return SetScope(
+        einsum.name, tensors, ordered, named, frozenset(facts.tensors), variables, known_variables=facts.variables
+    )
+
+
+def rename_sources(
+    workload: Workload, renames: Renames | None, faults: Faults
+) -> dict[str, dict[str, RenameSource]]:
+    """Einsum -> name -> the rename that holds there: own over named, named over default."""
+    names = [e.name for e in workload.einsums]
+    found: dict[str, dict[str, RenameSource]] = {n: {} for n in names}
+    sections = list(enumerate(renames.einsums if renames else ()))
+    for i, section in sorted(sections, key=lambda item: item[1].name != "default"):
+        path: Path = ("renames", "einsums", i)
+        if section.name != "default" and section.name not in found:
+            faults.add(
+                (*path, "name"), f"unknown Einsum {section.name}", suggestion(section.name, [*names, "default"])
+            )
+            continue
+        targets = names if section.name == "default" else [section.name]
+        default = section.name == "default"
+        written = [
+            *_table(section.tensor_accesses, (*path, "tensor_accesses"), default, False, faults),
+            *_table(section.rank_variables, (*path, "rank_variables"), default, True, faults),
+        ]
+        for target in targets:
+            found[target].update((r.name, r) for r in written)
+    for i, einsum in enumerate(workload.einsums):
+        own = _table(einsum.renames, ("workload", "einsums", i, "renames"), False, False, faults)
+        found[einsum.name].update((r.name, r) for r in own)
+    _check_names(found, faults, [a.name for e in workload.einsums for a in e.tensor_accesses])
+    return found
+
+
+def _table(table: object, path: Path, default: bool, variables: bool, faults: Faults) -> list[RenameSource]:
+    found: list[RenameSource] = []
+    if isinstance(table, dict):
+        return [RenameSource(n, s, None, (*path, n), default, variables) for n, s in table.items()]
+    for i, r in enumerate(table if isinstance(table, tuple) else ()):
+        if any(r.name == other.name for other in found):
+            faults.add((*path, i, "name"), f"rename {r.name} is given twice", "keep one of them")
+        found.append(RenameSource(r.name, r.source, r.expected_count, (*path, i), default, variables))
+    return found
+
+
+def _check_names(found: dict[str, dict[str, RenameSource]], faults: Faults, tensors: Iterable[str]) -> None:
+    known = frozenset(tensors)
+    for sources in found.values():
+        for source in sources.values():
+            if source.name in (*KEYWORDS, "Other"):
+                faults.add(source.path, f"rename {source.name} is a predefined set", "choose another name", key=True)
+            elif source.name in known:
+                faults.add(source.path, f"rename {source.name} is a tensor's name", "choose another name", key=True)
+
+
+class RenameResolver:
+    """Evaluates the renames of one Einsum on demand, detecting cycles."""
+
+    def __init__(self, scope: SetScope, sources: Mapping[str, RenameSource], faults: Faults) -> None:
+        self.sources = sources
+        self.faults = faults
+        self.scope = replace(scope, rename=self.lookup, rename_names=tuple(sources))
+        self.known: dict[str, NamedSet | TextFault] = {}
+        self.open: list[str] = []
+
+    def lookup(self, name: str) -> NamedSet | None:
+        """The set that rename `name` stands for; None if there is no such rename. Raises TextFault."""
+        if name not in self.sources:
+            return None
+        if name not in self.known:
+            self.known[name] = self._evaluated(self.sources[name])
+        found = self.known[name]
+        if isinstance(found, TextFault):
+            raise found
+        return found
+
+    def _evaluated(self, source: RenameSource) -> NamedSet | TextFault:
+        if source.name in self.open:
+            cycle = " -> ".join([*self.open[self.open.index(source.name) :], source.name])
+            return TextFault(f"renames refer to each other: {cycle}", 0, "break the cycle")
+        self.open.append(source.name)
+        try:
+            found = evaluate_set(parse_set(source.text), self.scope)
+        except TextFault as fault:
+            return self._faulty(source, fault)
+        finally:
+            self.open.pop()
+        wanted = "rank_variables" if source.variables else "tensors"
+        if source.path[0] == "renames" and found.kind not in (wanted, "either"):
+            return TextFault(
+                f"rename {source.name} gives {found.kind.replace('_', ' ')}", 0, f"move it under {found.kind}"
+            )
+        if source.expected is not None and len(found.members) != source.expected:
+            return self._miscounted(source, found)
+        return found
+
+    def _faulty(self, source: RenameSource, fault: TextFault) -> TextFault:
+        if isinstance(fault, Undefined):
+            return Undefined(fault.message, 0, fault.remedy)
+        path = (*source.path, "source") if isinstance(source.path[-1], int) else source.path
+        self.faults.text(path, fault)
+        return Undefined(f"rename {source.name} is faulty", 0, "mend the rename")
+
+    def _miscounted(self, source: RenameSource, found: NamedSet) -> TextFault:
+        members = ", ".join(sorted(found.members)) or "nothing"
+        return Undefined(
+            f"rename {source.name} should give {source.expected} in Einsum {self.scope.einsum}, but "
+            f"`{source.text}` gives {len(found.members)}: {members}",
+            0,
+            f"give Einsum {self.scope.einsum} a rename of its own, or change expected_count",
+        )
+
+    def check_all(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """All renames with a value here; own renames without one are faults."""
+        resolved: list[tuple[str, frozenset[str]]] = []
+        for name, source in self.sources.items():
+            try:
+                found = self.lookup(name)
+            except TextFault as fault:
+                if not (source.default and isinstance(fault, Undefined)):
+                    self.faults.add(source.path, fault.message, fault.remedy)
+                continue
+            if found is not None:
+                resolved.append((name, found.members))
+        return tuple(resolved)
+
+
+class Undefined(TextFault):
+    """A rename that has no value in this Einsum; a fault only where it is used."""

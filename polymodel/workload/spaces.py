@@ -1,0 +1,112 @@
+"""Iteration spaces: constraints from rank sizes and shapes, and their bounding boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polymodel.affine import Affine, Constraint
+from polymodel.polyhedra.build import bounding_box, set_from_constraints
+from polymodel.spec import Workload
+from polymodel.spec.affine_text import parse_constraints
+from polymodel.spec.faults import Faults, Path, TextFault, suggestion
+from polymodel.spec.numbers import Value, evaluate_number
+
+Symbols = Mapping[str, Value | None]
+
+
+def rank_sizes_of(
+    sizes: Mapping[str, Value | str], path: Path, symbols: Symbols, faults: Faults
+) -> list[tuple[str, int]]:
+    """Rank sizes as numbers; sizes below 1 are faults."""
+    found: list[tuple[str, int]] = []
+    for rank, text in sizes.items():
+        try:
+            size = evaluate_number(text, symbols)
+        except TextFault as fault:
+            faults.text((*path, rank), fault)
+            continue
+        if math.isinf(size) or size < 1 or size != int(size):
+            message = f"rank {rank} has size {text}: its iteration space is {'unbounded' if math.isinf(size) else 'empty'}"
+            faults.add((*path, rank), message, "write a whole number of at least 1")
+            continue
+        found.append((rank, int(size)))
+    return found
+
+
+def constraints_of(
+    workload: Workload,
+    index: int,
+    variables: tuple[str, ...],
+    projections: Mapping[str, Mapping[str, Affine]],
+    symbols: Symbols,
+    faults: Faults,
+) -> tuple[Constraint, ...] | None:
+    """All constraints of one Einsum; None after a fault."""
+    before = len(faults)
+    einsum = workload.einsums[index]
+    path: Path = ("workload", "einsums", index)
+    sizes = dict(rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults))
+    sizes.update(rank_sizes_of(einsum.rank_sizes, (*path, "rank_sizes"), symbols, faults))
+    found: list[Constraint] = []
+    for projection in projections.values():
+        for rank, expr in projection.items():
+            if rank in sizes:
+                found += [Constraint(expr), Constraint(Affine((), sizes[rank] - 1) - expr)]
+    shapes: list[tuple[str, Path]] = [
+        (text, (*path, "iteration_space_shape", k)) for k, text in enumerate(einsum.iteration_space_shape)
+    ]
+    shapes += [
+        (text, ("workload", "iteration_space_shape", v))
+        for v, text in workload.iteration_space_shape.items() if v in variables
+    ]  # fmt: skip
+    for text, where in shapes:
+        found += _shape(text, where, einsum.name, variables, symbols, faults)
+    return tuple(dict.fromkeys(found)) if len(faults) == before else None
+
+
+def _shape(
+    text: str, path: Path, einsum: str, variables: tuple[str, ...], symbols: Symbols, faults: Faults
+) -> tuple[Constraint, ...]:
+    try:
+        found = parse_constraints(text, symbols)
+    except TextFault as fault:
+        faults.text(path, fault)
+        return ()
+    for name in dict.fromkeys(v for c in found for v in c.expr.variables):
+        if name not in variables:
+            at = text.find(name)
+            near = suggestion(name, [*variables, *symbols], "rank variables")
+            faults.add(path, f"unknown rank variable {name} in Einsum {einsum}", near, offset=max(at, 0))
+            return ()
+    return found
+
+
+def bounds_of(
+    einsum: str, variables: tuple[str, ...], constraints: tuple[Constraint, ...], path: Path, faults: Faults
+) -> tuple[tuple[int, int], ...] | None:
+    """Inclusive (low, high) of each rank variable; an empty or unbounded space is a fault."""
+    if any(not c.expr.terms and not c.holds({}) for c in constraints):
+        faults.add(path, f"the iteration space of {einsum} is empty", "check constant projections and rank sizes")
+        return None
+    points = set_from_constraints(einsum, variables, constraints)
+    box = bounding_box(points)
+    if box is not None:
+        return box
+    if points.is_empty():
+        faults.add(path, f"the iteration space of {einsum} is empty", "check rank_sizes and iteration_space_shape")
+        return None
+    loose = [v for v in variables if not _bounded(v, constraints)] or list(variables)
+    names = ", ".join(loose)
+    faults.add(
+        path,
+        f"the iteration space of {einsum} is unbounded in {names}",
+        f"give the rank of {loose[0]} a size in rank_sizes, or add iteration_space_shape: {{{loose[0]}: 0 <= {loose[0]} < N}}",
+    )
+    return None
+
+
+def _bounded(variable: str, constraints: tuple[Constraint, ...]) -> bool:
+    signs = {math.copysign(1, c.expr.coefficient(variable)) for c in constraints
+             if c.kind == "ge" and c.expr.coefficient(variable)}  # fmt: skip
+    return len(signs) == 2 or any(c.kind == "eq" and c.expr.coefficient(variable) for c in constraints)
