@@ -10,14 +10,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.reference.common import Outcome, accesses, affine, box
-from tests.reference.lowering import lowered
-
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from tests.reference.common import Outcome, accesses, affine, box
+from tests.reference.lowering import lowered
 
 FORMAT = "accelforge-oracle/1"
 CASE_KEYS = "format name description workload arch mapping accelforge bruteforce verdict".split()

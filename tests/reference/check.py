@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import yaml
-from tests.reference import accelforge, timeloop
-from tests.reference.common import Outcome, engine
 
 from polymodel.errors import PolymodelError
+from tests.reference import accelforge, timeloop
+from tests.reference.common import Outcome, engine
 
 HERE = Path(__file__).parent / "cases"
 

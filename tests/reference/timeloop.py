@@ -13,14 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tests.reference.common import Outcome, box
-
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from tests.reference.common import Outcome, box
 
 Numbers = dict[str, Any]
 DIRECTIVE_KEYS = "target type factors permutation split keep bypass".split()
