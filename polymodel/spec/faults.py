@@ -15,6 +15,8 @@ Path = tuple[str | int, ...]
 class TextFault(SpecError):
     """One fault inside a short text (an expression): where in the text, what, and the remedy."""
 
+    code = ""
+
     def __init__(self, message: str, offset: int = 0, remedy: str = "") -> None:
         self.message = message
         self.offset = offset
@@ -92,7 +94,7 @@ class Faults:
 
     def text(self, path: Path, fault: TextFault, *, key: bool = False) -> None:
         """Note a fault that an expression parser found inside the value (or key) at `path`."""
-        self.add(path, fault.message, fault.remedy, key=key, offset=fault.offset)
+        self.add(path, fault.message, fault.remedy, key=key, offset=fault.offset, code=fault.code)
 
     def note(self, diagnostic: Diagnostic) -> None:
         if diagnostic not in self.found:

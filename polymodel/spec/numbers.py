@@ -35,6 +35,8 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
 class UnboundSymbol(TextFault):
     """A symbol that is declared but has no value yet."""
 
+    code = "unbound-symbol"
+
 
 def _value(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
     if isinstance(tree, Number):

@@ -1,0 +1,151 @@
+"""Energy models: where energies, leakage and areas come from when they are not written down.
+
+A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants` and `table` are built in;
+another name is looked up among the installed entry points of the group `polymodel.energy_models`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from polymodel.spec.faults import TextFault, close_to, suggestion
+from polymodel.spec.numbers import Value, evaluate_number
+
+GROUP = "polymodel.energy_models"
+COLUMNS = ("component", "quantity", "value")
+MAX_TABLE = 4_000_000
+
+
+@dataclass(frozen=True)
+class EnergyRequest:
+    """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`)."""
+
+    component: str
+    quantities: tuple[str, ...]
+    values: Mapping[str, Value] = field(default_factory=dict)
+    file: str | None = None
+    source: str | None = None
+    folder: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EnergyAnswer:
+    """Quantity -> value (joules, square metres, watts), and quantity -> where it comes from."""
+
+    values: Mapping[str, float]
+    provenance: Mapping[str, str]
+
+
+EnergyModelFunction = Callable[[EnergyRequest], EnergyAnswer]
+
+
+def constants(request: EnergyRequest) -> EnergyAnswer:
+    """The values that the spec itself gives."""
+    values = {k: float(v) for k, v in request.values.items()}
+    origin = f"constants: {request.source}" if request.source else "constants"
+    return EnergyAnswer(values, dict.fromkeys(values, origin))
+
+
+def table(request: EnergyRequest) -> EnergyAnswer:
+    """Rows `component,quantity,value[,source]` of a CSV file in the spec's folder. Raises TextFault."""
+    if not request.file:
+        raise TextFault("the energy model `table` needs a file", 0, "add file: energies.csv")
+    path = confined(request.file, request.folder)
+    values: dict[str, float] = {}
+    provenance: dict[str, str] = {}
+    components: list[str] = []
+    for number, row in _rows(path, request.file):
+        components.append(row["component"])
+        if row["component"] != request.component:
+            continue
+        quantity = row["quantity"]
+        if quantity in values:
+            raise TextFault(f"{request.file}:{number}: {quantity} is given twice", 0, "keep one row")
+        values[quantity] = _cell(row["value"], f"{request.file}:{number}")
+        origin = row.get("source") or request.source
+        provenance[quantity] = f"table {request.file}:{number}" + (f": {origin}" if origin else "")
+    if not values:
+        near = suggestion(request.component, components, "components in it")
+        raise TextFault(f"{request.file} has no component {request.component}", 0, near)
+    return EnergyAnswer(values, provenance)
+
+
+def _rows(path: Path, shown: str) -> list[tuple[int, dict[str, str]]]:
+    try:
+        if path.stat().st_size > MAX_TABLE:
+            raise TextFault(f"{shown} is too large", 0, f"keep it under {MAX_TABLE} bytes")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise TextFault(f"{shown} cannot be read: {error.strerror}", 0, "put it beside the spec") from error
+    except UnicodeDecodeError as error:
+        raise TextFault(f"{shown} is not UTF-8 text", 0, "save it as UTF-8") from error
+    try:
+        reader = csv.DictReader(line for line in io.StringIO(text) if not line.startswith("#"))
+        missing = [c for c in COLUMNS if c not in (reader.fieldnames or ())]
+        if missing:
+            raise TextFault(f"{shown} lacks the column {missing[0]}", 0, f"columns: {', '.join(COLUMNS)}, source")
+        commented = [i for i, line in enumerate(text.splitlines(), 1) if not line.startswith("#")]
+        found = [(commented[min(i, len(commented) - 1)], row) for i, row in enumerate(reader, 1)]
+    except csv.Error as error:
+        raise TextFault(f"{shown} is not a CSV table: {error}", 0, "see the CSV format") from error
+    for number, row in found:
+        if any(row.get(c) is None for c in COLUMNS):
+            raise TextFault(f"{shown}:{number}: the row is too short", 0, f"columns: {', '.join(COLUMNS)}")
+    return [(n, {k: (v or "").strip() for k, v in row.items() if isinstance(k, str)}) for n, row in found]
+
+
+def _cell(text: str, where: str) -> float:
+    try:
+        return float(evaluate_number(text))
+    except TextFault as fault:
+        raise TextFault(f"{where}: {text!r}: {fault.message}", 0, "write a number") from fault
+
+
+def confined(name: str, folder: str) -> Path:
+    """The path of `name` in `folder`; paths and symbolic links that lead out of it are refused."""
+    if not folder:
+        raise TextFault(f"{name} can only be read beside a spec file", 0, "load the spec from a file")
+    root = Path(folder).resolve()
+    written = Path(name)
+    if written.is_absolute() or "\0" in name:
+        raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
+    found = (root / written).resolve()
+    if not found.is_relative_to(root):
+        raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
+    if not found.is_file():
+        known = [p.name for p in root.iterdir() if p.suffix == ".csv"] if root.is_dir() else []
+        near = close_to(name, known)
+        raise TextFault(f"{name} is not a file in the spec's folder", 0, f"did you mean {near}?" if near else
+                        "put it beside the spec")  # fmt: skip
+    return found
+
+
+_BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table}
+
+
+def energy_model(name: str) -> EnergyModelFunction:
+    """The model of that name. Raises TextFault if none is built in or installed."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    installed = entry_points(group=GROUP)
+    if name not in installed.names:
+        raise TextFault(
+            f"unknown energy model {name}", 0, suggestion(name, [*_BUILT_IN, *installed.names], "energy models")
+        )
+    model: EnergyModelFunction = installed[name].load()
+    return model
+
+
+def checked_answer(answer: EnergyAnswer, name: str) -> EnergyAnswer:
+    """The answer, if every number in it is finite and not negative. Raises TextFault."""
+    for quantity, value in answer.values.items():
+        if not value >= 0 or math.isinf(value):
+            raise TextFault(f"energy model {name} gives {value} for {quantity}", 0, "values must be finite and >= 0")
+    return answer
