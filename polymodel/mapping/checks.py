@@ -1,0 +1,258 @@
+"""Structural checks of a LoopTree against its cascade and hierarchy; every fault names its node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapping.extents import check_extents
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.mapping.placement import storage_chain, users
+from polymodel.mapping.resolve import ResolvedMapping, tree_locator
+from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.workload.einsum import Cascade, Einsum
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked, and where faults go."""
+
+    mapping: ResolvedMapping
+    cascade: Cascade
+    hierarchy: Hierarchy
+    faults: Faults
+
+    @property
+    def tree(self) -> LoopTree:
+        return self.mapping.tree
+
+    def add(self, node: int, message: str, remedy: str, *key: str | int) -> None:
+        path: Path = tree_locator(self.mapping, node)
+        self.faults.add((*path, *key), message, remedy)
+
+
+def check_mapping(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarchy, faults: Faults) -> None:
+    """Add every structural fault. Tile sizes that are still symbols are checked once they are bound."""
+    subject = Subject(mapping, cascade, hierarchy, faults)
+    before = len(faults)
+    _check_names(subject)
+    _check_coverage(subject)
+    if len(faults) > before:
+        return
+    _check_order(subject)
+    _check_variables(subject)
+    for einsum in cascade.einsums:
+        _check_storage(subject, einsum)
+        _check_compute(subject, einsum)
+    _check_sharing(subject)
+    if len(faults) == before:
+        check_extents(mapping, cascade, hierarchy, faults)
+
+
+def _check_names(s: Subject) -> None:
+    components = [c.name for c in s.hierarchy.components]
+    for i, node, _ in s.tree.walk():
+        if isinstance(node, StorageNode):
+            _known_component(s, i, node.component, "memory", components)
+            for j, tensor in enumerate(node.tensors):
+                if tensor not in s.cascade.tensors:
+                    s.add(i, f"unknown tensor {tensor}", suggestion(tensor, s.cascade.tensors, "tensors"), "tensors", j)
+                elif tensor in node.tensors[:j]:
+                    s.add(i, f"tensor {tensor} is listed twice", "list it once", "tensors", j)
+        elif isinstance(node, ComputeNode):
+            _known_component(s, i, node.component, "compute", components)
+            names = [e.name for e in s.cascade.einsums]
+            if node.einsum not in names:
+                s.add(i, f"unknown Einsum {node.einsum}", suggestion(node.einsum, names, "Einsums"), "einsum")
+        elif isinstance(node, Loop):
+            _check_loop_names(s, i, node, components)
+
+
+def _known_component(s: Subject, node: int, name: str, kind: str, components: list[str]) -> None:
+    if name not in components:
+        s.add(node, f"unknown component {name}", suggestion(name, components, "components"), "component")
+    elif s.hierarchy[name].kind != kind:
+        fitting = [c.name for c in s.hierarchy.components if c.kind == kind]
+        what = "stores nothing" if kind == "memory" else "computes nothing"
+        message = f"component {name} is a {s.hierarchy[name].kind} and {what}"
+        s.add(node, message, f"name one of {', '.join(fitting)}", "component")
+
+
+def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str]) -> None:
+    variables = list(dict.fromkeys(v for e in s.cascade.einsums for v in e.rank_variables))
+    einsums = [e.name for e in s.cascade.einsums]
+    for variable in dict.fromkeys((loop.rank_variable, *(v for _, v in loop.per_einsum))):
+        if variable not in variables:
+            near = suggestion(variable, variables, "rank variables")
+            s.add(node, f"unknown rank variable {variable}", near, "rank_variable")
+    for einsum, _ in loop.per_einsum:
+        if einsum not in einsums:
+            s.add(node, f"unknown Einsum {einsum}", suggestion(einsum, einsums, "Einsums"), "rank_variable", einsum)
+    if not loop.spatial:
+        return
+    if loop.component not in components:
+        near = suggestion(loop.component, components, "components")
+        s.add(node, f"unknown component {loop.component}", near, "component")
+        return
+    dims = [d.name for d in s.hierarchy[loop.component].spatial]
+    if loop.dim not in dims:
+        near = suggestion(loop.dim, dims, "dimensions") if dims else "give the component `spatial:` dimensions"
+        s.add(node, f"component {loop.component} has no fanout dimension {loop.dim}", near, "name")
+
+
+def _check_coverage(s: Subject) -> None:
+    """Every branch ends in a compute node, every Einsum is computed once."""
+    seen: dict[str, int] = {}
+    for i, node, _ in s.tree.walk():
+        if isinstance(node, ComputeNode):
+            if node.einsum in seen:
+                s.add(i, f"Einsum {node.einsum} is computed twice", "keep one of its compute nodes", "einsum")
+            seen.setdefault(node.einsum, i)
+        if isinstance(node, Split):
+            for number, branch in enumerate(node.branches):
+                if not branch or not isinstance(branch[-1], (ComputeNode, Split)):
+                    s.add(i, "the branch ends without a compute node", "end it with !Compute", "nodes", number)
+    if s.tree.nodes and not isinstance(s.tree.nodes[-1], (ComputeNode, Split)):
+        s.add(0, "the mapping ends without a compute node", "end it with !Compute or !Sequential")
+    for einsum in s.cascade.einsums:
+        if einsum.name not in seen:
+            s.faults.add(("mapping",), f"Einsum {einsum.name} is not in the mapping", "add a branch that computes it")
+
+
+def _check_order(s: Subject) -> None:
+    order = list(s.tree.einsums)
+    computes = {n.einsum: i for i, n, _ in s.tree.walk() if isinstance(n, ComputeNode)}
+    for tensor in s.cascade.tensors:
+        producer = s.cascade.producer(tensor)
+        for consumer in s.cascade.consumers(tensor):
+            if producer is not None and order.index(consumer.name) < order.index(producer.name):
+                s.add(
+                    computes[consumer.name],
+                    f"Einsum {consumer.name} reads {tensor} before {producer.name} produces it",
+                    f"list the branch of {producer.name} first",
+                    "einsum",
+                )
+
+
+def _check_variables(s: Subject) -> None:
+    """A loop binds a rank variable of every Einsum below it."""
+    for i, node, _ in s.tree.walk():
+        if not isinstance(node, Loop):
+            continue
+        for name in users(s.tree, i):
+            variable = node.variable_in(name)
+            known = s.cascade[name].rank_variables
+            if variable not in known:
+                s.add(
+                    i,
+                    f"Einsum {name}, below this loop, has no rank variable {variable}",
+                    f"move the loop into its branches, or bind one of {', '.join(known)}: "
+                    f"rank_variable: {{{name}: ...}}",
+                    "rank_variable",
+                )
+
+
+def _check_storage(s: Subject, einsum: Einsum) -> None:
+    for access in einsum.accesses:
+        chain = storage_chain(s.tree, einsum.name, access.tensor)
+        if not chain:
+            compute = s.tree.path(einsum.name)[-1].id
+            remedy = f"add a !Storage of {access.tensor} above the loops of {einsum.name}"
+            s.add(compute, f"tensor {access.tensor} has no storage on the path of Einsum {einsum.name}", remedy)
+        for above, below in zip(chain, chain[1:], strict=False):
+            outer, inner = above.node, below.node
+            assert isinstance(outer, StorageNode)
+            assert isinstance(inner, StorageNode)
+            if s.hierarchy.index(inner.component) < s.hierarchy.index(outer.component):
+                message = f"{access.tensor} goes from {outer.component} out to {inner.component}"
+                remedy = f"storage follows the hierarchy inwards: swap the nodes of {access.tensor}"
+                s.add(below.id, f"storage order against the hierarchy: {message}", remedy, "component")
+            elif inner.component == outer.component:
+                message = f"{inner.component} stores {access.tensor} twice on the path of Einsum {einsum.name}"
+                s.add(below.id, message, "keep one of the two nodes", "component")
+    _check_spatial_above(s, einsum)
+    _check_rules(s, einsum)
+
+
+def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
+    """Storage of a component stands below all spatial loops over dimensions at or above it."""
+    path = s.tree.path(einsum.name)
+    for at, step in enumerate(path):
+        if not isinstance(step.node, StorageNode):
+            continue
+        level = s.hierarchy.index(step.node.component)
+        for later in path[at + 1 :]:
+            loop = later.node
+            if isinstance(loop, Loop) and loop.spatial and s.hierarchy.index(loop.component) <= level:
+                s.add(
+                    later.id,
+                    f"the spatial loop over {loop.component}.{loop.dim} stands below storage of "
+                    f"{step.node.component}, which that dimension replicates",
+                    f"move the loop above the storage of {step.node.component}",
+                )
+
+
+def _check_rules(s: Subject, einsum: Einsum) -> None:
+    """`keep` and `may_keep` of the memories hold."""
+    held: dict[str, set[str]] = {}
+    for step in s.tree.path(einsum.name):
+        if isinstance(step.node, StorageNode):
+            memory = s.hierarchy[step.node.component]
+            tensors = set(step.node.tensors) & set(einsum.tensors)
+            held.setdefault(memory.name, set()).update(tensors)
+            if memory.may_keep is None:
+                continue
+            allowed = memory.may_keep.tensors(einsum.name)
+            if memory.keep is not None:
+                allowed |= memory.keep.tensors(einsum.name)
+            for tensor in sorted(tensors - allowed):
+                message = f"{memory.name} may not keep {tensor} in Einsum {einsum.name}"
+                s.add(step.id, message, f"its may_keep is `{memory.may_keep.text}`", "tensors")
+    if einsum.is_copy:
+        return
+    for memory in s.hierarchy.components:
+        if memory.kind != "memory" or memory.keep is None:
+            continue
+        for tensor in sorted(memory.keep.tensors(einsum.name) - held.get(memory.name, set())):
+            compute = s.tree.path(einsum.name)[-1].id
+            message = f"{memory.name} must keep {tensor} in Einsum {einsum.name} (keep: {memory.keep.text})"
+            s.add(compute, message, f"add a !Storage of {tensor} in {memory.name} on its path")
+
+
+def _check_compute(s: Subject, einsum: Einsum) -> None:
+    """What lies above a compute node stands above its component in the hierarchy."""
+    path = s.tree.path(einsum.name)
+    last = path[-1]
+    assert isinstance(last.node, ComputeNode)
+    level = s.hierarchy.index(last.node.component)
+    for step in path[:-1]:
+        node = step.node
+        component = node.component if isinstance(node, (StorageNode, Loop)) else ""
+        if not component or s.hierarchy.index(component) <= level:
+            continue
+        if isinstance(node, StorageNode) and not set(node.tensors) & set(einsum.tensors):
+            continue
+        message = f"component {component} stands below {last.node.component}, which computes Einsum {einsum.name}"
+        s.add(step.id, message, "use a component above it in the hierarchy", "component")
+
+
+def _check_sharing(s: Subject) -> None:
+    """Storage nodes are used; producer and consumer of a tensor meet in one of them."""
+    for i, node, _ in s.tree.walk():
+        if not isinstance(node, StorageNode):
+            continue
+        below = {t for e in users(s.tree, i) for t in s.cascade[e].tensors}
+        for j, tensor in enumerate(node.tensors):
+            if tensor not in below:
+                s.add(i, f"no Einsum below touches {tensor}", f"remove {tensor} here", "tensors", j)
+    for tensor in s.cascade.tensors:
+        producer = s.cascade.producer(tensor)
+        if producer is None:
+            continue
+        source = {step.id for step in storage_chain(s.tree, producer.name, tensor)}
+        for consumer in s.cascade.consumers(tensor):
+            chain = storage_chain(s.tree, consumer.name, tensor)
+            if source and chain and not source & {step.id for step in chain}:
+                message = f"{producer.name} and {consumer.name} share no storage of {tensor}"
+                remedy = f"add a !Storage of {tensor} above the split between them"
+                s.add(chain[0].id, message, remedy, "tensors")

@@ -1,0 +1,90 @@
+"""Extents of loops: tile sizes within their enclosing tile, spatial trips within the fanout."""
+
+from __future__ import annotations
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapping.looptree import Loop, Node, Split
+from polymodel.mapping.placement import users
+from polymodel.mapping.resolve import ResolvedMapping, tree_locator
+from polymodel.spec.faults import Faults
+from polymodel.workload.einsum import Cascade
+
+# Enclosing extent of (Einsum, rank variable); None while a symbol hides it.
+Extents = dict[tuple[str, str], int | None]
+
+
+def check_extents(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarchy, faults: Faults) -> None:
+    """Refuse tiles larger than the enclosing extent and spatial loops that exceed their fanout.
+
+    The outermost loop over a variable splits the span of its bounding boxes over the Einsums below.
+    """
+    _Walker(mapping, cascade, hierarchy, faults).visit(mapping.tree.nodes, {}, {})
+
+
+class _Walker:
+    def __init__(
+        self, mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarchy, faults: Faults
+    ) -> None:
+        self.mapping = mapping
+        self.cascade = cascade
+        self.hierarchy = hierarchy
+        self.faults = faults
+        self.ids = iter(range(10**9))
+
+    def visit(
+        self, nodes: tuple[Node, ...], extents: Extents, trips: dict[tuple[str, str], int]
+    ) -> None:
+        extents, trips = dict(extents), dict(trips)
+        for node in nodes:
+            here = next(self.ids)
+            if isinstance(node, Split):
+                for branch in node.branches:
+                    self.visit(branch, extents, trips)
+            elif isinstance(node, Loop):
+                self._loop(here, node, extents, trips)
+
+    def _loop(
+        self, here: int, loop: Loop, extents: Extents, trips: dict[tuple[str, str], int]
+    ) -> None:
+        below = users(self.mapping.tree, here)
+        keys = [(e, loop.variable_in(e)) for e in below]
+        fresh = [key for key in keys if key not in extents]
+        if fresh:
+            bounds = [self.cascade[e].bound(v) for e, v in fresh]
+            span = max(high for _, high in bounds) - min(low for low, _ in bounds) + 1
+            extents.update(dict.fromkeys(fresh, span))
+        known = [extents[key] for key in keys]
+        enclosing = None if None in known or not known else max(k for k in known if k is not None)
+        tile, first = loop.tile_shape, loop.initial_tile_shape
+        for name, size in (("tile_shape", tile), ("initial_tile_shape", first)):
+            if isinstance(size, int):
+                self._check_size(here, loop, name, size, enclosing)
+        if loop.spatial and enclosing is not None and isinstance(tile, int) and not isinstance(first, str):
+            self._check_fanout(here, loop, self._trips(enclosing, tile, first), trips)
+        inner = None if isinstance(tile, str) or isinstance(first, str) else max(tile, first or 0)
+        extents.update(dict.fromkeys(keys, inner))
+
+    @staticmethod
+    def _trips(enclosing: int, tile: int, first: int | None) -> int:
+        if first is None:
+            return -(-enclosing // tile)
+        return 1 + max(0, -(-(enclosing - first) // tile))
+
+    def _check_size(self, here: int, loop: Loop, name: str, size: int, enclosing: int | None) -> None:
+        path = (*tree_locator(self.mapping, here), name)
+        variable = loop.rank_variable
+        if size < 1:
+            self.faults.add(path, f"tile size {size} is below 1", "write 1 or more")
+        elif enclosing is not None and size > enclosing:
+            message = f"tile size {size} of {variable} is larger than the enclosing extent {enclosing}"
+            self.faults.add(path, message, f"write at most {enclosing}")
+
+    def _check_fanout(self, here: int, loop: Loop, count: int, trips: dict[tuple[str, str], int]) -> None:
+        key = (loop.component, loop.dim)
+        total = trips.get(key, 1) * count
+        trips[key] = total
+        fanout = self.hierarchy[loop.component].dim(loop.dim).fanout
+        if total > fanout:
+            message = f"the spatial loops over {loop.component}.{loop.dim} need {total} instances, it has {fanout}"
+            remedy = "enlarge tile_shape, or put the rest in a temporal loop"
+            self.faults.add((*tree_locator(self.mapping, here), "tile_shape"), message, remedy)

@@ -1,0 +1,204 @@
+"""Schema objects -> `LoopTree`, and back to YAML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
+from polymodel.spec.faults import Faults, Path, TextFault
+from polymodel.spec.numbers import Value, evaluate_number, symbols_in
+from polymodel.spec.writer import Scalar, dump
+
+Written = Storage | Temporal | Spatial | Compute | Nested | Sequential | Pipeline
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class ResolvedMapping:
+    """A LoopTree and, for each node id, the path of the node in the spec (empty without one)."""
+
+    tree: LoopTree
+    paths: tuple[Path, ...] = ()
+
+
+def resolve_mapping(spec: MappingSpec, faults: Faults) -> ResolvedMapping | None:
+    """Flatten `Nested` nodes and build the tree; None after a fault.
+
+    A loop whose `rank_variable` is a dictionary takes the variable of `default`, or of the first
+    Einsum, as its own; the other entries become `per_einsum`.
+    """
+    before = len(faults)
+    paths: list[Path] = []
+    nodes = _sequence(spec.nodes, ("mapping",), paths, faults)
+    if not spec.nodes:
+        faults.add(("mapping", "nodes"), "the mapping has no nodes", "add storage, loops and compute nodes")
+    if len(faults) > before:
+        return None
+    return ResolvedMapping(LoopTree(nodes, spec.name), tuple(paths))
+
+
+def _sequence(nodes: Sequence[Written], above: Path, paths: list[Path], faults: Faults) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for i, node in enumerate(nodes):
+        path: Path = (*above, "nodes", i)
+        if found and isinstance(found[-1], (Split, ComputeNode)):
+            what = "a compute node" if isinstance(found[-1], ComputeNode) else "a split"
+            faults.add(path, f"{what} must be the last of its nodes", "put this node above it, or in a branch")
+            return tuple(found)
+        found.extend(_node(node, path, paths, faults))
+    return tuple(found)
+
+
+def _node(node: Written, path: Path, paths: list[Path], faults: Faults) -> tuple[Node, ...]:
+    if isinstance(node, Nested):
+        return _sequence(node.nodes, path, paths, faults)
+    paths.append(path)
+    if isinstance(node, Storage):
+        return (StorageNode(node.component, node.tensors, node.reuse),)
+    if isinstance(node, Compute):
+        return (ComputeNode(node.einsum, node.component),)
+    if isinstance(node, (Sequential, Pipeline)):
+        if not node.nodes:
+            faults.add(path, "the split has no branches", "add a branch for each Einsum")
+        branches = tuple(_node(b, (*path, "nodes", i), paths, faults) for i, b in enumerate(node.nodes))
+        return (Split(branches, isinstance(node, Pipeline)),)
+    return (_loop(node, path, faults),)
+
+
+def _loop(node: Temporal | Spatial, path: Path, faults: Faults) -> Loop:
+    per_einsum: tuple[tuple[str, str], ...] = ()
+    if isinstance(node.rank_variable, str):
+        variable = node.rank_variable
+    else:
+        given = node.rank_variable
+        if not given:
+            faults.add((*path, "rank_variable"), "no rank variable is given", "write m or {EinsumA: p, EinsumB: q}")
+        variable = given.get(DEFAULT, next(iter(given.values()), ""))
+        per_einsum = tuple((e, v) for e, v in given.items() if e != DEFAULT)
+    tile = _tile(node.tile_shape, (*path, "tile_shape"), faults)
+    first = node.initial_tile_shape
+    initial = None if first is None else _tile(first, (*path, "initial_tile_shape"), faults)
+    if isinstance(node, Spatial):
+        return Loop(variable, tile, initial, True, node.component, node.name, per_einsum)
+    return Loop(variable, tile, initial, per_einsum=per_einsum)
+
+
+def _tile(text: Value | str, path: Path, faults: Faults) -> int | str:
+    """A whole number, or the name of a symbol."""
+    names = symbols_in(text)
+    if names:
+        if isinstance(text, str) and text.strip() == names[0]:
+            return names[0]
+        faults.add(path, f"`{text}` is neither a number nor a symbol", f"declare it: symbols: {{TILE: {text}}}")
+        return 1
+    value = evaluate_number(text)
+    if math.isinf(value) or value < 1 or value != int(value):
+        faults.add(path, f"tile size {text} is not a whole number of at least 1", "write 1 or more")
+        return 1
+    return int(value)
+
+
+def bind_tree(
+    mapping: ResolvedMapping, symbols: Mapping[str, Value | None], faults: Faults
+) -> ResolvedMapping | None:
+    """The tree with every symbol replaced by its value; None after a fault (code `unbound-symbol`)."""
+    before = len(faults)
+    counter = iter(range(10**9))
+
+    def bound(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in nodes:
+            here = next(counter)
+            if isinstance(node, Split):
+                node = replace(node, branches=tuple(bound(b) for b in node.branches))
+            elif isinstance(node, Loop):
+                path = mapping.paths[here] if mapping.paths else ("mapping",)
+                node = _bound_loop(node, path, symbols, faults)
+            found.append(node)
+        return tuple(found)
+
+    tree = replace(mapping.tree, nodes=bound(mapping.tree.nodes))
+    return ResolvedMapping(tree, mapping.paths) if len(faults) == before else None
+
+
+def _bound_loop(loop: Loop, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> Loop:
+    tile = _bound_tile(loop.tile_shape, (*path, "tile_shape"), symbols, faults)
+    first = loop.initial_tile_shape
+    initial = None if first is None else _bound_tile(first, (*path, "initial_tile_shape"), symbols, faults)
+    return replace(loop, tile_shape=tile, initial_tile_shape=initial)
+
+
+def _bound_tile(value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> int:
+    if isinstance(value, int):
+        return value
+    if symbols.get(value) is None:
+        known = [s for s, v in symbols.items() if v is not None]
+        remedy = f"bind it: spec.bind({value}=...), or --set {value}=..." + (
+            f" (symbols with a value: {', '.join(known)})" if known else ""
+        )
+        faults.add(path, f"symbol {value} has no value", remedy, code="unbound-symbol")
+        return 1
+    try:
+        number = evaluate_number(value, symbols)
+    except TextFault as fault:
+        faults.text(path, fault)
+        return 1
+    if math.isinf(number) or number < 1 or number != int(number):
+        faults.add(path, f"tile size {value} = {number} is not a whole number of at least 1", "bind 1 or more")
+        return 1
+    return int(number)
+
+
+def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
+    """Names of the symbols that stand for tile sizes, in preorder."""
+    found: list[str] = []
+    for _, node, _ in tree.walk():
+        if isinstance(node, Loop):
+            found += [t for t in (node.initial_tile_shape, node.tile_shape) if isinstance(t, str)]
+    return tuple(dict.fromkeys(found))
+
+
+def mapping_to_yaml(tree: LoopTree) -> str:
+    """The tree as a YAML document (`mapping:`) that loads back to an equal tree."""
+    body: dict[str, object] = {"nodes": [_written(n) for n in tree.nodes]}
+    if tree.name:
+        body = {"name": tree.name, **body}
+    return dump({"schema_version": 1, "mapping": body})
+
+
+def _written(node: Node) -> object:
+    if isinstance(node, StorageNode):
+        fields: dict[str, Scalar | list[str]] = {"component": node.component, "tensors": list(node.tensors)}
+        if node.reuse != "refill":
+            fields["reuse"] = node.reuse
+        return ("Storage", fields)
+    if isinstance(node, ComputeNode):
+        return ("Compute", {"einsum": node.einsum, "component": node.component})
+    if isinstance(node, Split):
+        branches = [
+            _written(b[0]) if len(b) == 1 else ("Nested", {"nodes": [_written(n) for n in b]}) for b in node.branches
+        ]
+        return ("Pipeline" if node.pipeline else "Sequential", {"nodes": branches})
+    return _written_loop(node)
+
+
+def _written_loop(loop: Loop) -> object:
+    variable: object = loop.rank_variable
+    if loop.per_einsum:
+        pairs = dict(loop.per_einsum)
+        first = next(iter(pairs.values()))
+        variable = pairs if first == loop.rank_variable else {DEFAULT: loop.rank_variable, **pairs}
+    fields: dict[str, object] = {"rank_variable": variable, "tile_shape": loop.tile_shape}
+    if loop.initial_tile_shape is not None:
+        fields["initial_tile_shape"] = loop.initial_tile_shape
+    if loop.spatial:
+        return ("Spatial", {**fields, "component": loop.component, "name": loop.dim})
+    return ("Temporal", fields)
+
+
+def tree_locator(mapping: ResolvedMapping, node: int) -> Path:
+    """The path of a node for diagnostics; trees built in Python have only `mapping`."""
+    return mapping.paths[node] if node < len(mapping.paths) else ("mapping",)
