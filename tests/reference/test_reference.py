@@ -1,0 +1,89 @@
+"""The reference cases, as far as enumeration can walk them; `make reference` runs all, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.reference import accelforge, timeloop
+from tests.reference.check import HERE, find_cases, load, main
+from tests.reference.common import affine, engine
+
+TOO_LARGE = {"40_chain3_128_fused_m16", "conv_res3_3L", "conv_sp_3L"}
+SLOW = {"mm_2L_Astat", "mm_2L_bypassB", "mm_2L_outstat", "mm_3L_seq"}
+ORACLE, FOLDERS, _ = find_cases(HERE)
+
+
+@pytest.mark.parametrize("path", [p for p in ORACLE if p.stem not in TOO_LARGE], ids=lambda p: p.stem)
+def test_accelforge_case(path: Path) -> None:
+    outcome = accelforge.check(load(path), path, engine("enumerate"))
+    assert outcome.checked > 20
+    assert not outcome.mismatches
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(f, marks=pytest.mark.slow) if f.name in SLOW else f
+        for f in FOLDERS
+        if f.name not in TOO_LARGE
+    ],
+    ids=lambda f: f.name,
+)
+def test_timeloop_case(folder: Path) -> None:
+    outcome = timeloop.check(load(folder / "spec.yaml"), folder, engine("enumerate"))
+    assert outcome.checked > 20
+    assert not outcome.mismatches
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "constant"),
+    [
+        ("m", (("m", 1),), 0),
+        ("2*p + r", (("p", 2), ("r", 1)), 0),
+        ("2p+r", (("p", 2), ("r", 1)), 0),
+        ("p*2 - r + 3", (("p", 2), ("r", -1)), 3),
+        ("m - n", (("m", 1), ("n", -1)), 0),
+    ],
+)
+def test_index_expressions(text: str, terms: tuple[tuple[str, int], ...], constant: int) -> None:
+    found = affine(text)
+    assert (found.terms, found.constant) == (terms, constant)
+
+
+@pytest.mark.parametrize("text", ["m n", "m *", "m**2", "a[0]"])
+def test_other_expressions_are_errors(text: str) -> None:
+    with pytest.raises(ValueError, match="not an affine"):
+        affine(text)
+
+
+def test_imperfect_factors_become_tiles() -> None:
+    spec = load(HERE / "timeloop" / "mm_2L_Astat" / "spec.yaml")
+    spec["problem"]["instance"]["M"] = 50  # (4 - 1) * 16 + 2
+    spec["mapping"][1]["factors"] = "M=16,2 K=16 N=16"
+    outcome = timeloop.Outcome("imperfect")
+    problem = timeloop.build(spec, outcome)
+    assert not outcome.mismatches
+    tiles = [n.tile_shape for n in problem.tree.nodes if getattr(n, "rank_variable", "") == "M"]
+    assert tiles == [16, 1]
+
+
+def test_folders_of_other_formats_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "skislope").mkdir()
+    (tmp_path / "skislope" / "a.json").write_text("{}")
+    case = HERE / "accelforge" / "38_diagonal_access.yaml"
+    (tmp_path / case.name).write_text(case.read_text())
+    assert main(["--cases", str(tmp_path), "--engine", "enumerate"]) == 0
+    assert "skislope: not yet covered" in capsys.readouterr().out
+
+
+def test_a_wrong_number_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = HERE / "accelforge" / "38_diagonal_access.yaml"
+    text = case.read_text()
+    assert "read_bits: 32, write_bits: 0" in text
+    (tmp_path / case.name).write_text(
+        text.replace("read_bits: 32, write_bits: 0", "read_bits: 33, write_bits: 0")
+    )
+    assert main(["--cases", str(tmp_path), "--engine", "enumerate"]) == 1
+    assert "ours 32, reference 33" in capsys.readouterr().out
