@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
-from polymodel.spec.faults import Faults, Path, TextFault
+from polymodel.spec.faults import Faults, Path
 from polymodel.spec.numbers import Value, evaluate_number, symbols_in
 from polymodel.spec.writer import Scalar, dump
 
@@ -103,9 +103,8 @@ def _tile(text: Value | str, path: Path, faults: Faults) -> int | str:
 
 def bind_tree(
     mapping: ResolvedMapping, symbols: Mapping[str, Value | None], faults: Faults
-) -> ResolvedMapping | None:
-    """The tree with every symbol replaced by its value; None after a fault (code `unbound-symbol`)."""
-    before = len(faults)
+) -> ResolvedMapping:
+    """The tree with every symbol that has a value replaced by it; values below 1 are faults."""
     counter = iter(range(10**9))
 
     def bound(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -115,13 +114,12 @@ def bind_tree(
             if isinstance(node, Split):
                 node = replace(node, branches=tuple(bound(b) for b in node.branches))
             elif isinstance(node, Loop):
-                path = mapping.paths[here] if mapping.paths else ("mapping",)
-                node = _bound_loop(node, path, symbols, faults)
+                node = _bound_loop(node, tree_locator(mapping, here), symbols, faults)
             found.append(node)
         return tuple(found)
 
     tree = replace(mapping.tree, nodes=bound(mapping.tree.nodes))
-    return ResolvedMapping(tree, mapping.paths) if len(faults) == before else None
+    return ResolvedMapping(tree, mapping.paths)
 
 
 def _bound_loop(loop: Loop, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> Loop:
@@ -131,25 +129,26 @@ def _bound_loop(loop: Loop, path: Path, symbols: Mapping[str, Value | None], fau
     return replace(loop, tile_shape=tile, initial_tile_shape=initial)
 
 
-def _bound_tile(value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> int:
-    if isinstance(value, int):
+def _bound_tile(value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> int | str:
+    number = symbols.get(value) if isinstance(value, str) else value
+    if number is None:
         return value
-    if symbols.get(value) is None:
-        known = [s for s, v in symbols.items() if v is not None]
-        remedy = f"bind it: spec.bind({value}=...), or --set {value}=..." + (
-            f" (symbols with a value: {', '.join(known)})" if known else ""
-        )
-        faults.add(path, f"symbol {value} has no value", remedy, code="unbound-symbol")
-        return 1
-    try:
-        number = evaluate_number(value, symbols)
-    except TextFault as fault:
-        faults.text(path, fault)
-        return 1
     if math.isinf(number) or number < 1 or number != int(number):
-        faults.add(path, f"tile size {value} = {number} is not a whole number of at least 1", "bind 1 or more")
+        what = f"{value} = {number}" if isinstance(value, str) else f"{number}"
+        faults.add(path, f"tile size {what} is not a whole number of at least 1", "use 1 or more")
         return 1
     return int(number)
+
+
+def check_bound(mapping: ResolvedMapping, faults: Faults) -> None:
+    """Add a fault (code `unbound-symbol`) for every symbol that stands for a tile size."""
+    for i, node, _ in mapping.tree.walk():
+        if isinstance(node, Loop):
+            for key, tile in (("tile_shape", node.tile_shape), ("initial_tile_shape", node.initial_tile_shape)):
+                if isinstance(tile, str):
+                    path = (*tree_locator(mapping, i), key)
+                    remedy = f"bind it: spec.bind({tile}=...), or --set {tile}=..."
+                    faults.add(path, f"symbol {tile} has no value", remedy, code="unbound-symbol")
 
 
 def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:

@@ -1,0 +1,368 @@
+"""`load` and `Spec`: from files, library names or Python objects to a checked spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.resolve import resolve_arch
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.mapping.checks import check_mapping
+from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.resolve import (
+    ResolvedMapping,
+    bind_tree,
+    check_bound,
+    mapping_to_yaml,
+    resolve_mapping,
+    unbound_symbols,
+)
+from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
+from polymodel.spec.base import SchemaObject
+from polymodel.spec.document import Document, add_object, read_file, read_mapping
+from polymodel.spec.faults import Faults, Locator, close_to, suggestion
+from polymodel.spec.numbers import Value
+from polymodel.spec.symbols import symbol_values
+from polymodel.workload.einsum import Cascade
+from polymodel.workload.resolve import Resolved, resolve_workload
+
+__all__ = ["Spec", "load", "mapping_to_yaml"]
+
+Source = str | Path | Mapping[str, object] | SchemaObject
+UNBOUND = "unbound-symbol"
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """A checked spec. `workload`, `arch` and `mapping` are resolved against `symbols`.
+
+    The `raw_*` fields are the schema objects as written. `files` lists what was read;
+    `library` is the (workload, architecture) pair of library names, where known.
+    """
+
+    raw_workload: Workload | None = None
+    raw_renames: Renames | None = None
+    raw_arch: Arch | None = None
+    raw_mapping: MappingSpec | LoopTree | None = None
+    declared: Mapping[str, Value | str | None] = field(default_factory=dict)
+    given: Mapping[str, Value] = field(default_factory=dict)
+    extras: Mapping[str, object] = field(default_factory=dict)
+    variables: Mapping[str, object] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    folder: str = ""
+    library: tuple[str | None, str | None] = (None, None)
+    locator: Locator = field(default_factory=lambda: Faults().locator)
+
+    @cached_property
+    def symbols(self) -> Mapping[str, Value | None]:
+        """Every symbol with its value, None where it has none yet."""
+        found = dict(symbol_values(self.declared, self.given, Faults(self.locator)))
+        for name in unbound_symbols(self.template) if self.template else ():
+            found.setdefault(name, None)
+        return MappingProxyType(found)
+
+    @property
+    def workload(self) -> Cascade:
+        """The resolved Einsums. Raises SpecError if there are none, or if symbols lack values."""
+        if self._resolution.workload is None:
+            raise SpecError(self._lacking("workload", self.raw_workload is None))
+        return self._resolution.workload.cascade
+
+    @property
+    def arch(self) -> Hierarchy:
+        """The resolved hierarchy. Raises SpecError if there is none, or if symbols lack values."""
+        if self._resolution.arch is None:
+            raise SpecError(self._lacking("arch", self.raw_arch is None))
+        return self._resolution.arch
+
+    @property
+    def mapping(self) -> LoopTree | None:
+        """The LoopTree with the values of symbols filled in; symbols without a value keep their name."""
+        found = self._resolution.mapping
+        return found.tree if found else None
+
+    @cached_property
+    def template(self) -> LoopTree | None:
+        """The LoopTree as written: tile sizes that are symbols keep their names."""
+        if isinstance(self.raw_mapping, LoopTree) or self.raw_mapping is None:
+            return self.raw_mapping
+        found = resolve_mapping(self.raw_mapping, Faults(self.locator))
+        return found.tree if found else None
+
+    def bind(self, **symbols: Value) -> Spec:
+        """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
+        known = self.symbols
+        faults = Faults(self.locator)
+        for name, value in symbols.items():
+            if name not in known:
+                near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
+                faults.note(Diagnostic(f"unknown symbol {name}", near))
+            elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+                faults.note(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
+        faults.raise_if_any()
+        return replace(self, given={**self.given, **symbols})._checked()
+
+    def with_mapping(self, mapping: LoopTree | MappingSpec | str | Path) -> Spec:
+        """The same spec under another mapping: a LoopTree, a file, or the name of a library mapping."""
+        if isinstance(mapping, (LoopTree, MappingSpec)):
+            return replace(self, raw_mapping=mapping, locator=_Without(self.locator, "mapping"))._checked()
+        document = Document()
+        path = self._mapping_file(str(mapping), document)
+        if path is not None:
+            read_file(path, document, self.variables)
+            if "mapping" not in document.sections and not len(document.faults):
+                document.faults.note(Diagnostic("the file has no `mapping:`", "", "", Place(str(path))))
+        document.faults.raise_if_any()
+        found = document.sections["mapping"]
+        assert isinstance(found, MappingSpec)
+        merged = {**self.declared, **document.symbols}
+        locator = _Joined(document.faults.locator, self.locator)
+        return replace(self, raw_mapping=found, declared=merged, locator=locator)._checked()
+
+    def check(self) -> tuple[Diagnostic, ...]:
+        """Every fault that stands between this spec and an evaluation; empty if there is none."""
+        return self._resolution.diagnostics
+
+    @cached_property
+    def _resolution(self) -> _Resolution:
+        return _resolve(self)
+
+    def _checked(self) -> Spec:
+        """This spec; raises SpecError unless symbols without a value are all that is missing."""
+        faults = [d for d in self.check() if d.code != UNBOUND]
+        if faults:
+            raise SpecError(faults)
+        return self
+
+    def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:
+        if missing:
+            return [Diagnostic(f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it")]
+        return list(self.check())
+
+    def _mapping_file(self, text: str, document: Document) -> Path | None:
+        workload, arch = self.library
+        if library.is_name(text) and not Path(text).is_file():
+            head, _, tail = text.partition("/")
+            variant = tail or head
+            owner = head if tail else workload
+            if owner and arch:
+                path = library.mapping_path(owner, arch, variant)
+                known = library.variants(owner, arch)
+                if path is None:
+                    what = f"there is no mapping {variant} of {owner} for {arch}"
+                    document.faults.note(Diagnostic(what, suggestion(variant, known, "mappings")))
+                return path
+            remedy = "name a file, or load workload and architecture by library name"
+            document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
+            return None
+        return _existing(text, document)
+
+
+@dataclass(frozen=True)
+class _Resolution:
+    workload: Resolved | None
+    arch: Hierarchy | None
+    mapping: ResolvedMapping | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _resolve(spec: Spec) -> _Resolution:
+    faults = Faults(spec.locator)
+    values = symbol_values(spec.declared, spec.given, faults)
+    symbols = {**spec.symbols, **values}
+    workload = arch = mapping = None
+    if spec.raw_workload is not None:
+        workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, faults)
+    if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
+        arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
+    elif spec.raw_arch is not None:
+        # Its set expressions have no meaning yet; its numbers are checked all the same.
+        resolve_arch(spec.raw_arch, (), symbols, faults, spec.folder)
+    if isinstance(spec.raw_mapping, LoopTree):
+        mapping = ResolvedMapping(spec.raw_mapping)
+    elif spec.raw_mapping is not None:
+        mapping = resolve_mapping(spec.raw_mapping, faults)
+    if mapping is not None:
+        mapping = bind_tree(mapping, symbols, faults)
+        check_bound(mapping, faults)
+        if workload is not None and arch is not None:
+            check_mapping(mapping, workload.cascade, arch, faults)
+    return _Resolution(workload, arch, mapping, tuple(faults.found))
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Locates the sections of `first` there, all others in `second`."""
+
+    first: Locator
+    second: Locator
+
+    def place(self, path: tuple[str | int, ...], *, key: bool = False, offset: int | None = None) -> Place:
+        chosen = self.first if path and path[0] == "mapping" else self.second
+        return chosen.place(path, key=key, offset=offset)
+
+
+@dataclass(frozen=True)
+class _Without:
+    """Locates everything but one section, which was made in Python."""
+
+    base: Locator
+    section: str
+
+    def place(self, path: tuple[str | int, ...], *, key: bool = False, offset: int | None = None) -> Place:
+        if path and path[0] == self.section:
+            return Place()
+        return self.base.place(path, key=key, offset=offset)
+
+
+def load(
+    *sources: Source, variables: Mapping[str, object] | None = None, **template_variables: object
+) -> Spec:
+    """Read a spec from files, library names, mappings or schema objects, and check it.
+
+    A name such as `"gpt3_6.7B"` finds a packaged workload or architecture, `"gpt3_6.7B/unfused"` a
+    workload with one of its mappings; a packaged pair brings its default mapping, unless a source
+    has a `mapping:`. Template variables go to every template. Raises SpecError with every fault;
+    symbols without a value are no fault here (see `Spec.check`).
+    """
+    given = {**(variables or {}), **template_variables}
+    document = Document()
+    if not sources:
+        document.faults.note(Diagnostic("nothing to load", "name a file or a library spec"))
+    pair = _Pair()
+    for source in sources:
+        _read(source, document, given, pair)
+    _add_default_mapping(document, given, pair)
+    _check_variables(given, document)
+    if "renames" in document.sections and "workload" not in document.sections:
+        document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
+    spec = _spec(document, given, pair)
+    broken = [s for s in document.entries if s not in document.sections and s != "symbols"]
+    if len(document.faults):
+        # What can be resolved is checked as well, so that all faults are told at once.
+        partial = () if broken and broken != ["mapping"] else spec.check()
+        document.faults.extend(d for d in partial if d.code != UNBOUND)
+        document.faults.raise_if_any()
+    return spec._checked()
+
+
+@dataclass
+class _Pair:
+    """Library names met while loading."""
+
+    workload: str | None = None
+    arch: str | None = None
+    variant: str = ""
+
+
+def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
+    found = document.sections
+    workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
+    assert workload is None or isinstance(workload, Workload)
+    assert renames is None or isinstance(renames, Renames)
+    assert arch is None or isinstance(arch, Arch)
+    assert mapping is None or isinstance(mapping, MappingSpec)
+    return Spec(
+        raw_workload=workload,
+        raw_renames=renames,
+        raw_arch=arch,
+        raw_mapping=mapping,
+        declared=dict(document.symbols),
+        extras=dict(document.extras),
+        variables=dict(given),
+        files=tuple(f for f in document.files if f),
+        folder=document.folders.get("arch", ""),
+        library=(pair.workload, pair.arch),
+        locator=document.faults.locator,
+    )
+
+
+def _read(source: Source, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
+    if isinstance(source, SchemaObject):
+        add_object(source, document)
+    elif isinstance(source, Mapping):
+        read_mapping(source, document)
+    elif isinstance(source, Path):
+        path = _existing(str(source), document)
+        if path is not None:
+            read_file(path, document, variables)
+    elif isinstance(source, str):
+        _read_text(source, document, variables, pair)
+    else:
+        kind = type(source).__name__
+        document.faults.note(Diagnostic(f"a {kind} is no source of a spec", "give a path, a name or a mapping"))
+
+
+def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
+    if "\n" in text:
+        remedy = "write it to a file, or parse it and pass the mapping"
+        document.faults.note(Diagnostic("YAML text is not a source", remedy))
+        return
+    if not library.is_name(text) or Path(text).is_file():
+        path = _existing(text, document)
+        if path is not None:
+            read_file(path, document, variables)
+        return
+    found = library.find(text)
+    if found is None:
+        known = library.names()
+        near = suggestion(text.partition("/")[0], known, "library names") if known else "name a YAML file"
+        document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
+        return
+    if found.kind == "arch":
+        pair.arch = found.name
+    else:
+        pair.variant = found.variant or pair.variant
+        if pair.workload == found.name:
+            return
+        pair.workload = found.name
+    read_file(found.path, document, variables)
+
+
+def _existing(text: str, document: Document) -> Path | None:
+    path = Path(text)
+    if "\0" not in text and path.exists():
+        return path
+    near = ""
+    if "\0" not in text and path.parent.is_dir():
+        near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
+    remedy = f"did you mean {path.parent / near}?" if near else "check the path"
+    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(text)))
+    return None
+
+
+def _add_default_mapping(document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
+    if pair.workload is None:
+        return
+    if pair.arch is None:
+        if pair.variant:
+            message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
+            document.faults.note(Diagnostic(message, suggestion("", library.architectures(), "architectures")))
+        return
+    given = "mapping" in document.entries or "mapping" in document.sections
+    variant = pair.variant or (None if given else library.default_variant(pair.workload, pair.arch))
+    if variant is None:
+        return
+    path = library.mapping_path(pair.workload, pair.arch, variant)
+    if path is None:
+        known = library.variants(pair.workload, pair.arch)
+        message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
+        document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
+        return
+    read_file(path, document, variables)
+
+
+def _check_variables(given: Mapping[str, object], document: Document) -> None:
+    """A template variable that no template reads is a slip of the pen."""
+    for name in given:
+        if name in document.variables:
+            continue
+        if name in document.symbols:
+            document.faults.note(Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)"))
+        elif document.files:
+            near = suggestion(name, sorted(document.variables), "template variables")
+            document.faults.note(Diagnostic(f"no template uses the variable {name}", near))

@@ -1,0 +1,94 @@
+"""The packaged architectures, workloads and mappings, and how names find them.
+
+`arch/NAME.yaml`, `workloads/NAME.yaml`, and mappings of a workload for an architecture in
+`workloads/NAME/ARCH/VARIANT.yaml`. `NAME/VARIANT` names a mapping.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)?\Z")
+_PACKAGE = Path(__file__).resolve().parent.parent
+# In a wheel the libraries lie inside the package, in a checkout beside it.
+ROOTS = (_PACKAGE / "_library", _PACKAGE.parent)
+PREFERRED = ("default", "tiled_fused", "fused", "unfused")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A library entry: `kind` is arch, workload or mapping (then `workload` and `variant` are set)."""
+
+    kind: str
+    name: str
+    path: Path
+    variant: str = ""
+
+
+def is_name(text: str) -> bool:
+    """True if `text` can be a library name rather than a path."""
+    return bool(_NAME.match(text)) and not text.endswith((".yaml", ".yml", ".json"))
+
+
+@cache
+def _root() -> Path | None:
+    for root in ROOTS:
+        if (root / "arch").is_dir() and (root / "workloads").is_dir():
+            return root
+    return None
+
+
+def names() -> tuple[str, ...]:
+    """Names of all packaged architectures and workloads."""
+    return (*architectures(), *workloads())
+
+
+def architectures() -> tuple[str, ...]:
+    root = _root()
+    return tuple(sorted(p.stem for p in (root / "arch").glob("*.yaml"))) if root else ()
+
+
+def workloads() -> tuple[str, ...]:
+    root = _root()
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml"))) if root else ()
+
+
+def variants(workload: str, arch: str | None) -> tuple[str, ...]:
+    """Names of the packaged mappings of `workload`, for one architecture or for any."""
+    root = _root()
+    if root is None:
+        return ()
+    pattern = f"{arch or '*'}/*.yaml"
+    return tuple(sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / workload).glob(pattern)}))
+
+
+def find(name: str) -> Found | None:
+    """The entry called `name`: an architecture or a workload; `NAME/VARIANT` gives the workload."""
+    root = _root()
+    if root is None or not is_name(name):
+        return None
+    head, _, variant = name.partition("/")
+    if head in workloads():
+        return Found("workload", head, root / "workloads" / f"{head}.yaml", variant)
+    if not variant and head in architectures():
+        return Found("arch", head, root / "arch" / f"{head}.yaml")
+    return None
+
+
+def mapping_path(workload: str, arch: str, variant: str) -> Path | None:
+    """The mapping `variant` of the pair, None if there is none."""
+    root = _root()
+    if root is None or variant not in variants(workload, arch):
+        return None
+    return root / "workloads" / workload / arch / f"{variant}.yaml"
+
+
+def default_variant(workload: str, arch: str) -> str | None:
+    """The mapping taken when none is named: `default`, the only one, or the most fused one."""
+    known = variants(workload, arch)
+    if len(known) == 1:
+        return known[0]
+    return next((v for v in PREFERRED if v in known), None)

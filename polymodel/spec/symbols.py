@@ -1,0 +1,43 @@
+"""Values of symbols: numbers, or expressions over other symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+
+
+def symbol_values(
+    declared: Mapping[str, Value | str | None], given: Mapping[str, Value], faults: Faults
+) -> dict[str, Value | None]:
+    """Every declared or given symbol with its value, None where it has none; cycles are faults."""
+    written: dict[str, Value | str | None] = {**declared, **given}
+    found: dict[str, Value | None] = {}
+
+    def value(name: str, open_names: tuple[str, ...]) -> Value | None:
+        if name in found or name not in written:
+            return found.get(name)
+        text = written[name]
+        if name in open_names:
+            cycle = " -> ".join((*open_names[open_names.index(name) :], name))
+            faults.add(("symbols", name), f"symbols refer to each other: {cycle}", "break the cycle")
+            return None
+        known: dict[str, Value | None] = {
+            other: value(other, (*open_names, name)) for other in symbols_in(text or 0) if other in written
+        }
+        if text is None:
+            found[name] = None
+            return None
+        try:
+            found[name] = evaluate_number(text, known)
+        except UnboundSymbol:
+            found[name] = None
+        except TextFault as fault:
+            faults.text(("symbols", name), fault)
+            found[name] = None
+        return found[name]
+
+    for name in written:
+        value(name, ())
+    return found
