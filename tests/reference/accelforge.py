@@ -13,6 +13,7 @@ from typing import Any
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Hierarchy, TensorRule
+from polymodel.cost.costs import costs
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.reference.common import Outcome, accesses, affine, box
@@ -324,56 +325,31 @@ def _check_tool(
 
 
 def _check_costs(compare: Any, problem: Problem, result: Analysis, tool: Numbers) -> None:
-    """Operations, latency and energy: counts times energy, busiest instance over throughput."""
-    spent, elapsed = Fraction(0), Fraction(0)
+    """Operations, latency and energy, as `polymodel.cost` makes them from the counts; the unit is a cycle."""
+    found = costs(problem, result)
+    cycles = {(t.einsum, t.component): t.seconds for t in found.times}
     for row in result.compute:
         einsum, given = problem.cascade[row.einsum], tool["einsums"].get(row.einsum, {})
-        times, unit = einsum.n_instances, problem.hierarchy[row.component].action("compute")
         if row.component in (given.get("compute") or {}):
-            compare(f"tool {row.einsum} computes", row.operations * times, given["compute"][row.component])
-        spent += row.operations * times * Fraction(unit.energy)
-        latency = {row.component: row.busiest * times / Fraction(unit.throughput)}
-        for load in result.loads:
-            if load.einsum == row.einsum:
-                memory = problem.hierarchy[load.component]
-                latency[load.component] = times * max(
-                    r / _rate(memory, "read") + w / _rate(memory, "write") for r, w in load.loads
-                )
-        for component, cycles in (given.get("latency") or {}).items():
-            compare(f"tool {row.einsum} latency of {component}", latency.get(component, Fraction(0)), cycles)
-        elapsed += max(latency.values())
+            operations = row.operations * einsum.n_instances
+            compare(f"tool {row.einsum} computes", operations, given["compute"][row.component])
+        for component, latency in (given.get("latency") or {}).items():
+            ours = float(cycles.get((row.einsum, component), 0))
+            compare(f"tool {row.einsum} latency of {component}", ours, latency)
         _check_usage(compare, problem, row, given)
-    energies = _check_energies(compare, problem, result, tool)
-    leaked = sum(
-        (Fraction(c.leak_power) * problem.hierarchy.instances(c.name) for c in problem.hierarchy.components),
-        Fraction(0),
-    )
+    energy: dict[tuple[str, str, str], float] = {}
+    for item in found.energy:
+        key = (item.einsum, item.component, item.tensor)
+        energy[key] = energy.get(key, 0.0) + item.energy
+    for einsum_name, level, tensor, numbers in _entries(tool["einsums"]):
+        if "energy" in numbers and not problem.cascade[einsum_name].is_copy:
+            ours = energy.get((einsum_name, level, tensor), 0.0)
+            compare(f"tool {einsum_name} {level}.{tensor} energy", ours, numbers["energy"])
     totals = tool.get("totals") or {}
     if "latency" in totals:
-        compare("tool total latency", elapsed, totals["latency"])
+        compare("tool total latency", float(found.total_latency), totals["latency"])
     if "energy" in totals:
-        compare("tool total energy", spent + energies + leaked * elapsed, totals["energy"])
-
-
-def _rate(memory: Component, action: str) -> Fraction | float:
-    throughput = memory.action(action).throughput
-    return throughput if throughput == float("inf") else Fraction(throughput)
-
-
-def _check_energies(compare: Any, problem: Problem, result: Analysis, tool: Numbers) -> Fraction:
-    """Energy of every level and tensor; returns the sum over all of them."""
-    factors = {e.name: e.n_instances for e in problem.cascade}
-    ours = {}
-    for (einsum, level, tensor), (reads, writes) in _bits(problem, accesses(result), factors).items():
-        memory = problem.hierarchy[level]
-        ours[einsum, level, tensor] = reads * Fraction(memory.action("read").energy) + writes * Fraction(
-            memory.action("write").energy
-        )
-    for einsum, level, tensor, numbers in _entries(tool["einsums"]):
-        if "energy" in numbers and not problem.cascade[einsum].is_copy:
-            energy = ours.get((einsum, level, tensor), Fraction(0))
-            compare(f"tool {einsum} {level}.{tensor} energy", energy, numbers["energy"])
-    return sum(ours.values(), Fraction(0))
+        compare("tool total energy", found.total_energy, totals["energy"])
 
 
 def _check_usage(compare: Any, problem: Problem, row: Any, given: Numbers) -> None:

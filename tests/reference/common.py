@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,10 +25,10 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
     def equal(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
-        """Count one comparison with tolerance zero; a Fraction is compared after rounding to a float."""
+        """Count one comparison. Counts have tolerance zero; energies, times and ratios that of a float."""
         self.checked += 1
-        same = float(ours) == theirs if isinstance(ours, Fraction | float) else ours == theirs
-        if not same:
+        exact = isinstance(ours, int) or float(ours).is_integer()
+        if ours != theirs and (exact or not math.isclose(ours, theirs, rel_tol=1e-12)):
             self.mismatches.append(f"{what}: ours {_show(ours)}, reference {theirs}")
 
     def at_most(self, what: str, ours: int, bound: int) -> None:
@@ -37,7 +38,7 @@ class Outcome:
 
     def inform(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
         """Note a difference that is expected, without counting it."""
-        if float(ours) != theirs:
+        if not math.isclose(ours, theirs, rel_tol=1e-12):
             self.notes.append(f"{what}: ours {_show(ours)}, the tool says {theirs}")
 
     def unknown(self, where: str, found: Iterable[str], known: Iterable[str]) -> None:
