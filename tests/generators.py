@@ -153,6 +153,10 @@ class Drawing:
         if len(group) == 1:
             return None
         names = {e.name: self.draw(st.sampled_from(e.rank_variables)) for e in group}
+        common = [t for t in group[0].tensors if all(t in e.tensors for e in group)]
+        if common and self.chance(8):
+            firsts = {e.name: e.access_of(common[0]).projection[0].variables for e in group}
+            names = {name: self.draw(st.sampled_from(found)) for name, found in firsts.items()}
         extents = {above.extent.get(pair) for pair in names.items()}
         return names if len(extents) == 1 else None
 

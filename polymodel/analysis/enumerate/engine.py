@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
@@ -16,11 +14,10 @@ from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
 from polymodel.workload.einsum import Cascade, TensorAccess
 
 
-@dataclass(frozen=True)
 class Enumerate:
     """The engine that counts one by one. Refused above some 300,000 operations."""
 
-    name: str = "enumerate"
+    name = "enumerate"
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
