@@ -281,11 +281,11 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
     )
 
 
-def _read(source: Source, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
+def _read(source: object, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
     if isinstance(source, SchemaObject):
         add_object(source, document)
     elif isinstance(source, Mapping):
-        read_mapping(source, document)
+        read_mapping({str(k): v for k, v in source.items()}, document)
     elif isinstance(source, Path):
         path = _existing(str(source), document)
         if path is not None:
@@ -294,7 +294,9 @@ def _read(source: Source, document: Document, variables: Mapping[str, object], p
         _read_text(source, document, variables, pair)
     else:
         kind = type(source).__name__
-        document.faults.note(Diagnostic(f"a {kind} is no source of a spec", "give a path, a name or a mapping"))
+        document.faults.note(
+            Diagnostic(f"a {kind} is no source of a spec", "give a path, a name or a mapping")
+        )
 
 
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
@@ -341,7 +343,9 @@ def _add_default_mapping(document: Document, variables: Mapping[str, object], pa
     if pair.arch is None:
         if pair.variant:
             message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
-            document.faults.note(Diagnostic(message, suggestion("", library.architectures(), "architectures")))
+            document.faults.note(
+                Diagnostic(message, suggestion("", library.architectures(), "architectures"))
+            )
         return
     given = "mapping" in document.entries or "mapping" in document.sections
     variant = pair.variant or (None if given else library.default_variant(pair.workload, pair.arch))
@@ -362,7 +366,9 @@ def _check_variables(given: Mapping[str, object], document: Document) -> None:
         if name in document.variables:
             continue
         if name in document.symbols:
-            document.faults.note(Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)"))
+            document.faults.note(
+                Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)")
+            )
         elif document.files:
             near = suggestion(name, sorted(document.variables), "template variables")
             document.faults.note(Diagnostic(f"no template uses the variable {name}", near))

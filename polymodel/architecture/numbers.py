@@ -43,7 +43,9 @@ class Numbers:
         if value is None:
             return 1.0
         if value == 0:
-            self.faults.add(path, f"zero {what}", "write a number above 0, or inf" if not finite else "write > 0")
+            self.faults.add(
+                path, f"zero {what}", "write a number above 0, or inf" if not finite else "write > 0"
+            )
             return 1.0
         if value < 0:
             self.faults.add(path, f"negative {what} {value}", "write a number above 0")

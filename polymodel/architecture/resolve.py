@@ -15,8 +15,8 @@ from polymodel.architecture.hierarchy import (
 )
 from polymodel.architecture.numbers import Numbers
 from polymodel.architecture.rules import Rules
-from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec import Action as ActionSpec
+from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, checked_answer, energy_model
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value
@@ -126,7 +126,9 @@ def _actions(node: Node, answer: EnergyAnswer, path: Path, numbers: Numbers) -> 
     named = {a.name for a in node.actions}
     for name in ACTIONS[node.type]:
         if name not in named and name in answer.values:
-            found.append(Action(name, answer.values[name], provenance=answer.provenance.get(name, "energy model")))
+            found.append(
+                Action(name, answer.values[name], provenance=answer.provenance.get(name, "energy model"))
+            )
     return tuple(found)
 
 

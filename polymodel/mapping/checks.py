@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.extents import check_extents
@@ -56,7 +57,13 @@ def _check_names(s: Subject) -> None:
             _known_component(s, i, node.component, "memory", components)
             for j, tensor in enumerate(node.tensors):
                 if tensor not in s.cascade.tensors:
-                    s.add(i, f"unknown tensor {tensor}", suggestion(tensor, s.cascade.tensors, "tensors"), "tensors", j)
+                    s.add(
+                        i,
+                        f"unknown tensor {tensor}",
+                        suggestion(tensor, s.cascade.tensors, "tensors"),
+                        "tensors",
+                        j,
+                    )
                 elif tensor in node.tensors[:j]:
                     s.add(i, f"tensor {tensor} is listed twice", "list it once", "tensors", j)
         elif isinstance(node, ComputeNode):
@@ -87,7 +94,13 @@ def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str]) 
             s.add(node, f"unknown rank variable {variable}", near, "rank_variable")
     for einsum, _ in loop.per_einsum:
         if einsum not in einsums:
-            s.add(node, f"unknown Einsum {einsum}", suggestion(einsum, einsums, "Einsums"), "rank_variable", einsum)
+            s.add(
+                node,
+                f"unknown Einsum {einsum}",
+                suggestion(einsum, einsums, "Einsums"),
+                "rank_variable",
+                einsum,
+            )
     if not loop.spatial:
         return
     if loop.component not in components:
@@ -96,7 +109,9 @@ def _check_loop_names(s: Subject, node: int, loop: Loop, components: list[str]) 
         return
     dims = [d.name for d in s.hierarchy[loop.component].spatial]
     if loop.dim not in dims:
-        near = suggestion(loop.dim, dims, "dimensions") if dims else "give the component `spatial:` dimensions"
+        near = (
+            suggestion(loop.dim, dims, "dimensions") if dims else "give the component `spatial:` dimensions"
+        )
         s.add(node, f"component {loop.component} has no fanout dimension {loop.dim}", near, "name")
 
 
@@ -111,12 +126,16 @@ def _check_coverage(s: Subject) -> None:
         if isinstance(node, Split):
             for number, branch in enumerate(node.branches):
                 if not branch or not isinstance(branch[-1], (ComputeNode, Split)):
-                    s.add(i, "the branch ends without a compute node", "end it with !Compute", "nodes", number)
+                    s.add(
+                        i, "the branch ends without a compute node", "end it with !Compute", "nodes", number
+                    )
     if s.tree.nodes and not isinstance(s.tree.nodes[-1], (ComputeNode, Split)):
         s.add(0, "the mapping ends without a compute node", "end it with !Compute or !Sequential")
     for einsum in s.cascade.einsums:
         if einsum.name not in seen:
-            s.faults.add(("mapping",), f"Einsum {einsum.name} is not in the mapping", "add a branch that computes it")
+            s.faults.add(
+                ("mapping",), f"Einsum {einsum.name} is not in the mapping", "add a branch that computes it"
+            )
 
 
 def _check_order(s: Subject) -> None:
@@ -158,8 +177,10 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
         if not chain:
             compute = s.tree.path(einsum.name)[-1].id
             remedy = f"add a !Storage of {access.tensor} above the loops of {einsum.name}"
-            s.add(compute, f"tensor {access.tensor} has no storage on the path of Einsum {einsum.name}", remedy)
-        for above, below in zip(chain, chain[1:], strict=False):
+            s.add(
+                compute, f"tensor {access.tensor} has no storage on the path of Einsum {einsum.name}", remedy
+            )
+        for above, below in pairwise(chain):
             outer, inner = above.node, below.node
             assert isinstance(outer, StorageNode)
             assert isinstance(inner, StorageNode)
@@ -168,7 +189,9 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
                 remedy = f"storage follows the hierarchy inwards: swap the nodes of {access.tensor}"
                 s.add(below.id, f"storage order against the hierarchy: {message}", remedy, "component")
             elif inner.component == outer.component:
-                message = f"{inner.component} stores {access.tensor} twice on the path of Einsum {einsum.name}"
+                message = (
+                    f"{inner.component} stores {access.tensor} twice on the path of Einsum {einsum.name}"
+                )
                 s.add(below.id, message, "keep one of the two nodes", "component")
     _check_spatial_above(s, einsum)
     _check_rules(s, einsum)
@@ -232,7 +255,9 @@ def _check_compute(s: Subject, einsum: Einsum) -> None:
             continue
         if isinstance(node, StorageNode) and not set(node.tensors) & set(einsum.tensors):
             continue
-        message = f"component {component} stands below {last.node.component}, which computes Einsum {einsum.name}"
+        message = (
+            f"component {component} stands below {last.node.component}, which computes Einsum {einsum.name}"
+        )
         s.add(step.id, message, "use a component above it in the hierarchy", "component")
 
 

@@ -31,9 +31,7 @@ class _Walker:
         self.faults = faults
         self.ids = iter(range(10**9))
 
-    def visit(
-        self, nodes: tuple[Node, ...], extents: Extents, trips: dict[tuple[str, str], int]
-    ) -> None:
+    def visit(self, nodes: tuple[Node, ...], extents: Extents, trips: dict[tuple[str, str], int]) -> None:
         extents, trips = dict(extents), dict(trips)
         for node in nodes:
             here = next(self.ids)
@@ -43,9 +41,7 @@ class _Walker:
             elif isinstance(node, Loop):
                 self._loop(here, node, extents, trips)
 
-    def _loop(
-        self, here: int, loop: Loop, extents: Extents, trips: dict[tuple[str, str], int]
-    ) -> None:
+    def _loop(self, here: int, loop: Loop, extents: Extents, trips: dict[tuple[str, str], int]) -> None:
         below = users(self.mapping.tree, here)
         keys = [(e, loop.variable_in(e)) for e in below]
         fresh = [key for key in keys if key not in extents]
@@ -85,6 +81,8 @@ class _Walker:
         trips[key] = total
         fanout = self.hierarchy[loop.component].dim(loop.dim).fanout
         if total > fanout:
-            message = f"the spatial loops over {loop.component}.{loop.dim} need {total} instances, it has {fanout}"
+            message = (
+                f"the spatial loops over {loop.component}.{loop.dim} need {total} instances, it has {fanout}"
+            )
             remedy = "enlarge tile_shape, or put the rest in a temporal loop"
             self.faults.add((*tree_locator(self.mapping, here), "tile_shape"), message, remedy)

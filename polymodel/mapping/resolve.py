@@ -46,7 +46,9 @@ def _sequence(nodes: Sequence[Written], above: Path, paths: list[Path], faults: 
         path: Path = (*above, "nodes", i)
         if found and isinstance(found[-1], (Split, ComputeNode)):
             what = "a compute node" if isinstance(found[-1], ComputeNode) else "a split"
-            faults.add(path, f"{what} must be the last of its nodes", "put this node above it, or in a branch")
+            faults.add(
+                path, f"{what} must be the last of its nodes", "put this node above it, or in a branch"
+            )
             return tuple(found)
         found.extend(_node(node, path, paths, faults))
     return tuple(found)
@@ -75,7 +77,9 @@ def _loop(node: Temporal | Spatial, path: Path, faults: Faults) -> Loop:
     else:
         given = node.rank_variable
         if not given:
-            faults.add((*path, "rank_variable"), "no rank variable is given", "write m or {EinsumA: p, EinsumB: q}")
+            faults.add(
+                (*path, "rank_variable"), "no rank variable is given", "write m or {EinsumA: p, EinsumB: q}"
+            )
         variable = given.get(DEFAULT, next(iter(given.values()), ""))
         per_einsum = tuple((e, v) for e, v in given.items() if e != DEFAULT)
     tile = _tile(node.tile_shape, (*path, "tile_shape"), faults)
@@ -92,7 +96,9 @@ def _tile(text: Value | str, path: Path, faults: Faults) -> int | str:
     if names:
         if isinstance(text, str) and text.strip() == names[0]:
             return names[0]
-        faults.add(path, f"`{text}` is neither a number nor a symbol", f"declare it: symbols: {{TILE: {text}}}")
+        faults.add(
+            path, f"`{text}` is neither a number nor a symbol", f"declare it: symbols: {{TILE: {text}}}"
+        )
         return 1
     value = evaluate_number(text)
     if math.isinf(value) or value < 1 or value != int(value):
@@ -129,7 +135,9 @@ def _bound_loop(loop: Loop, path: Path, symbols: Mapping[str, Value | None], fau
     return replace(loop, tile_shape=tile, initial_tile_shape=initial)
 
 
-def _bound_tile(value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> int | str:
+def _bound_tile(
+    value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults
+) -> int | str:
     number = symbols.get(value) if isinstance(value, str) else value
     if number is None:
         return value
@@ -144,7 +152,10 @@ def check_bound(mapping: ResolvedMapping, faults: Faults) -> None:
     """Add a fault (code `unbound-symbol`) for every symbol that stands for a tile size."""
     for i, node, _ in mapping.tree.walk():
         if isinstance(node, Loop):
-            for key, tile in (("tile_shape", node.tile_shape), ("initial_tile_shape", node.initial_tile_shape)):
+            for key, tile in (
+                ("tile_shape", node.tile_shape),
+                ("initial_tile_shape", node.initial_tile_shape),
+            ):
                 if isinstance(tile, str):
                     path = (*tree_locator(mapping, i), key)
                     remedy = f"bind it: spec.bind({tile}=...), or --set {tile}=..."
@@ -178,7 +189,8 @@ def _written(node: Node) -> object:
         return ("Compute", {"einsum": node.einsum, "component": node.component})
     if isinstance(node, Split):
         branches = [
-            _written(b[0]) if len(b) == 1 else ("Nested", {"nodes": [_written(n) for n in b]}) for b in node.branches
+            _written(b[0]) if len(b) == 1 else ("Nested", {"nodes": [_written(n) for n in b]})
+            for b in node.branches
         ]
         return ("Pipeline" if node.pipeline else "Sequential", {"nodes": branches})
     return _written_loop(node)

@@ -40,7 +40,9 @@ def affine_of(tree: Tree, symbols: Symbols) -> Affine:
     if isinstance(tree, Unary):
         return affine_of(tree.operand, symbols).scaled(-1 if tree.op == "-" else 1)
     if isinstance(tree, Call):
-        raise TextFault(f"{tree.name}(...) is not affine", tree.offset, "use sums of multiples of rank variables")
+        raise TextFault(
+            f"{tree.name}(...) is not affine", tree.offset, "use sums of multiples of rank variables"
+        )
     return _binary(tree, affine_of(tree.left, symbols), affine_of(tree.right, symbols))
 
 
@@ -132,7 +134,9 @@ def _modular(side: Binary, other: Affine, op: str, at: int, symbols: Symbols) ->
 class EinsumText:
     """A parsed one-line Einsum: accesses as (tensor, ((rank, expression text), ...), output)."""
 
-    def __init__(self, accesses: tuple[tuple[str, tuple[tuple[str, str], ...], bool], ...], joined: str) -> None:
+    def __init__(
+        self, accesses: tuple[tuple[str, tuple[tuple[str, str], ...], bool], ...], joined: str
+    ) -> None:
         self.accesses = accesses
         self.joined = joined
 
@@ -157,7 +161,9 @@ def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]
     token = cursor.now
     if token.kind != "name":
         raise TextFault(
-            f"expected a tensor, found {cursor.found()}", token.offset, "write e.g. Y[m, n] = A[m, k] * B[k, n]"
+            f"expected a tensor, found {cursor.found()}",
+            token.offset,
+            "write e.g. Y[m, n] = A[m, k] * B[k, n]",
         )
     cursor.next()
     cursor.need("[", f"after tensor {token.text}")
@@ -182,8 +188,6 @@ def _rank(cursor: Cursor, text: str) -> tuple[str, str]:
     written = text[start : last.offset + len(last.text)]
     if not rank:
         if not isinstance(tree, Name):
-            raise TextFault(
-                f"the rank that {written} indexes has no name", start, f"name it: [H={written}]"
-            )
+            raise TextFault(f"the rank that {written} indexes has no name", start, f"name it: [H={written}]")
         rank = tree.name.upper()
     return rank, written

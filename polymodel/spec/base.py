@@ -24,7 +24,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 class SchemaObject(BaseModel):
     """Base of everything a spec is made of. Building one with bad arguments raises SpecError."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, arbitrary_types_allowed=True
+    )
 
     def __init__(self, /, **data: object) -> None:
         try:
@@ -43,7 +45,9 @@ def fault(message: str, remedy: str = "", offset: int = 0) -> PydanticCustomErro
     return PydanticCustomError("fault", "{message}", {"message": message, "remedy": remedy, "offset": offset})
 
 
-def _checked(read: Callable[[str], object], what: str, example: str, numbers: bool) -> Callable[[object], object]:
+def _checked(
+    read: Callable[[str], object], what: str, example: str, numbers: bool
+) -> Callable[[object], object]:
     def check(value: object) -> object:
         if numbers and isinstance(value, (int, float)) and not isinstance(value, bool):
             if value != value:
@@ -77,26 +81,38 @@ def _number(text: str) -> object:
 
 def _name(text: str) -> None:
     if not _NAME.match(text):
-        raise TextFault(f"{text!r} is not a name", 0, "names are letters, digits and _, and start with a letter or _")
+        raise TextFault(
+            f"{text!r} is not a name", 0, "names are letters, digits and _, and start with a letter or _"
+        )
 
 
 Number = Annotated[
-    Expression, PlainValidator(_checked(_number, "a number", "128 or 8 * 1024", True), json_schema_input_type=Expression)
+    Expression,
+    PlainValidator(_checked(_number, "a number", "128 or 8 * 1024", True), json_schema_input_type=Expression),
 ]
 AffineText = Annotated[
     int | str,
-    PlainValidator(_checked(parse_affine, "an affine expression", "2*p + r", True), json_schema_input_type=int | str),
+    PlainValidator(
+        _checked(parse_affine, "an affine expression", "2*p + r", True), json_schema_input_type=int | str
+    ),
 ]
 ConstraintText = Annotated[
-    str, PlainValidator(_checked(parse_constraints, "a constraint", "0 <= m < 128", False), json_schema_input_type=str)
+    str,
+    PlainValidator(
+        _checked(parse_constraints, "a constraint", "0 <= m < 128", False), json_schema_input_type=str
+    ),
 ]
 SetText = Annotated[
-    str, PlainValidator(_checked(parse_set, "a set expression", "~(input | output)", False), json_schema_input_type=str)
+    str,
+    PlainValidator(
+        _checked(parse_set, "a set expression", "~(input | output)", False), json_schema_input_type=str
+    ),
 ]
 SetKey = Annotated[
     str,
     PlainValidator(
-        _checked(lambda text: parse_set(text, key=True), "a set expression", "All", False), json_schema_input_type=str
+        _checked(lambda text: parse_set(text, key=True), "a set expression", "All", False),
+        json_schema_input_type=str,
     ),
 ]
 NameText = Annotated[str, PlainValidator(_checked(_name, "a name", "m", False), json_schema_input_type=str)]
@@ -113,7 +129,9 @@ def one_of(word: str, shapes: dict[str, type | Sequence[type]], example: str) ->
 
     return Discriminator(
         choose, custom_error_type="fault", custom_error_message="{message}",
-        custom_error_context={"message": f"{word} must be {example}", "remedy": f"write {example}", "offset": 0},
+        custom_error_context={
+            "message": f"{word} must be {example}", "remedy": f"write {example}", "offset": 0,
+        },
     )  # fmt: skip
 
 
@@ -135,5 +153,5 @@ def node_tag(known: tuple[str, ...], what: str) -> Discriminator:
     shown = ", ".join("!" + k for k in known)
     return Discriminator(
         choose, custom_error_type="node_tag", custom_error_message="{message}",
-        custom_error_context={"message": f"{what} needs one of the tags {shown}", "known": list(known)},
+        custom_error_context={"message": f"{what} needs one of the tags {shown}", "known": " ".join(known)},
     )  # fmt: skip

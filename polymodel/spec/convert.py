@@ -39,14 +39,18 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
     context: dict[str, Any] = detail.get("ctx", {})
     kind, given = detail["type"], detail.get("input")
     if kind == "fault":
-        faults.add(path, str(context["message"]), str(context["remedy"]), key=on_key, offset=context["offset"])
+        faults.add(
+            path, str(context["message"]), str(context["remedy"]), key=on_key, offset=context["offset"]
+        )
     elif kind == "node_tag":
         _node_tag(path, context, given, faults)
     elif kind == "missing":
         faults.add(path[:-1], f"key `{path[-1]}` is missing", f"add `{path[-1]}:`")
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = _keys_at(model, loc)
-        faults.add(path, f"unknown key `{path[-1]}`", suggestion(str(path[-1]), known, "known keys"), key=True)
+        faults.add(
+            path, f"unknown key `{path[-1]}`", suggestion(str(path[-1]), known, "known keys"), key=True
+        )
     elif kind == "literal_error":
         _literal(path, str(context.get("expected", "")), given, faults)
     elif kind in _TYPES:
@@ -69,7 +73,7 @@ def _shown(value: object) -> str:
 
 
 def _node_tag(path: Path, context: dict[str, Any], given: object, faults: Faults) -> None:
-    known = [str(k) for k in context["known"]]
+    known = str(context["known"]).split()
     kind = given.get("type") if isinstance(given, dict) else None
     if isinstance(kind, str):
         near = close_to(kind, known)
@@ -81,7 +85,9 @@ def _node_tag(path: Path, context: dict[str, Any], given: object, faults: Faults
 
 def _literal(path: Path, expected: str, given: object, faults: Faults) -> None:
     words = [w.strip().strip("'") for w in expected.replace(" or ", ", ").split(",")]
-    faults.add(path, f"{given!r} is not one of {', '.join(words)}", suggestion(str(given), words, "write one of"))
+    faults.add(
+        path, f"{given!r} is not one of {', '.join(words)}", suggestion(str(given), words, "write one of")
+    )
 
 
 def _keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:

@@ -6,9 +6,8 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.spec.arch_schema import Arch
@@ -17,7 +16,6 @@ from polymodel.spec.convert import faults_of
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source
-from polymodel.spec.template import render
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -60,12 +58,18 @@ def read_file(path: FilePath, document: Document, variables: Mapping[str, object
     text = _text_of(path, name, document.faults)
     if text is None:
         return
-    rendered, faults = render(text, name, variables, str(path.parent))
-    document.faults.extend(faults)
-    if rendered is None:
-        return
-    document.variables |= rendered.variables
-    root, faults = parse_yaml(rendered.text, rendered.source)
+    source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
+    if "{{" in text or "{%" in text or "{#" in text:
+        # jinja2 takes as long to import as a small spec to evaluate, and most files are no templates.
+        from polymodel.spec.template import render
+
+        rendered, faults = render(text, source, variables)
+        document.faults.extend(faults)
+        if rendered is None:
+            return
+        document.variables |= rendered.variables
+        text, source = rendered.text, rendered.source
+    root, faults = parse_yaml(text, source)
     document.faults.extend(faults)
     if root is not None:
         add_root(root, document, broken=bool(faults))
@@ -78,7 +82,9 @@ def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
             faults.note(Diagnostic("not a regular file", "name a YAML file", "", Place(name)))
             return None
         if info.st_size > MAX_FILE:
-            faults.note(Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name)))
+            faults.note(
+                Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name))
+            )
             return None
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
@@ -117,7 +123,9 @@ def add_object(value: SchemaObject, document: Document) -> None:
     name = next((n for n, kind in SECTIONS.items() if isinstance(value, kind)), None)
     if name is None:
         kinds = ", ".join(k.__name__ for k in SECTIONS.values())
-        document.faults.note(Diagnostic(f"{type(value).__name__} is not a section of a spec", f"give one of {kinds}"))
+        document.faults.note(
+            Diagnostic(f"{type(value).__name__} is not a section of a spec", f"give one of {kinds}")
+        )
     elif _free(name, document):
         document.sections[name] = value
         document.folders[name] = ""
@@ -185,7 +193,9 @@ def _symbols(entry: Entry, document: Document) -> None:
         return
     for name, value in found.items():
         if name in document.symbols:
-            faults.add(("symbols", name), f"symbol {name} is given twice", "keep it in one of the sources", key=True)
+            faults.add(
+                ("symbols", name), f"symbol {name} is given twice", "keep it in one of the sources", key=True
+            )
         document.symbols[name] = value
     document.entries.setdefault("symbols", entry)
     document.faults.extend(faults.found)
@@ -195,6 +205,6 @@ def _section(entry: Entry, document: Document) -> None:
     model = SECTIONS[entry.key]
     data = entry.value.plain()
     try:
-        document.sections[entry.key] = cast(SchemaObject, model.model_validate(data))
+        document.sections[entry.key] = model.model_validate(data)
     except ValidationError as error:
-        faults_of(error, cast("type[BaseModel]", model), (entry.key,), document.faults)
+        faults_of(error, model, (entry.key,), document.faults)

@@ -90,7 +90,9 @@ def _rows(path: Path, shown: str) -> list[tuple[int, dict[str, str]]]:
         reader = csv.DictReader(line for line in io.StringIO(text) if not line.startswith("#"))
         missing = [c for c in COLUMNS if c not in (reader.fieldnames or ())]
         if missing:
-            raise TextFault(f"{shown} lacks the column {missing[0]}", 0, f"columns: {', '.join(COLUMNS)}, source")
+            raise TextFault(
+                f"{shown} lacks the column {missing[0]}", 0, f"columns: {', '.join(COLUMNS)}, source"
+            )
         commented = [i for i, line in enumerate(text.splitlines(), 1) if not line.startswith("#")]
         found = [(commented[min(i, len(commented) - 1)], row) for i, row in enumerate(reader, 1)]
     except csv.Error as error:
@@ -137,7 +139,9 @@ def energy_model(name: str) -> EnergyModelFunction:
     installed = entry_points(group=GROUP)
     if name not in installed.names:
         raise TextFault(
-            f"unknown energy model {name}", 0, suggestion(name, [*_BUILT_IN, *installed.names], "energy models")
+            f"unknown energy model {name}",
+            0,
+            suggestion(name, [*_BUILT_IN, *installed.names], "energy models"),
         )
     model: EnergyModelFunction = installed[name].load()
     return model
@@ -147,5 +151,7 @@ def checked_answer(answer: EnergyAnswer, name: str) -> EnergyAnswer:
     """The answer, if every number in it is finite and not negative. Raises TextFault."""
     for quantity, value in answer.values.items():
         if not value >= 0 or math.isinf(value):
-            raise TextFault(f"energy model {name} gives {value} for {quantity}", 0, "values must be finite and >= 0")
+            raise TextFault(
+                f"energy model {name} gives {value} for {quantity}", 0, "values must be finite and >= 0"
+            )
     return answer

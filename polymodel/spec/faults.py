@@ -56,6 +56,8 @@ def close_to(word: str, known: Iterable[str]) -> str:
         lowered = {w.lower(): w for w in reversed(words)}
         near = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
         found = [lowered[n] for n in near]
+    if not found and len(word) > 2:
+        found = [w for w in words if w.lower().startswith(word.lower())]
     return found[0] if found else ""
 
 

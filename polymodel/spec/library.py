@@ -53,7 +53,11 @@ def architectures() -> tuple[str, ...]:
 
 def workloads() -> tuple[str, ...]:
     root = _root()
-    return tuple(sorted(p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml"))) if root else ()
+    return (
+        tuple(sorted(p.name.removesuffix(".yaml") for p in (root / "workloads").glob("*.yaml")))
+        if root
+        else ()
+    )
 
 
 def variants(workload: str, arch: str | None) -> tuple[str, ...]:
@@ -62,7 +66,9 @@ def variants(workload: str, arch: str | None) -> tuple[str, ...]:
     if root is None:
         return ()
     pattern = f"{arch or '*'}/*.yaml"
-    return tuple(sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / workload).glob(pattern)}))
+    return tuple(
+        sorted({p.name.removesuffix(".yaml") for p in (root / "workloads" / workload).glob(pattern)})
+    )
 
 
 def find(name: str) -> Found | None:

@@ -84,7 +84,7 @@ def _rounded(tree: Call, value: Value) -> Value:
         return math.ceil(value)
     if tree.name == "floor":
         return math.floor(value)
-    if value <= 0 and tree.name == "log2" or value < 0:
+    if (value <= 0 and tree.name == "log2") or value < 0:
         raise TextFault(f"{tree.name} of {value} is not defined", tree.offset, "use a positive argument")
     return _tidy(math.log2(value) if tree.name == "log2" else math.sqrt(value))
 

@@ -35,7 +35,7 @@ class Source:
         written = self.original[number - 1] if 0 < number <= len(self.original) else ""
         if written.rstrip() == text.rstrip():
             return Place(self.file, number, column, written)
-        return Place(f"{self.file} (line {number} as rendered)", number, column, text)
+        return Place(self.file, number, column, f"{text.rstrip()}    # as rendered from the template")
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class NodeLocator:
         if not path or str(path[0]) not in self.sections:
             first = next(iter(self.sections.values()), None)
             return Place(first.source.file) if first else Place()
-        entry: Entry | None = self.sections[str(path[0])]
-        assert entry is not None
-        node = entry.value
+        section = self.sections[str(path[0])]
+        entry: Entry | None = section
+        node = section.value
         for depth, part in enumerate(path[1:], 1):
             below = self._below(node, part)
             if below is None:

@@ -6,8 +6,9 @@ Every line of the output remembers which line of the file it came from.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import jinja2
@@ -20,13 +21,14 @@ from polymodel.errors import Diagnostic
 from polymodel.spec.faults import suggestion
 from polymodel.spec.source import Source
 
-MAX_OUTPUT = 4_000_000
-MAX_WORK = 4_000_000
+MAX_OUTPUT = 2_000_000
+MAX_WORK = 2_000_000
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 _FILTERS = (
-    "abs", "capitalize", "d", "default", "first", "float", "int", "items", "join", "last", "length", "count",
-    "list", "lower", "max", "min", "reverse", "round", "sort", "string", "sum", "title", "trim", "unique", "upper",
+    "abs", "capitalize", "d", "default", "first", "float", "int", "items", "join", "last", "length",
+    "count", "list", "lower", "max", "min", "reverse", "round", "sort", "string", "sum", "title", "trim",
+    "unique", "upper",
 )  # fmt: skip
 _METHODS = {
     dict: ("get", "items", "keys", "values"),
@@ -45,37 +47,54 @@ class _TooMuch(SecurityError):
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox with a work budget; one environment renders one template."""
+    """The sandbox with a work budget; one environment renders one template.
+
+    Whatever walks a value (printing, comparing, hashing, a filter) first spends its size, so that
+    values which share their parts many times over cannot be unfolded.
+    """
 
     intercepted_binops = frozenset(("**", "*", "+", "%"))
 
     def __init__(self) -> None:
-        super().__init__(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=self._written)
+        super().__init__(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=self.weighed)
         self.work = 0
         self.call_weight = 1
         self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace}
-        self.filters = {name: self.filters[name] for name in _FILTERS}
-        self.filters["bounded_loop"] = self._loop
-        self.filters["bounded_concat"] = self._concat
-        self.filters["join"] = self._join
+        self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
+        self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
+        self.filters |= {"bounded_concat": self._join, "join": self._join, "round": self._round}
 
     def spend(self, amount: int) -> None:
         self.work += amount
         if self.work > MAX_WORK:
             raise _TooMuch("the template does too much work")
 
-    def _written(self, value: object) -> object:
-        self._sized(value)
-        text = str(value)
-        self.spend(len(text))
+    def weighed(self, value: object) -> object:
+        """The value, after its size has been spent."""
+        open_values = [value]
+        while open_values:
+            found = open_values.pop()
+            self.spend(1)
+            if isinstance(found, (str, range)):
+                self.spend(len(found))
+            elif isinstance(found, (list, tuple, set, frozenset)):
+                self.spend(len(found))
+                open_values.extend(found)
+            elif isinstance(found, dict):
+                self.spend(2 * len(found))
+                open_values.extend([*found.keys(), *found.values()])
+            elif isinstance(found, int) and abs(found) >= 10**60:
+                raise _TooMuch("a number in the template is too large")
         return value
 
-    def _sized(self, value: object) -> object:
-        if isinstance(value, int) and abs(value) >= 10**60:
-            raise _TooMuch("a number in the template is too large")
-        if isinstance(value, (str, list, tuple, dict)) and len(value) > MAX_OUTPUT:
-            raise _TooMuch("a value in the template is too large")
-        return value
+    def _spending(self, function: Callable[..., object]) -> Callable[..., object]:
+        @wraps(function)
+        def spending(*args: object, **kwargs: object) -> object:
+            for value in (*args, *kwargs.values()):
+                self.weighed(value)
+            return function(*args, **kwargs)
+
+        return spending
 
     def _range(self, *bounds: int) -> range:
         found = range(*bounds)
@@ -88,50 +107,72 @@ class _Environment(ImmutableSandboxedEnvironment):
             self.spend(weight)
             yield value
 
-    def _concat(self, values: Iterable[object]) -> str:
-        return self._join(values, "")
-
     def _join(self, values: Iterable[object], d: str = "") -> str:
         parts: list[str] = []
         for value in values:
-            parts.append(str(value))
-            self.spend(len(parts[-1]) + len(d) + 1)
+            parts.append(str(self.weighed(value)))
+            self.spend(len(d) + 1)
         return str(d).join(parts)
+
+    def _sum(self, values: Iterable[object]) -> float:
+        total: float = 0
+        for value in values:
+            self.spend(1)
+            if not isinstance(value, (int, float)):
+                raise _TooMuch("sum adds numbers only")
+            total += value
+        return total
+
+    def _round(self, value: float, precision: int = 0) -> float:
+        if not isinstance(value, (int, float)) or not -60 <= precision <= 60:
+            raise _TooMuch("round takes a number and at most 60 digits")
+        return round(value, precision)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         self.spend(1)
         if operator == "**":
-            if not all(isinstance(v, (int, float)) for v in (left, right)) or abs(right) > 200 or abs(left) > 10**30:
+            numbers = all(isinstance(v, (int, float)) for v in (left, right))
+            if not numbers or abs(right) > 200 or abs(left) > 10**30:
                 raise _TooMuch("a power in the template is too large")
         elif operator == "%" and isinstance(left, str):
             raise _TooMuch("`%` formats text; only numbers may stand there")
         elif operator == "*":
             for text, times in ((left, right), (right, left)):
-                if isinstance(text, (str, list, tuple)):
-                    self.spend(len(text) * max(int(times), 0))
+                if isinstance(text, (str, list, tuple)) and isinstance(times, int):
+                    self.spend(len(text) * max(times, 0))
+        elif isinstance(left, (str, list, tuple)) and isinstance(right, (str, list, tuple)):
+            self.spend(len(left) + len(right))
         found = super().call_binop(context, operator, left, right)
-        if isinstance(found, (str, list, tuple)):
-            self.spend(len(found))
-        return self._sized(found)
+        if isinstance(found, int) and abs(found) >= 10**60:
+            raise _TooMuch("a number in the template is too large")
+        return found
 
-    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, context: Any, obj: Any, /, *args: object, **kwargs: object) -> Any:
         owner = getattr(obj, "__self__", None)
+        if isinstance(owner, (int, float)):
+            raise _TooMuch("numbers have no methods in templates")
         allowed = next((names for kind, names in _METHODS.items() if isinstance(owner, kind)), None)
         if allowed is not None and getattr(obj, "__name__", "") not in allowed:
             raise _TooMuch(f"{obj.__name__}() is not available in templates")
-        if isinstance(owner, str):
+        if isinstance(owner, (str, list, tuple)):
             self.spend(len(owner))
+        for value in (*args, *kwargs.values()):
+            self.weighed(value)
         self.spend(self.call_weight)
         return super().call(context, obj, *args, **kwargs)
 
 
+def _bounded(node: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, "bounded_value", [], [], None, None, lineno=node.lineno)
+
+
 class _Bounding(NodeTransformer):
-    """Wraps every loop and text concatenation in a filter that counts; refuses what reads files."""
+    """Wraps loops, concatenations and comparisons in filters that count; refuses what reads files."""
 
     def __init__(self) -> None:
         self.macro_data = 1
 
-    def generic_visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def generic_visit(self, node: Any, *args: object, **kwargs: object) -> Any:
         name = type(node).__name__
         if name in _REFUSED:
             raise TemplateSyntaxError(f"`{_REFUSED[name]}` is not available in templates", node.lineno)
@@ -157,6 +198,31 @@ class _Bounding(NodeTransformer):
         listed = nodes.List(node.nodes, lineno=node.lineno)
         return nodes.Filter(listed, "bounded_concat", [], [], None, None, lineno=node.lineno)
 
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:
+        self.generic_visit(node)
+        node.expr = _bounded(node.expr)
+        for operand in node.ops:
+            operand.expr = _bounded(operand.expr)
+        return node
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Test:
+        self.generic_visit(node)
+        node.args = [_bounded(a) for a in node.args]
+        if node.args:
+            node.node = _bounded(node.node)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Getitem:
+        self.generic_visit(node)
+        if not isinstance(node.arg, nodes.Slice):
+            node.arg = _bounded(node.arg)
+        return node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:
+        self.generic_visit(node)
+        node.key = _bounded(node.key)
+        return node
+
 
 @dataclass(frozen=True)
 class Rendered:
@@ -167,21 +233,15 @@ class Rendered:
     variables: frozenset[str]
 
 
-def is_template(text: str) -> bool:
-    return "{{" in text or "{%" in text or "{#" in text
-
-
 def render(
-    text: str, file: str, variables: Mapping[str, object], folder: str = ""
+    text: str, plain: Source, variables: Mapping[str, object]
 ) -> tuple[Rendered | None, tuple[Diagnostic, ...]]:
-    """Render one file. On any fault the first item is None."""
-    lines = tuple(text.split("\n"))
-    plain = Source(file, lines, folder=folder)
-    if not is_template(text):
-        return Rendered(text, plain, frozenset()), ()
+    """Render the text of the file `plain`. On any fault the first item is None."""
     if _OPEN in text or _CLOSE in text:
         where = plain.place(1, 1)
-        return None, (Diagnostic("the template contains private-use characters", "remove U+E000 and U+E001", "", where),)
+        return None, (
+            Diagnostic("the template contains private-use characters", "remove U+E000 and U+E001", "", where),
+        )
     environment = _Environment()
     try:
         tree = environment.parse(_marked(environment, text))
@@ -193,11 +253,16 @@ def render(
         template = jinja2.Template.from_code(environment, code, dict(environment.globals))
         output = _collected(environment, template, variables)
     except TemplateError as error:
-        known_names = [*variables]
-        return None, (_fault(error, plain, known_names),)
-    except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError, LookupError) as error:
+        return None, (_fault(error, plain, [*variables]),)
+    except RecursionError as error:
+        return None, (
+            _fault(
+                _TooMuch("macros call each other without end").with_traceback(error.__traceback__), plain, []
+            ),
+        )
+    except (TypeError, ValueError, ArithmeticError, MemoryError, LookupError, AttributeError) as error:
         return None, (_fault(error, plain, []),)
-    return _unmarked(output, file, lines, folder, known), ()
+    return _unmarked(output, plain, known), ()
 
 
 def _marked(environment: _Environment, text: str) -> str:
@@ -207,7 +272,8 @@ def _marked(environment: _Environment, text: str) -> str:
         if kind == "data":
             pieces = value.split("\n")
             value = "\n".join(
-                p + (f"{_OPEN}{line + i}{_CLOSE}" if i + 1 < len(pieces) else "") for i, p in enumerate(pieces)
+                p + (f"{_OPEN}{line + i}{_CLOSE}" if i + 1 < len(pieces) else "")
+                for i, p in enumerate(pieces)
             )
         parts.append(value)
     return "".join(parts)
@@ -224,24 +290,25 @@ def _collected(environment: _Environment, template: jinja2.Template, variables: 
     return "".join(parts)
 
 
-def _unmarked(output: str, file: str, lines: tuple[str, ...], folder: str, known: frozenset[str]) -> Rendered:
+def _unmarked(output: str, plain: Source, known: frozenset[str]) -> Rendered:
     cleaned: list[str] = []
     origin: list[int] = []
     last = 0
     for raw in output.split("\n"):
         marks = _MARK.findall(raw)
-        last = int(marks[-1]) if marks else min(last + 1, len(lines))
+        last = int(marks[-1]) if marks else min(last + 1, len(plain.lines))
         cleaned.append(_MARK.sub("", raw))
         origin.append(last)
-    source = Source(file, tuple(cleaned), lines, tuple(origin), folder)
+    source = Source(plain.file, tuple(cleaned), plain.lines, tuple(origin), plain.folder)
     return Rendered("\n".join(cleaned), source, known)
 
 
 def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic:
     line = getattr(error, "lineno", None) or _line_of(error)
     text = source.lines[line - 1] if 0 < line <= len(source.lines) else ""
-    message = _MARK.sub("", str(error)) or type(error).__name__
-    remedy = "see the Jinja reference for the syntax"
+    written = error.message if isinstance(error, TemplateError) and error.message else str(error)
+    message = _MARK.sub("", written) or type(error).__name__
+    remedy = "mend the expression; templates compute numbers, texts and lists"
     if isinstance(error, UndefinedError):
         name = re.match(r"'(\w+)' is undefined", message)
         remedy = "give it a value, e.g. load(..., N=8) or --var N=8, or write {{ N | default(8) }}"
@@ -251,6 +318,8 @@ def _fault(error: Exception, source: Source, variables: list[str]) -> Diagnostic
             remedy = given or remedy.replace("N", name.group(1))
     elif isinstance(error, SecurityError):
         remedy = "templates may compute small values only: no Python attributes, no huge loops or powers"
+    elif isinstance(error, TemplateSyntaxError) and message.startswith("No filter"):
+        remedy = "filters: " + ", ".join(_FILTERS)
     elif isinstance(error, TemplateSyntaxError):
         remedy = "templates know {{ value }}, set, if, for, with and macro"
     column = len(text) - len(text.lstrip()) + 1

@@ -47,7 +47,9 @@ class Rename(SchemaObject):
 
 RenameTable = Annotated[
     Annotated[tuple[Rename, ...], Tag("<list>")] | Annotated[dict[NameText, SetText], Tag("<mapping>")],
-    one_of("renames", {"<list>": (list, tuple), "<mapping>": dict}, "{input: T0} or [{name: input, source: T0}]"),
+    one_of(
+        "renames", {"<list>": (list, tuple), "<mapping>": dict}, "{input: T0} or [{name: input, source: T0}]"
+    ),
 ]
 
 
@@ -70,7 +72,9 @@ def _one_line(value: object) -> object:
     try:
         parsed = parse_einsum(value)
     except TextFault as found:
-        raise fault(found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset) from found
+        raise fault(
+            found.message, found.remedy or "write e.g. Y[m, n] = A[m, k] * B[k, n]", found.offset
+        ) from found
     accesses: list[dict[str, object]] = []
     for tensor, ranks, output in (*parsed.accesses[1:], parsed.accesses[0]):
         if len({r for r, _ in ranks}) < len(ranks):

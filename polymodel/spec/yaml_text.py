@@ -22,7 +22,9 @@ MAX_NODES = 200_000
 MAX_DEPTH = 60
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
-_PLAIN = {_CORE + t for t in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value")}
+_PLAIN = {
+    _CORE + t for t in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value")
+}
 _INT = re.compile(r"[-+]?[0-9][0-9_]*\Z")
 _HEX = re.compile(r"[-+]?0x[0-9a-fA-F_]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
@@ -43,7 +45,9 @@ def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic
     except (RecursionError, MemoryError):
         return None, (Diagnostic("the document is nested too deeply", "flatten it", "", source.place(1, 1)),)
     if root is None:
-        fault = Diagnostic("the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1))
+        fault = Diagnostic(
+            "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
+        )
         return None, (fault,)
     reader = _Reader(source)
     try:
@@ -109,12 +113,11 @@ class _Reader:
         tag = self.tag(raw, path)
         line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
         if isinstance(raw, yaml.MappingNode):
-            if not tag and not raw.flow_style and raw.tag.startswith("!"):
-                pass
             return Node(self.source, line, column, tag, entries=self.entries(raw, path, depth))
         if isinstance(raw, yaml.SequenceNode):
             elements = tuple(self.node(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(raw.value))
             return Node(self.source, line, column, tag, elements=elements)
+        assert isinstance(raw, yaml.ScalarNode)
         quoted = raw.style not in (None, "")
         if tag and raw.value in _NULLS:
             return Node(self.source, line, column, tag, entries=())
@@ -168,7 +171,9 @@ class _Reader:
                 continue
             if key in found:
                 first = self.source.place(found[key].line, found[key].column)
-                self.fault(mark, below, f"duplicate key {key}", f"it stands in line {first.line} already; keep one")
+                self.fault(
+                    mark, below, f"duplicate key {key}", f"it stands in line {first.line} already; keep one"
+                )
                 continue
             found[key] = Entry(key, mark.line + 1, mark.column + 1, self.source, value)
         return tuple(found.values()) + tuple(e for k, e in merged.items() if k not in found)

@@ -121,6 +121,8 @@ def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fr
                 continue
             scale = Fraction(str(value))
             if found.setdefault(access.name, scale) != scale:
-                message = f"tensor {access.name} has scale {value} here and {float(found[access.name])} elsewhere"
+                message = (
+                    f"tensor {access.name} has scale {value} here and {float(found[access.name])} elsewhere"
+                )
                 faults.add(path, message, "give the same scale in all accesses")
     return found

@@ -9,7 +9,9 @@ from polymodel.spec.faults import Faults, Path
 def check_cascade(workload: Workload, faults: Faults) -> None:
     """Add a fault for everything that is wrong between Einsums."""
     if not workload.einsums:
-        faults.add(("workload", "einsums"), "the workload has no Einsum", "add e.g. `- Y[m] = A[m, k] * B[k]`")
+        faults.add(
+            ("workload", "einsums"), "the workload has no Einsum", "add e.g. `- Y[m] = A[m, k] * B[k]`"
+        )
     names: dict[str, int] = {}
     producers: dict[str, int] = {}
     for i, einsum in enumerate(workload.einsums):
@@ -19,7 +21,9 @@ def check_cascade(workload: Workload, faults: Faults) -> None:
         names.setdefault(einsum.name, i)
         outputs = [a.name for a in einsum.tensor_accesses if a.output]
         if not outputs:
-            faults.add(path, f"Einsum {einsum.name} has no output", "mark one tensor access with output: true")
+            faults.add(
+                path, f"Einsum {einsum.name} has no output", "mark one tensor access with output: true"
+            )
         for tensor in dict.fromkeys(outputs):
             if tensor in producers:
                 first = workload.einsums[producers[tensor]].name
@@ -27,7 +31,9 @@ def check_cascade(workload: Workload, faults: Faults) -> None:
                 faults.add(path, message, "give one of the results another name")
             producers.setdefault(tensor, i)
         if einsum.is_copy_operation and len(einsum.tensor_accesses) - len(outputs) != 1:
-            faults.add(path, f"copy Einsum {einsum.name} must have one input", "name exactly one source tensor")
+            faults.add(
+                path, f"copy Einsum {einsum.name} must have one input", "name exactly one source tensor"
+            )
     _check_order(workload, producers, faults)
 
 

@@ -59,7 +59,9 @@ def resolve_workload(
     einsums = _einsums(workload, projections, resolvers, symbols, faults)
     if len(faults) > before or einsums is None:
         return None
-    sizes = tuple((r, s) for r, s in rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults))
+    sizes = tuple(
+        (r, s) for r, s in rank_sizes_of(workload.rank_sizes, ("workload", "rank_sizes"), symbols, faults)
+    )
     return Resolved(Cascade(einsums, sizes, workload.name), scopes)
 
 
@@ -85,7 +87,9 @@ def _twice(einsum: EinsumSpec, access: AccessSpec, path: Path, faults: Faults) -
         faults.add((*path, "name"), message, "give the result another name")
     else:
         message = f"Einsum {einsum.name} accesses {access.name} twice"
-        faults.add((*path, "name"), message, "give the second access a tensor of its own, filled by a copy Einsum")
+        faults.add(
+            (*path, "name"), message, "give the second access a tensor of its own, filled by a copy Einsum"
+        )
 
 
 def _projection(access: AccessSpec, path: Path, faults: Faults) -> dict[str, Affine]:
@@ -164,11 +168,14 @@ def _einsums(
         for tensor, projection in here.items():
             order.setdefault(tensor, tuple(projection))
         accesses = tuple(
-            _access(a, order[a.name], here[a.name], bits, scale, resolvers[i].scope) for a in einsum.tensor_accesses
+            _access(a, order[a.name], here[a.name], bits, scale, resolvers[i].scope)
+            for a in einsum.tensor_accesses
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
         constraints = constraints_of(workload, i, variables, here, symbols, faults)
-        bounds = bounds_of(einsum.name, variables, constraints, path, faults) if constraints is not None else None
+        bounds = (
+            bounds_of(einsum.name, variables, constraints, path, faults) if constraints is not None else None
+        )
         renames = resolvers[i].check_all()
         instances = times * _instances(einsum.n_instances, (*path, "n_instances"), symbols, faults)
         operations = tuple(
@@ -226,7 +233,9 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
     for rank in workload.rank_sizes:
         if rank not in ranks:
             path: Path = ("workload", "rank_sizes", rank)
-            faults.add(path, f"unknown rank {rank}: no tensor has it", suggestion(rank, ranks, "ranks"), key=True)
+            faults.add(
+                path, f"unknown rank {rank}: no tensor has it", suggestion(rank, ranks, "ranks"), key=True
+            )
     for variable in workload.iteration_space_shape:
         if variable not in variables:
             path = ("workload", "iteration_space_shape", variable)

@@ -78,7 +78,13 @@ def base_scope(
     }
     ordered = tuple(dict.fromkeys(v for t in tensors for v in sorted(variables.get(t, ()))))
     return SetScope(
-        einsum.name, tensors, ordered, named, frozenset(facts.tensors), variables, known_variables=facts.variables
+        einsum.name,
+        tensors,
+        ordered,
+        named,
+        frozenset(facts.tensors),
+        variables,
+        known_variables=facts.variables,
     )
 
 
@@ -93,7 +99,9 @@ def rename_sources(
         path: Path = ("renames", "einsums", i)
         if section.name != "default" and section.name not in found:
             faults.add(
-                (*path, "name"), f"unknown Einsum {section.name}", suggestion(section.name, [*names, "default"])
+                (*path, "name"),
+                f"unknown Einsum {section.name}",
+                suggestion(section.name, [*names, "default"]),
             )
             continue
         targets = names if section.name == "default" else [section.name]
@@ -127,9 +135,13 @@ def _check_names(found: dict[str, dict[str, RenameSource]], faults: Faults, tens
     for sources in found.values():
         for source in sources.values():
             if source.name in (*KEYWORDS, "Other"):
-                faults.add(source.path, f"rename {source.name} is a predefined set", "choose another name", key=True)
+                faults.add(
+                    source.path, f"rename {source.name} is a predefined set", "choose another name", key=True
+                )
             elif source.name in known:
-                faults.add(source.path, f"rename {source.name} is a tensor's name", "choose another name", key=True)
+                faults.add(
+                    source.path, f"rename {source.name} is a tensor's name", "choose another name", key=True
+                )
 
 
 class RenameResolver:

@@ -27,7 +27,8 @@ def rank_sizes_of(
             faults.text((*path, rank), fault)
             continue
         if math.isinf(size) or size < 1 or size != int(size):
-            message = f"rank {rank} has size {text}: its iteration space is {'unbounded' if math.isinf(size) else 'empty'}"
+            what = "unbounded" if math.isinf(size) else "empty" if size < 1 else "not a range of integers"
+            message = f"rank {rank} has size {text}: its iteration space is {what}"
             faults.add((*path, rank), message, "write a whole number of at least 1")
             continue
         found.append((rank, int(size)))
@@ -87,21 +88,25 @@ def bounds_of(
 ) -> tuple[tuple[int, int], ...] | None:
     """Inclusive (low, high) of each rank variable; an empty or unbounded space is a fault."""
     if any(not c.expr.terms and not c.holds({}) for c in constraints):
-        faults.add(path, f"the iteration space of {einsum} is empty", "check constant projections and rank sizes")
+        faults.add(
+            path, f"the iteration space of {einsum} is empty", "check constant projections and rank sizes"
+        )
         return None
     points = set_from_constraints(einsum, variables, constraints)
     box = bounding_box(points)
     if box is not None:
         return box
     if points.is_empty():
-        faults.add(path, f"the iteration space of {einsum} is empty", "check rank_sizes and iteration_space_shape")
+        faults.add(
+            path, f"the iteration space of {einsum} is empty", "check rank_sizes and iteration_space_shape"
+        )
         return None
     loose = [v for v in variables if not _bounded(v, constraints)] or list(variables)
     names = ", ".join(loose)
     faults.add(
         path,
         f"the iteration space of {einsum} is unbounded in {names}",
-        f"give the rank of {loose[0]} a size in rank_sizes, or add iteration_space_shape: {{{loose[0]}: 0 <= {loose[0]} < N}}",
+        f"give the rank of {loose[0]} a size in rank_sizes, or a range in iteration_space_shape",
     )
     return None
 
