@@ -18,10 +18,13 @@ def bits_per_value(
     workload: Workload, scopes: Sequence[SetScope], symbols: Symbols, faults: Faults
 ) -> dict[str, int]:
     """Bits of every tensor: an access's own value, else the key of `bits_per_value` that has it."""
+    before = len(faults)
     found = _explicit_bits(workload, symbols, faults)
     general = _keyed_bits(workload, scopes, symbols, faults)
     for tensor, bits in general.items():
         found.setdefault(tensor, bits)
+    if len(faults) > before:
+        return found
     for i, einsum in enumerate(workload.einsums):
         for j, access in enumerate(einsum.tensor_accesses):
             if access.name not in found:
