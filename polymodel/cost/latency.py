@@ -156,7 +156,7 @@ def _refuse_many_instances(counts: Counts, einsum: str, name: str, storage: str)
     for load in counts.analysis.loads:
         if (load.einsum, load.component) == (einsum, name) and load.instances > 1:
             raise Refused(
-                f"assume_overlap: false: {storage} has single buffering, and {name}, at an end of its refills "
-                f"in {einsum}, has {load.instances} instances in use; their refills are not counted apart",
+                f"assume_overlap: false: {storage} has single buffering, and {name}, an end of its refills "
+                f"in {einsum}, has {load.instances} instances in use, whose refills are not counted apart",
                 f"give {storage} `buffering: double`, or leave assume_overlap true",
             )

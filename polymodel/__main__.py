@@ -1,0 +1,9 @@
+"""`python -m polymodel`."""
+
+from __future__ import annotations
+
+import sys
+
+from polymodel.cli import main
+
+sys.exit(main())

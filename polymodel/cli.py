@@ -1,0 +1,343 @@
+"""The command line: `polymodel validate | show | evaluate | compare | schema | new`.
+
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused. Output is written whole or not at all; faults
+go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
+CODES = "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly)"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    try:
+        text, code = options.run(options)
+    except SpecError as error:
+        print("\n".join(d.render() for d in error.diagnostics), file=sys.stderr)
+        return BAD_INPUT
+    except Refused as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return REFUSED
+    except OSError as error:
+        print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough; Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    found: int = code
+    return found
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with all commands."""
+    parser = argparse.ArgumentParser(
+        prog="polymodel",
+        description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
+        epilog=CODES,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _validate_command(commands)
+    _show_command(commands)
+    _evaluate_command(commands)
+    _compare_command(commands)
+    _schema_command(commands)
+    _new_command(commands)
+    return parser
+
+
+def _version() -> str:
+    from polymodel import __version__
+
+    return f"polymodel {__version__}"
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
+    return commands.add_parser(name, help=about, description=about, epilog=CODES, allow_abbrev=False)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources", nargs="+", metavar="SPEC", help="YAML file or library name; several are joined"
+    )
+    _add_values(parser)
+
+
+def _add_values(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=NUMBER", help="value of a symbol, e.g. TN2=3"
+    )
+    parser.add_argument(
+        "--var",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="template variable, e.g. N_TOKENS=2048",
+    )
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    names = ("auto", "exact", "enumerate", "symbolic")
+    parser.add_argument("--engine", choices=names, default="auto", help="who counts (default: auto)")
+
+
+def _validate_command(commands: Commands) -> None:
+    parser = _add(commands, "validate", "Check a spec and its mapping's legality; evaluate nothing.")
+    _add_sources(parser)
+    parser.set_defaults(run=run_validate)
+
+
+def _show_command(commands: Commands) -> None:
+    parser = _add(commands, "show", "Show the workload, the architecture and the LoopTree of a spec.")
+    _add_sources(parser)
+    parser.add_argument(
+        "--format", choices=("table", "html"), default="table", help="text (default) or a page"
+    )
+    parser.add_argument("--out", metavar="DIR", help="also write looptree.svg and architecture.svg there")
+    parser.set_defaults(run=run_show)
+
+
+def _evaluate_command(commands: Commands) -> None:
+    parser = _add(commands, "evaluate", "Evaluate a spec and print the report.")
+    _add_sources(parser)
+    _add_engine(parser)
+    parser.add_argument(
+        "--format", choices=("table", "json", "csv", "html"), default="table", help="default: table"
+    )
+    parser.add_argument(
+        "--table", default="summary", metavar="NAME", help="the table that --format csv prints"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="also count lifetimes of single elements (slower)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save CSV tables, report.json, report.html and SVGs"
+    )
+    parser.add_argument(
+        "--parquet", action="store_true", help="with --out: save the tables as parquet as well"
+    )
+    parser.set_defaults(run=run_evaluate)
+
+
+def _compare_command(commands: Commands) -> None:
+    parser = _add(commands, "compare", "Evaluate two specs and put them side by side.")
+    parser.add_argument("a", metavar="A", help="spec A: a file or name, or several joined by commas")
+    parser.add_argument("b", metavar="B", help="spec B")
+    parser.add_argument(
+        "--with",
+        dest="common",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="joined to both, e.g. the workload",
+    )
+    _add_values(parser)
+    _add_engine(parser)
+    parser.add_argument("--format", choices=("table", "json", "csv", "html"), default="table")
+    parser.set_defaults(run=run_compare)
+
+
+def _schema_command(commands: Commands) -> None:
+    parser = _add(commands, "schema", "Print the JSON Schema of spec files.")
+    parser.add_argument(
+        "kind", nargs="?", default="spec", choices=("spec", "arch", "workload", "renames", "mapping")
+    )
+    parser.set_defaults(run=run_schema)
+
+
+def _new_command(commands: Commands) -> None:
+    parser = _add(commands, "new", "Print a commented starter spec, or write it to a new file.")
+    parser.add_argument("file", nargs="?", help="where to write it; an existing file is left alone")
+    parser.set_defaults(run=run_new)
+
+
+def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    faults = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier() or not value:
+            faults.append(Diagnostic(f"{option} {text}: expected NAME=VALUE", f"write e.g. {option} TN2=3"))
+        elif name in found:
+            faults.append(Diagnostic(f"{option} {name} is given twice", "give it once"))
+        found[name] = value
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def _symbols(options: argparse.Namespace) -> dict[str, int | float]:
+    values = {name: (_number(v), v) for name, v in _pairs(options.set, "--set").items()}
+    faults = [
+        Diagnostic(f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3")
+        for name, (v, text) in values.items()
+        if v is None
+    ]
+    if faults:
+        raise SpecError(faults)
+    return {name: v for name, (v, _) in values.items() if v is not None}
+
+
+def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
+    from polymodel.loading import load
+
+    variables: dict[str, object] = {}
+    for name, text in _pairs(options.var, "--var").items():
+        number = _number(text)
+        variables[name] = text if number is None else number
+    spec = load(*sources, variables=variables)
+    symbols = _symbols(options)
+    return spec.bind(**symbols) if symbols else spec
+
+
+def run_validate(options: argparse.Namespace) -> tuple[str, int]:
+    """Everything that can be checked without counting."""
+    spec = _load(options, options.sources)
+    unbound = [name for name, value in spec.symbols.items() if value is None]
+    parts = []
+    if spec.raw_arch is not None and not unbound:
+        parts.append(f"architecture with {len(spec.arch.components)} components")
+    if spec.raw_workload is not None and not unbound:
+        parts.append(f"workload with {len(spec.workload)} Einsums")
+    if spec.raw_mapping is not None and not unbound:
+        from polymodel.analysis.engine import Problem
+        from polymodel.schedule.legality import check
+
+        assert spec.mapping is not None
+        faults = check(Problem(spec.workload, spec.arch, spec.mapping))
+        if faults:
+            raise SpecError(faults)
+        parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
+    if unbound:
+        parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
+    return f"fine: {', '.join(parts)}\n", FINE
+
+
+def run_show(options: argparse.Namespace) -> tuple[str, int]:
+    """The parts of a spec as text or pictures."""
+    from polymodel.report.show import show_html, show_pictures, show_text
+
+    spec = _load(options, options.sources)
+    parts = (
+        spec.workload if spec.raw_workload is not None else None,
+        spec.arch if spec.raw_arch is not None else None,
+        spec.mapping,
+    )
+    text = show_html(*parts) if options.format == "html" else show_text(*parts)
+    if options.out:
+        show_pictures(Path(options.out), *parts)
+    return text, FINE
+
+
+def _evaluated(options: argparse.Namespace, sources: Sequence[str]) -> Report:
+    from polymodel.evaluate import evaluate
+
+    return evaluate(_load(options, sources), engine=options.engine)
+
+
+def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
+    """The report in the chosen format; exit code 1 if something does not fit."""
+    from polymodel.report.report import TABLES
+
+    if options.table not in TABLES:
+        message = f"--table {options.table}: there is no such table"
+        raise SpecError([Diagnostic(message, "tables: " + ", ".join(TABLES))])
+    if options.parquet and not options.out:
+        raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
+    report = _evaluated(options, options.sources)
+    text = _formatted(report, options)
+    if options.out:
+        from polymodel.report.export import save
+
+        save(report, options.out, live=options.live, parquet=options.parquet)
+    return text, FINE if report.feasible else INFEASIBLE
+
+
+def _formatted(report: Report, options: argparse.Namespace) -> str:
+    if options.format == "json":
+        return report.to_json(live=options.live)
+    if options.format == "csv":
+        return report.table(options.table, live=options.live).to_csv()
+    if options.format == "html":
+        return report.to_html(live=options.live)
+    from polymodel.report.text import report_text
+
+    return report_text(report, live=options.live)
+
+
+def run_compare(options: argparse.Namespace) -> tuple[str, int]:
+    """Two reports side by side; exit code 1 if either does not fit."""
+    import json
+
+    from polymodel.report.compare import compare
+    from polymodel.report.page import page
+
+    a, b = (_evaluated(options, [*options.common, *side.split(",")]) for side in (options.a, options.b))
+    found = compare(a, b)
+    code = FINE if a.feasible and b.feasible else INFEASIBLE
+    if options.format == "json":
+        return json.dumps(found.table.records(), indent=1) + "\n", code
+    if options.format == "csv":
+        return found.table.to_csv(), code
+    if options.format == "html":
+        return page("polymodel comparison", found.table.html()), code
+    return f"a: {options.a}\nb: {options.b}\n\n{found}", code
+
+
+def run_schema(options: argparse.Namespace) -> tuple[str, int]:
+    """JSON Schema, from the same models that check the files."""
+    import json
+
+    from polymodel.report.schema import schema
+
+    return json.dumps(schema(options.kind), indent=1) + "\n", FINE
+
+
+def run_new(options: argparse.Namespace) -> tuple[str, int]:
+    """A starter spec that evaluates as it stands."""
+    from polymodel.report.starter import STARTER
+
+    if options.file is None:
+        return STARTER, FINE
+    path = Path(options.file)
+    if path.exists():
+        raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
+    path.write_text(STARTER, encoding="utf-8")
+    return f"wrote {path}; try: polymodel evaluate {path}\n", FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

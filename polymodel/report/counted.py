@@ -1,0 +1,176 @@
+"""Tables of counts: tiles, accesses, reuse, lifetimes, working sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polymodel.analysis.result import Analysis, Buffet
+from polymodel.cost.capacity import stored_bits
+from polymodel.cost.context import Counts
+from polymodel.cost.records import Need
+from polymodel.report.table import Cell, Column, Table
+
+KEY = (Column("einsum"), Column("component"), Column("tensor"))
+POLICIES = ("refill", "slide", "keep_previous")
+
+
+def rows_of(counts: Counts) -> list[tuple[str, Buffet]]:
+    """Every buffet once per Einsum that uses it: by order of execution, then tree order."""
+    return [(e, b) for e in counts.einsums for b in counts.analysis.buffets if e in b.einsums]
+
+
+def tiles(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:
+    """Tile sizes per Einsum, component and tensor (elements of one instance; bits; stamps).
+
+    `tile` is the largest over all stamps, `average` and `total` are over all stamps with a tile,
+    `visits` is how many there are. A node above a split has a row, the same one, for each Einsum that
+    uses it. Backing nodes' bits are scaled by `backing_storage_size_scale`. `live_bits` is the peak
+    between first and last use.
+    """
+    columns = (
+        *KEY, Column("node"), Column("reuse"),
+        Column("tile_elements", "element"), Column("tile_bits", "bit"),
+        Column("average_elements", "element"), Column("average_bits", "bit"),
+        Column("total_elements", "element"), Column("live_elements", "element"), Column("live_bits", "bit"),
+        Column("visits", "stamp"), Column("instances"),
+    )  # fmt: skip
+    rows = []
+    for einsum, b in rows_of(counts):
+        backing = b.parent is None
+        alive = live.get((b.node, b.tensor))
+        rows.append((
+            einsum, b.component, b.tensor, b.node, b.reuse,
+            b.tile_max, stored_bits(counts, b.tensor, b.tile_max, backing),
+            float(b.tile_average), float(b.tile_average * counts.bits(b.tensor)), b.tile_total,
+            alive, None if alive is None else stored_bits(counts, b.tensor, alive, backing),
+            b.visits, b.instances,
+        ))  # fmt: skip
+    return Table("tiles", columns, tuple(rows), notes)
+
+
+def accesses(counts: Counts) -> Table:
+    """What is read and written at each component, all instances and executions.
+
+    `fill` is the part of the writes that comes from the parent, `drain` the part of the reads that goes
+    to it. A toll's reads are what it passes downwards, its writes what it passes upwards.
+    """
+    names = ("read", "write", "fill", "drain")
+    columns = (
+        *KEY,
+        *(Column(f"{n}_bits", "bit") for n in names),
+        *(Column(f"{n}_elements", "element") for n in names),
+    )
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for t in counts.analysis.traffic:
+        cell = found.setdefault((t.einsum, t.component, t.tensor), [0, 0, 0, 0])
+        for i, n in enumerate((t.reads, t.writes, t.writes_fill, t.reads_drain)):
+            cell[i] += n
+    for p in counts.analysis.tolls:
+        cell = found.setdefault((p.einsum, p.component, p.tensor), [0, 0, 0, 0])
+        cell[0] += p.down
+        cell[1] += p.up
+    order = {e: i for i, e in enumerate(counts.einsums)}
+    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
+    rows: list[tuple[Cell, ...]] = []
+    for key in sorted(found, key=lambda k: (order[k[0]], level[k[1]])):
+        elements = [n * counts.executions(key[0]) for n in found[key]]
+        rows.append((*key, *(n * counts.bits(key[2]) for n in elements), *elements))
+    return Table("accesses", columns, tuple(rows))
+
+
+def moved(analysis: Analysis, einsum: str, node: int, tensor: str) -> int:
+    """Elements that one buffet exchanges with its parent for one Einsum: fills and drains."""
+    return sum(
+        t.writes_fill + t.reads_drain
+        for t in analysis.traffic
+        if (t.einsum, t.node, t.tensor) == (einsum, node, tensor)
+    )
+
+
+def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, ...] = ()) -> Table:
+    """How often what is brought in is used, and what each reuse policy would move.
+
+    `accesses_per_element`: reads and writes over different elements ever held. `reuse_factor`: reads
+    served downwards per element filled. `moved_bits` are fills and drains on the link to the parent
+    (none for backing nodes), as given and under each policy; `gap_bits` is what the given policy moves
+    beyond `keep_previous`, the reuse that a better placement would win.
+    """
+    columns = (
+        *KEY, Column("node"), Column("reuse"), Column("distinct_elements", "element"),
+        Column("accesses_per_element", "element/element"), Column("reuse_factor", "element/element"),
+        Column("moved_bits", "bit"), *(Column(f"{p}_bits", "bit") for p in POLICIES),
+        Column("gap_bits", "bit"),
+    )  # fmt: skip
+    rows = []
+    for einsum, b in rows_of(counts):
+        key = (einsum, b.node, b.tensor)
+        mine = [t for t in counts.analysis.traffic if (t.einsum, t.node, t.tensor) == key]
+        reads = sum(t.reads_fill for t in mine)
+        fills = sum(t.writes_fill for t in mine)
+        total = sum(t.reads + t.writes for t in mine)
+        scale = counts.bits(b.tensor) * counts.executions(einsum)
+        given = moved(counts.analysis, einsum, b.node, b.tensor) * scale
+        policies: list[Cell] = []
+        for p in POLICIES:
+            other = by_policy.get(p)
+            policies.append(None if other is None else moved(other, einsum, b.node, b.tensor) * scale)
+        least = policies[-1]
+        rows.append((
+            einsum, b.component, b.tensor, b.node, b.reuse, b.distinct,
+            total / b.distinct if b.distinct else None, reads / fills if fills else None,
+            given, *policies, given - least if isinstance(least, int) else None,
+        ))  # fmt: skip
+    return Table("reuse", columns, tuple(rows), notes)
+
+
+def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:
+    """Which Einsums each tile lives through, one row per buffet.
+
+    `first_einsum` and `last_einsum` use it first and last within a residency, `alive_in` are the Einsums
+    from the one to the other, users or not. `residencies` is counted per instance; it is known where
+    every visit is one (`refill`) and for backing nodes, whose tile stays.
+    """
+    columns = (
+        Column("component"), Column("tensor"), Column("node"), Column("reuse"),
+        Column("first_einsum"), Column("last_einsum"), Column("alive_in"), Column("crosses_branches"),
+        Column("visits", "stamp"), Column("residencies"), Column("tile_bits", "bit"),
+        Column("live_bits", "bit"),
+    )  # fmt: skip
+    order = counts.einsums
+    rows = []
+    for b in counts.analysis.buffets:
+        first, last = order.index(b.einsums[0]), order.index(b.einsums[-1])
+        backing = b.parent is None
+        alive = live.get((b.node, b.tensor))
+        residencies = b.instances if backing and b.visits == b.instances else None
+        if not backing and b.reuse == "refill":
+            residencies = b.visits
+        rows.append((
+            b.component, b.tensor, b.node, b.reuse, b.einsums[0], b.einsums[-1],
+            " ".join(order[first : last + 1]), last > first, b.visits, residencies,
+            stored_bits(counts, b.tensor, b.tile_max, backing),
+            None if alive is None else stored_bits(counts, b.tensor, alive, backing),
+        ))  # fmt: skip
+    return Table("lifetimes", columns, tuple(rows), notes)
+
+
+def working_sets(needs: Sequence[Need], notes: tuple[str, ...] = ()) -> Table:
+    """The peak that each component holds during each Einsum (bits of the busiest instance).
+
+    `measure`: `tile` (buffets resident in the same phase), `live` (elements between first and last use) or
+    `reserved` (nodes above a split count in all branches). `checked` marks the measure that the
+    capacity is held against.
+    """
+    columns = (
+        Column("component"), Column("einsum"), Column("measure"), Column("bits", "bit"),
+        Column("capacity_bits", "bit"), Column("utilisation", "1"), Column("checked"), Column("fits"),
+        Column("residents"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            n.component, n.einsum, n.measure, n.bits, n.capacity_bits, n.utilisation, n.counts, n.fits,
+            " ".join(f"{r.tensor}={r.bits}" for r in n.residents),
+        )
+        for n in needs
+    )  # fmt: skip
+    return Table("working_sets", columns, rows, notes)

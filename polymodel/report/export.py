@@ -1,0 +1,111 @@
+"""Reports as files: CSV, parquet, JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from polymodel.report.report import TABLES, Report
+from polymodel.report.table import Cell
+
+FORMAT = "polymodel-report/1"
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+def to_csv(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
+    """One file `<table>.csv` per table."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    found = []
+    for name in TABLES:
+        path = target / f"{name}.csv"
+        path.write_text(report.table(name, live=live).to_csv(), encoding="utf-8")
+        found.append(path)
+    return tuple(found)
+
+
+def to_parquet(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
+    """One file `<table>.parquet` per table; units are in the schema's pandas attributes."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    found = []
+    for name in TABLES:
+        path = target / f"{name}.parquet"
+        report.table(name, live=live).frame().to_parquet(path)
+        found.append(path)
+    return tuple(found)
+
+
+def as_data(report: Report, live: bool = True) -> dict[str, Json]:
+    """The report as plain data with stable keys.
+
+    `format`, `engine`, `feasible`, `total` (`latency_s`, `energy_J`, `area_m2`), `violations`, `notes`,
+    and `tables`: name -> `units` and `rows`, one object per row. Exact counts are integers; an infinite
+    figure (an unbounded memory) is the string "inf", an absent one null.
+    """
+    tables: dict[str, Json] = {}
+    for name in TABLES:
+        table = report.table(name, live=live)
+        rows: list[Json] = [{k: _plain(v) for k, v in r.items()} for r in table.records()]
+        tables[name] = {"units": dict(table.units), "rows": rows, "notes": list(table.notes)}
+    return {
+        "format": FORMAT,
+        "engine": report.analysis.engine,
+        "feasible": report.feasible,
+        "total": {
+            "latency_s": _plain(report.total_latency),
+            "energy_J": _plain(report.total_energy),
+            "area_m2": _plain(report.total_area),
+        },
+        "violations": [
+            {
+                "component": v.component,
+                "einsum": v.einsum,
+                "tensors": list(v.tensors),
+                "need_bits": v.need_bits,
+                "have_bits": _plain(v.have_bits),
+                "allocation": v.allocation,
+            }
+            for v in report.violations
+        ],
+        "notes": list(report.analysis.notes),
+        "tables": tables,
+    }
+
+
+def _plain(value: Cell) -> Json:
+    if isinstance(value, float):
+        if math.isinf(value):
+            return "-inf" if value < 0 else "inf"
+        if math.isnan(value):
+            return None
+    return value
+
+
+def to_json(report: Report, file: str | Path | None = None, live: bool = True) -> str:
+    """JSON text of `as_data`, indented."""
+    text = json.dumps(as_data(report, live), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if file is not None:
+        Path(file).write_text(text, encoding="utf-8")
+    return text
+
+
+def save(
+    report: Report, folder: str | Path, *, live: bool = False, parquet: bool = False
+) -> tuple[Path, ...]:
+    """Everything in one folder: CSV tables, report.json, report.html, report.txt and both pictures."""
+    from polymodel.report.page import to_html
+    from polymodel.report.show import show_pictures
+    from polymodel.report.text import report_text
+
+    target = Path(folder)
+    found = [*to_csv(report, target, live)]
+    if parquet:
+        found += to_parquet(report, target, live)
+    found += [target / name for name in ("report.json", "report.html", "report.txt")]
+    to_json(report, target / "report.json", live)
+    to_html(report, target / "report.html", live)
+    (target / "report.txt").write_text(report_text(report, live=live), encoding="utf-8")
+    found += show_pictures(target, None, report.problem.hierarchy, report.problem.tree)
+    return tuple(found)

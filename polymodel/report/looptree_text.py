@@ -1,0 +1,42 @@
+"""LoopTrees as indented text: `[(GLB)]` is a storage node, `((E))` a compute node."""
+
+from __future__ import annotations
+
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+
+
+def node_text(node: Node) -> str:
+    """One node in one line."""
+    if isinstance(node, StorageNode):
+        policy = "" if node.reuse == "refill" else f"  ({node.reuse})"
+        return f"[({node.component})] {', '.join(node.tensors)}{policy}"
+    if isinstance(node, ComputeNode):
+        return f"(({node.einsum})) on {node.component}"
+    if isinstance(node, Split):
+        return "pipeline" if node.pipeline else "sequential"
+    first = "" if node.initial_tile_shape is None else f", first tile {node.initial_tile_shape}"
+    bound = "".join(f", {v} in {e}" for e, v in node.per_einsum)
+    where = f"parallel over {node.component}.{node.dim}: " if node.spatial else "for "
+    return f"{where}{node.rank_variable}{bound}, tile {node.tile_shape}{first}"
+
+
+def looptree_text(tree: LoopTree) -> str:
+    """The whole tree; what stands below a loop is indented."""
+    lines: list[str] = []
+    _write(tree.nodes, "", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _write(nodes: tuple[Node, ...], lead: str, lines: list[str]) -> None:
+    for node in nodes:
+        lines.append(lead + node_text(node))
+        if isinstance(node, Loop):
+            lead += "  "
+        if isinstance(node, Split):
+            for i, branch in enumerate(node.branches):
+                last = i == len(node.branches) - 1
+                start = len(lines)
+                _write(branch, lead + ("   " if last else "│  "), lines)
+                if len(lines) > start:
+                    corner = "└─ " if last else "├─ "
+                    lines[start] = lead + corner + lines[start][len(lead) + 3 :]

@@ -1,0 +1,79 @@
+"""Reports as HTML: a fragment for notebooks, a self-contained page for files."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from polymodel.report.drawing import INK, MUTED
+from polymodel.report.report import TABLES, Report
+from polymodel.report.svg import looptree_svg
+from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.text import headline, sections
+
+CSS = f"""
+.pm{{font:14px/1.45 system-ui,'DejaVu Sans',Arial,sans-serif;color:{INK}}}
+.pm table{{border-collapse:collapse;margin:.4em 0 1.2em;font-size:13px}}
+.pm th{{text-align:left;border-bottom:2px solid #9aa5b1;padding:3px 10px;white-space:nowrap}}
+.pm td{{text-align:left;border-bottom:1px solid #e4e7eb;padding:2px 10px;white-space:nowrap}}
+.pm th.n,.pm td.n{{text-align:right;font-variant-numeric:tabular-nums}}
+.pm .bad{{color:#a61b1b;font-weight:bold}}.pm .note{{color:{MUTED}}}
+.pm .wide{{overflow-x:auto;margin:.5em 0 1.2em}}.pm pre{{overflow-x:auto}}
+.pm summary{{cursor:pointer;font-weight:bold;margin:.4em 0}}
+"""
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML document; nothing in it is fetched from elsewhere."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>body{{margin:2em}}{CSS}</style></head>\n"
+        f'<body class="pm"><h1>{escape(title)}</h1>\n{body}\n</body></html>\n'
+    )
+
+
+def preformatted(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>"
+
+
+def _head(report: Report) -> str:
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(report))
+    state = "yes" if report.feasible else '<span class="bad">no</span>'
+    wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
+    return f"<table>{rows}<tr><th>feasible</th><td>{state}</td></tr></table>{wrong}"
+
+
+def fragment(report: Report, *, live: bool) -> str:
+    """Figures, the LoopTree and the main tables; further tables are folded away."""
+    parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report)]
+    tree = looptree_svg(report.problem.tree)
+    parts.append(f'<details open><summary>LoopTree</summary><div class="wide">{tree}</div></details>')
+    for i, (title, table, _) in enumerate(sections(report, live=live)):
+        opened = " open" if i < 3 else ""
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
+        parts.append(
+            f"<details{opened}><summary>{escape(title)}</summary>"
+            f'<div class="wide">{table.html()}</div>{notes}</details>'
+        )
+    parts.append("</div>")
+    return "\n".join(parts)
+
+
+def to_html(report: Report, file: str | Path | None = None, live: bool = True) -> str:
+    """The report with all tables and both pictures as one page; hover over a number for its exact value."""
+    arch = architecture_svg(report.problem.hierarchy)
+    parts = [
+        _head(report),
+        f'<h2>LoopTree</h2><div class="wide">{looptree_svg(report.problem.tree)}</div>',
+        f'<h2>Architecture</h2><div class="wide">{arch}</div>',
+    ]
+    for name in TABLES:
+        table = report.table(name, live=live)
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
+        title = escape(name.replace("_", " "))
+        parts.append(f'<h2>{title}</h2><div class="wide">{table.html()}</div>{notes}')
+    names = [n for n in (report.problem.cascade.name, report.problem.hierarchy.name) if n]
+    text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
+    if file is not None:
+        Path(file).write_text(text, encoding="utf-8")
+    return text

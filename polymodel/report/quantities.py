@@ -1,0 +1,51 @@
+"""Numbers for people: engineering prefixes, at most four significant digits."""
+
+from __future__ import annotations
+
+import math
+
+_PREFIXES = {
+    -8: "y", -7: "z", -6: "a", -5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "",
+    1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E", 7: "Z", 8: "Y",
+}  # fmt: skip
+SHORT = {"bit": "b", "operation": "op", "operation/bit": "op/b", "operation/s": "op/s", "bit/s": "b/s"}
+_NO_PREFIX = frozenset({"m^2", "operation/bit", "element/element"})
+
+
+def engineering(value: float, unit: str = "") -> str:
+    """`1.57 Mb`, `352 ns`; small whole numbers stay as they are, areas are shown in mm^2."""
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "-inf" if value < 0 else "inf"
+    if unit == "m^2":
+        return f"{_digits(value * 1e6)} mm²"
+    short = SHORT.get(unit, unit)
+    if unit in _NO_PREFIX:
+        return f"{_digits(value)} {short}".rstrip()
+    if value == 0:
+        return f"0 {short}".rstrip()
+    if isinstance(value, int) and abs(value) < 10_000:
+        return f"{value} {short}".rstrip()
+    power = _thousands(abs(value))
+    return f"{_digits(value / 1000.0**power)} {_PREFIXES[power]}{short}".rstrip()
+
+
+def _thousands(size: float) -> int:
+    power = math.floor(math.log10(size) / 3)
+    if round(size / 1000.0**power, 1 if size / 1000.0**power >= 100 else 3) >= 1000:
+        power += 1
+    return max(-8, min(8, power))
+
+
+def _digits(value: float) -> str:
+    """Four significant digits without trailing zeros, never in exponent form unless tiny."""
+    text = f"{value:.4g}"
+    if "e" in text and abs(value) >= 1:
+        text = f"{value:.0f}"
+    return text
+
+
+def whole(value: float) -> str:
+    """A whole number with thin groups of three digits."""
+    return f"{value:,.0f}".replace(",", " ")

@@ -1,0 +1,232 @@
+"""The report of one evaluation: frozen records, with tables made when they are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.engine import Engine, Problem
+from polymodel.analysis.result import Analysis
+from polymodel.cost.capacity import needs
+from polymodel.cost.context import Counts
+from polymodel.cost.records import Costs, Violation
+from polymodel.errors import Refused
+from polymodel.report import costed, counted
+from polymodel.report.table import Table
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.report.explain import Explanation
+
+TABLES = (
+    "summary", "tiles", "accesses", "reuse", "lifetimes", "working_sets",
+    "latency", "energy", "bottleneck", "roofline", "area",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What one mapping costs. Tables are DataFrames; `table(name)` gives the same as plain data.
+
+    `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them;
+    `seconds` is how long both took. Element-level lifetimes (`live_bits`), and the other reuse
+    policies, are counted when a table that shows them is first looked at.
+    """
+
+    problem: Problem
+    analysis: Analysis
+    costs: Costs
+    engine: Engine
+    seconds: float = 0.0
+
+    @property
+    def feasible(self) -> bool:
+        """True if everything fits where the mapping puts it."""
+        return not self.costs.violations
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Memories that are too small: which, during which Einsum, for which tensors, need and have."""
+        return self.costs.violations
+
+    @property
+    def total_energy(self) -> float:
+        """Joules."""
+        return self.costs.total_energy
+
+    @property
+    def total_latency(self) -> float:
+        """Seconds."""
+        return self.costs.total_latency
+
+    @property
+    def total_area(self) -> float:
+        """Square metres."""
+        return self.costs.total_area
+
+    @cached_property
+    def counts(self) -> Counts:
+        return Counts(self.problem, self.analysis)
+
+    @cached_property
+    def _live(self) -> tuple[Analysis | None, tuple[str, ...]]:
+        """The analysis with lifetimes of elements, or the reason why there is none."""
+        if any(b.live is not None for b in self.analysis.buffets):
+            return self.analysis, ()
+        try:
+            return self.engine.analyse(self.problem, live=True), ()
+        except Refused as refusal:
+            return None, (f"live figures are left out: {refusal.message}",)
+
+    @cached_property
+    def _policies(self) -> tuple[dict[str, Analysis], tuple[str, ...]]:
+        """The analysis under each reuse policy, and why any is missing."""
+        given = {b.reuse for b in self.analysis.buffets if b.parent is not None}
+        found, notes = {}, []
+        for policy in ("refill", "slide", "keep_previous"):
+            if given == {policy}:
+                found[policy] = self.analysis
+                continue
+            try:
+                found[policy] = self.engine.analyse(self.problem, reuse=policy)
+            except Refused as refusal:
+                notes.append(f"{policy} is left out: {refusal.message}")
+        return found, tuple(notes)
+
+    def table(self, name: str, *, live: bool = True) -> Table:
+        """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
+
+        KeyError for a name that is not in `TABLES`.
+        """
+        if name in ("tiles", "lifetimes", "working_sets"):
+            return self._lived(name, live)
+        if name == "accesses":
+            return counted.accesses(self.counts)
+        if name == "reuse":
+            return counted.reuse(self.counts, *self._policies)
+        if name not in TABLES:
+            raise KeyError(f"no table {name}; there are {', '.join(TABLES)}")
+        made: Table = getattr(costed, name)(self.costs)
+        return made
+
+    def _lived(self, name: str, live: bool) -> Table:
+        analysis, notes = self._live if live else (self.analysis, ())
+        if name == "working_sets":
+            held = self.costs.needs if analysis is None else needs(Counts(self.problem, analysis))
+            return counted.working_sets(held, notes)
+        buffets = (analysis or self.analysis).buffets
+        peaks = {(b.node, b.tensor): b.live for b in buffets if b.live is not None}
+        make = counted.tiles if name == "tiles" else counted.lifetimes
+        return make(self.counts, peaks, notes)
+
+    @property
+    def tiles(self) -> pandas.DataFrame:
+        """Tile sizes: see `report.counted.tiles`."""
+        return self.table("tiles").frame()
+
+    @property
+    def accesses(self) -> pandas.DataFrame:
+        """Reads, writes, fills and drains: see `report.counted.accesses`."""
+        return self.table("accesses").frame()
+
+    @property
+    def reuse(self) -> pandas.DataFrame:
+        """Reuse, and the three policies side by side: see `report.counted.reuse`."""
+        return self.table("reuse").frame()
+
+    @property
+    def lifetimes(self) -> pandas.DataFrame:
+        """Which Einsums each tile lives through: see `report.counted.lifetimes`."""
+        return self.table("lifetimes").frame()
+
+    @property
+    def working_sets(self) -> pandas.DataFrame:
+        """Peaks against capacities: see `report.counted.working_sets`."""
+        return self.table("working_sets").frame()
+
+    @property
+    def latency(self) -> pandas.DataFrame:
+        """Time per Einsum and component: see `report.costed.latency`."""
+        return self.table("latency").frame()
+
+    @property
+    def energy(self) -> pandas.DataFrame:
+        """Energy per action with provenance: see `report.costed.energy`."""
+        return self.table("energy").frame()
+
+    @property
+    def summary(self) -> pandas.DataFrame:
+        """One row per Einsum and the total: see `report.costed.summary`."""
+        return self.table("summary").frame()
+
+    @property
+    def bottleneck(self) -> pandas.DataFrame:
+        """What limits each Einsum, and what would next: see `report.costed.bottleneck`."""
+        return self.table("bottleneck").frame()
+
+    @property
+    def roofline(self) -> pandas.DataFrame:
+        """Where each Einsum stands under its roof: see `report.costed.roofline`."""
+        return self.table("roofline").frame()
+
+    @property
+    def area(self) -> pandas.DataFrame:
+        """Area per component: see `report.costed.area`."""
+        return self.table("area").frame()
+
+    def explain(self, einsum: str, component: str, tensor: str) -> Explanation:
+        """How the numbers of one row come about. KeyError if the Einsum has no such buffet."""
+        from polymodel.report.explain import explain
+
+        return explain(self, einsum, component, tensor)
+
+    def plot(self, what: str, ax: Axes | None = None) -> Axes:
+        """A picture: `working_sets`, `energy` or `roofline`, drawn into `ax` or a new figure."""
+        from polymodel.report.plots import plot
+
+        return plot(self, what, ax)
+
+    def to_csv(self, folder: str | Path, *, live: bool = True) -> tuple[Path, ...]:
+        """One CSV file per table in `folder`, which is made if it is missing; returns their paths."""
+        from polymodel.report.export import to_csv
+
+        return to_csv(self, folder, live)
+
+    def to_parquet(self, folder: str | Path, *, live: bool = True) -> tuple[Path, ...]:
+        """One parquet file per table in `folder`; returns their paths."""
+        from polymodel.report.export import to_parquet
+
+        return to_parquet(self, folder, live)
+
+    def to_json(self, file: str | Path | None = None, *, live: bool = True) -> str:
+        """The report as JSON text (see `report.export.as_data`), also written to `file` if given."""
+        from polymodel.report.export import to_json
+
+        return to_json(self, file, live)
+
+    def to_html(self, file: str | Path | None = None, *, live: bool = True) -> str:
+        """The report as one self-contained HTML page, also written to `file` if given."""
+        from polymodel.report.page import to_html
+
+        return to_html(self, file, live)
+
+    def __str__(self) -> str:
+        from polymodel.report.text import report_text
+
+        return report_text(self)
+
+    def __repr__(self) -> str:
+        state = "feasible" if self.feasible else f"{len(self.violations)} violations"
+        return (
+            f"Report({len(self.problem.cascade)} Einsums, {state}, latency {self.total_latency:.6g} s, "
+            f"energy {self.total_energy:.6g} J)"
+        )
+
+    def _repr_html_(self) -> str:
+        from polymodel.report.page import fragment
+
+        return fragment(self, live=False)

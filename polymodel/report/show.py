@@ -1,0 +1,57 @@
+"""A spec in text and pictures, before anything is evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapping.looptree import LoopTree
+from polymodel.report.hierarchy_text import cascade_text, hierarchy_text
+from polymodel.report.looptree_text import looptree_text
+from polymodel.report.page import page, preformatted
+from polymodel.report.svg import looptree_svg
+from polymodel.report.svg_architecture import architecture_svg
+from polymodel.workload.einsum import Cascade
+
+
+def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
+    """The parts that there are, one below the other."""
+    parts = []
+    if workload is not None:
+        parts.append(f"workload {workload.name}".rstrip() + "\n" + _indented(cascade_text(workload)))
+    if arch is not None:
+        parts.append(f"architecture {arch.name}".rstrip() + "\n" + _indented(hierarchy_text(arch)))
+    if mapping is not None:
+        parts.append(f"mapping {mapping.name}".rstrip() + "\n" + _indented(looptree_text(mapping)))
+    return "\n".join(parts)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
+    """The same as one self-contained page with pictures."""
+    parts = []
+    if workload is not None:
+        parts.append(f"<h2>Workload</h2>{preformatted(cascade_text(workload))}")
+    if arch is not None:
+        parts.append(f'<h2>Architecture</h2><div class="wide">{architecture_svg(arch)}</div>')
+    if mapping is not None:
+        parts.append(f'<h2>LoopTree</h2><div class="wide">{looptree_svg(mapping)}</div>')
+    return page("polymodel spec", "\n".join(parts))
+
+
+def show_pictures(
+    folder: Path, workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None
+) -> tuple[Path, ...]:
+    """looptree.svg and architecture.svg in `folder`, which is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    if arch is not None:
+        found.append(folder / "architecture.svg")
+        found[-1].write_text(architecture_svg(arch), encoding="utf-8")
+    if mapping is not None:
+        found.append(folder / "looptree.svg")
+        found[-1].write_text(looptree_svg(mapping), encoding="utf-8")
+    return tuple(found)

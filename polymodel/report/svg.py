@@ -1,0 +1,138 @@
+"""LoopTrees as SVG: loops are rectangles, storage cylinders, compute ovals, splits forks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.report.drawing import (
+    CAP,
+    PAD,
+    Label,
+    colours,
+    cylinder,
+    line,
+    oval,
+    picture,
+    rectangle,
+    text,
+    wrapped,
+)
+
+GAP = 14
+FORK = 26
+BETWEEN = 22
+MARGIN = 16
+Colours = dict[str, tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node's shape before it has a place."""
+
+    node: Node
+    label: Label
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Column:
+    """A chain of boxes and, below them, the columns of a split's branches."""
+
+    boxes: tuple[Box, ...]
+    branches: tuple[Column, ...]
+    pipeline: bool
+    width: float
+    height: float
+
+
+def label(node: Node) -> Label:
+    """What is written in a node."""
+    if isinstance(node, StorageNode):
+        policy = () if node.reuse == "refill" else (node.reuse.replace("_", " "),)
+        return Label((node.component, *wrapped(node.tensors, 18), *policy))
+    if isinstance(node, ComputeNode):
+        return Label((node.einsum, node.component))
+    assert isinstance(node, Loop)
+    first = "" if node.initial_tile_shape is None else f", first {node.initial_tile_shape}"
+    head = f"{'parallel' if node.spatial else 'for'} {node.rank_variable}: tile {node.tile_shape}{first}"
+    bound = wrapped(tuple(f"{e}: {v}" for e, v in node.per_einsum), 24)
+    where = (f"over {node.component}.{node.dim}",) if node.spatial else ()
+    return Label((head, *bound, *where), bold=False)
+
+
+def _box(node: Node) -> Box:
+    words = label(node)
+    width, height = words.width + 2 * PAD, words.height + PAD
+    if isinstance(node, StorageNode):
+        return Box(node, words, max(width, 70), height + 3 * CAP)
+    if isinstance(node, ComputeNode):
+        return Box(node, words, max(width * 1.3, 80), height + PAD)
+    return Box(node, words, max(width, 90), height)
+
+
+def _column(nodes: tuple[Node, ...]) -> Column:
+    boxes = tuple(_box(n) for n in nodes if not isinstance(n, Split))
+    height = sum(b.height for b in boxes) + GAP * max(len(boxes) - 1, 0)
+    width = max((b.width for b in boxes), default=0.0)
+    last = nodes[-1] if nodes else None
+    if not isinstance(last, Split):
+        return Column(boxes, (), False, width, height)
+    branches = tuple(_column(b) for b in last.branches)
+    spread = sum(b.width for b in branches) + BETWEEN * (len(branches) - 1)
+    deep = max((b.height for b in branches), default=0.0)
+    return Column(boxes, branches, last.pipeline, max(width, spread, 100), height + 2 * FORK + deep)
+
+
+def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
+    node, left = box.node, x - box.width / 2
+    if isinstance(node, StorageNode):
+        fill, edge = shades[node.component]
+        drum = cylinder(left, y, box.width, box.height, fill, edge)
+        return drum + box.label.draw(x, y + box.height / 2 + CAP)
+    if isinstance(node, ComputeNode):
+        shape = oval(left, y, box.width, box.height, "#ffffff", "#1f2933")
+    elif isinstance(node, Loop) and node.spatial:
+        shape = rectangle(left, y, box.width, box.height, "#fffbe6", "#8a6d00", dashed=True)
+    else:
+        shape = rectangle(left, y, box.width, box.height, "#f5f7fa", "#7b8794")
+    return shape + box.label.draw(x, y + box.height / 2)
+
+
+def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -> None:
+    """Draw a column centred at x from y downwards; lines first, so that shapes lie on them."""
+    shapes = []
+    for i, box in enumerate(column.boxes):
+        if i:
+            out.append(line(x, y - GAP, x, y))
+        shapes.append(_shape(box, x, y, shades))
+        y += box.height + (GAP if i < len(column.boxes) - 1 else 0)
+    out += shapes
+    if not column.branches:
+        return
+    bar = y + FORK
+    out.append(line(x, y, x, bar))
+    spread = sum(b.width for b in column.branches) + BETWEEN * (len(column.branches) - 1)
+    left = x - spread / 2
+    centres = []
+    for branch in column.branches:
+        centres.append(left + branch.width / 2)
+        left += branch.width + BETWEEN
+    name = "pipeline" if column.pipeline else "sequential"
+    out.append(line(min(centres[0], x), bar, max(centres[-1], x), bar, 3))
+    out.append(text(x + 6, bar - 8, name, ' class="m"', "start"))
+    for i, (centre, branch) in enumerate(zip(centres, column.branches, strict=True)):
+        out.append(line(centre, bar, centre, bar + FORK))
+        out.append(text(centre + 5, bar + 15, str(i + 1), ' class="m"', "start"))
+        _draw(branch, centre, bar + FORK, shades, out)
+
+
+def looptree_svg(tree: LoopTree) -> str:
+    """The LoopTree as an SVG document; branches are numbered in order of execution."""
+    column = _column(tree.nodes)
+    shades = colours([n.component for _, n, _ in tree.walk() if isinstance(n, StorageNode)])
+    body: list[str] = []
+    _draw(column, MARGIN + column.width / 2, MARGIN, shades, body)
+    size = column.width + 2 * MARGIN, column.height + 2 * MARGIN
+    return picture(*size, f"LoopTree {tree.name}".strip(), body)

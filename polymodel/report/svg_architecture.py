@@ -1,0 +1,85 @@
+"""The hierarchy as SVG: memories are cylinders, compute ovals, fanouts frames around what they replicate."""
+
+from __future__ import annotations
+
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.report.drawing import (
+    CAP,
+    LINE,
+    PAD,
+    Label,
+    colours,
+    cylinder,
+    line,
+    oval,
+    picture,
+    rectangle,
+    text,
+)
+from polymodel.report.hierarchy_text import facts
+
+GAP = 16
+MARGIN = 16
+INSET = 14
+HEAD = LINE + 12
+
+
+def _size(component: Component) -> tuple[Label, float, float]:
+    label = Label((component.name, *facts(component)))
+    height = label.height + (3 * CAP + PAD if component.kind == "memory" else 2 * PAD)
+    factor = 1.3 if component.kind == "compute" else 1
+    return label, max(label.width * factor + 2 * PAD, 110), height
+
+
+def fanout_text(component: Component) -> str:
+    """`PE: X 16, Y 16` for the frame of a component's fanout."""
+    dims = ", ".join(f"{d.name} × {d.fanout}" for d in component.spatial)
+    return f"{component.name}: {dims}"
+
+
+def architecture_svg(hierarchy: Hierarchy) -> str:
+    """The hierarchy as an SVG document, outermost component on top."""
+    frames = sum(1 for c in hierarchy.components if c.spatial)
+    sizes = {c.name: _size(c) for c in hierarchy.components}
+    # A frame may be wider than its content because of its own title.
+    inner = max(
+        [w for _, w, _ in sizes.values()] + [Label((fanout_text(c),)).width for c in hierarchy.components]
+    )
+    width = inner + 2 * (MARGIN + frames * INSET) + 2 * PAD
+    x, y = width / 2, float(MARGIN)
+    shades = colours([c.name for c in hierarchy.components if c.kind == "memory"])
+    lines: list[str] = []
+    shapes: list[str] = []
+    open_frames: list[tuple[Component, float]] = []
+    bottom: float | None = None
+    for c in hierarchy.components:
+        if c.spatial:
+            open_frames.append((c, y))
+            y += HEAD
+        label, w, h = sizes[c.name]
+        if c.kind == "container":
+            continue
+        if bottom is not None:
+            lines.append(line(x, bottom, x, y))
+        shapes.append(_drawn(c, label, x, y, w, h, shades))
+        bottom = y + h
+        y = bottom + GAP
+    y = (bottom or y) + PAD
+    drawn: list[str] = []
+    for depth, (c, top) in reversed(list(enumerate(open_frames))):
+        left = MARGIN + depth * INSET
+        drawn.insert(0, rectangle(left, top, width - 2 * left, y - top, "none", "#8a6d00", dashed=True))
+        drawn.append(text(left + 8, top + LINE, fanout_text(c), ' class="m"', "start"))
+        y += PAD
+    return picture(width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), [*drawn, *lines, *shapes])
+
+
+def _drawn(
+    c: Component, label: Label, x: float, y: float, w: float, h: float, shades: dict[str, tuple[str, str]]
+) -> str:
+    left = x - w / 2
+    if c.kind == "memory":
+        return cylinder(left, y, w, h, *shades[c.name]) + label.draw(x, y + h / 2 + CAP)
+    if c.kind == "compute":
+        return oval(left, y, w, h, "#ffffff", "#1f2933") + label.draw(x, y + h / 2)
+    return rectangle(left, y, w, h, "#f5f7fa", "#7b8794") + label.draw(x, y + h / 2)

@@ -1,0 +1,172 @@
+"""A table as plain data: named columns with units, rows of numbers and words.
+
+Text, CSV, JSON and HTML are made from it without pandas; a DataFrame is made on request.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polymodel.report.quantities import engineering
+
+if TYPE_CHECKING:
+    import pandas
+
+# Units that the heading already says.
+PLAIN = frozenset({"element", "operation", "stamp", "cycle", "element/element"})
+
+Cell = int | float | str | bool | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; the unit is also the end of the name where the name would not say it otherwise."""
+
+    name: str
+    unit: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The name without its unit: cells of a printed table carry theirs."""
+        ends = {"bit": "_bits", "J": "_J", "s": "_s", "m^2": "_m2", "bit/s": "_bits_per_s", "W": "_W"}
+        return self.name.removesuffix(ends.get(self.unit, "")).replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Table:
+    """One tidy table. Exact integers are ints, None is a figure that was not asked for or does not exist."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def units(self) -> dict[str, str]:
+        return {c.name: c.unit for c in self.columns if c.unit}
+
+    def column(self, name: str) -> tuple[Cell, ...]:
+        """All cells of one column; KeyError if there is none of that name."""
+        for i, c in enumerate(self.columns):
+            if c.name == name:
+                return tuple(row[i] for row in self.rows)
+        raise KeyError(f"table {self.name} has no column {name}")
+
+    def records(self) -> list[dict[str, Cell]]:
+        """One dictionary per row."""
+        names = [c.name for c in self.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
+    def only(self, *names: str) -> Table:
+        """The same rows with these columns, in this order."""
+        at = [next(i for i, c in enumerate(self.columns) if c.name == n) for n in names]
+        rows = tuple(tuple(row[i] for i in at) for row in self.rows)
+        return Table(self.name, tuple(self.columns[i] for i in at), rows, self.notes)
+
+    def where(self, keep: Callable[[dict[str, Cell]], bool]) -> Table:
+        """The rows that `keep` accepts."""
+        rows = tuple(row for row, r in zip(self.rows, self.records(), strict=True) if keep(r))
+        return Table(self.name, self.columns, rows, self.notes)
+
+    def frame(self) -> pandas.DataFrame:
+        """The table as a DataFrame, units in `attrs["units"]`, notes in `attrs["notes"]`."""
+        import pandas
+
+        data = {c.name: _series(self.column(c.name)) for c in self.columns}
+        frame = pandas.DataFrame(data, columns=list(data))
+        frame.attrs["units"] = self.units
+        if self.notes:
+            frame.attrs["notes"] = list(self.notes)
+        return frame
+
+    def to_csv(self) -> str:
+        """CSV text with a header line."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([c.name for c in self.columns])
+        writer.writerows([["" if v is None else v for v in row] for row in self.rows])
+        return out.getvalue()
+
+    def text(self, *, total: tuple[str, ...] = (), indent: str = "  ") -> str:
+        """Aligned columns under a rule; `total` names columns to be summed in a last row."""
+        cells = [[shown(v, c) for v, c in zip(row, self.columns, strict=True)] for row in self.rows]
+        if total and len(self.rows) > 1:
+            cells.append(self._sums(total))
+        heads = [c.heading for c in self.columns]
+        right = [self._numeric(i) for i in range(len(self.columns))]
+        widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(heads)]
+
+        def line(row: list[str]) -> str:
+            parts = [v.rjust(w) if r else v.ljust(w) for v, w, r in zip(row, widths, right, strict=True)]
+            return indent + "  ".join(parts).rstrip()
+
+        rule = indent + "  ".join("-" * w for w in widths)
+        body = [line(row) for row in cells]
+        if total and len(self.rows) > 1:
+            body.insert(len(body) - 1, rule)
+        return "\n".join([line(heads), rule, *body])
+
+    def _numeric(self, at: int) -> bool:
+        return any(isinstance(row[at], (int, float)) and not isinstance(row[at], bool) for row in self.rows)
+
+    def _sums(self, names: tuple[str, ...]) -> list[str]:
+        found = ["total"] + [""] * (len(self.columns) - 1)
+        for i, c in enumerate(self.columns):
+            if c.name in names:
+                numbers = [v for v in self.column(c.name) if isinstance(v, (int, float))]
+                whole = all(isinstance(v, int) for v in numbers)
+                found[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
+        return found
+
+    def html(self) -> str:
+        """The table as an HTML element; exact values are in the cells' titles."""
+        esc = html.escape
+        right = [self._numeric(i) for i in range(len(self.columns))]
+        heads = zip(self.columns, right, strict=True)
+        head = "".join(f"<th{_side(r)}>{esc(c.heading)}</th>" for c, r in heads)
+        lines = []
+        for row in self.rows:
+            cells = []
+            for v, c, r in zip(row, self.columns, right, strict=True):
+                title = f' title="{esc(str(v))} {esc(c.unit)}"' if r and v is not None else ""
+                cells.append(f"<td{_side(r)}{title}>{esc(shown(v, c))}</td>")
+            lines.append(f"<tr>{''.join(cells)}</tr>")
+        body = "\n".join(lines)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _side(right: bool) -> str:
+    return ' class="n"' if right else ""
+
+
+def _series(cells: tuple[Cell, ...]) -> object:
+    """Ints with gaps stay ints (nullable), so that no exact number passes through a float."""
+    import pandas
+
+    present = [v for v in cells if v is not None]
+    if len(present) < len(cells) and present and all(type(v) is int for v in present):
+        if all(abs(int(v)) < 2**63 for v in present):
+            return pandas.array([None if v is None else int(v) for v in cells], dtype="Int64")
+        return pandas.Series(list(cells), dtype="object")
+    return list(cells)
+
+
+def shown(value: Cell, column: Column) -> str:
+    """One cell for people."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if column.unit == "1":
+        return "inf" if math.isinf(value) else f"{100 * value:.1f} %"
+    if not column.unit and isinstance(value, int):
+        return str(value)
+    return engineering(value, "" if column.unit in PLAIN else column.unit)

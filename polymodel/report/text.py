@@ -1,0 +1,78 @@
+"""The report for a terminal: the whole first, then where it comes from."""
+
+from __future__ import annotations
+
+from polymodel.report import costed
+from polymodel.report.quantities import engineering
+from polymodel.report.report import Report
+from polymodel.report.table import Table
+
+
+def headline(report: Report) -> list[tuple[str, str]]:
+    """The few figures that everything else explains, as (name, text)."""
+    costs, problem = report.costs, report.problem
+    cycles = costed.total_cycles(costs.latency)
+    spent = engineering(report.total_latency, "s")
+    names = (problem.cascade.name, problem.hierarchy.name, problem.tree.name)
+    found = [(k, n) for k, n in zip(("workload", "architecture", "mapping"), names, strict=True) if n]
+    found += [
+        ("latency", spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"),
+        ("energy", engineering(report.total_energy, "J")),
+        ("operations", engineering(sum(t.operations for t in costs.latency))),
+    ]
+    if report.total_area:
+        found.append(("area", engineering(report.total_area, "m^2")))
+    overlap = "overlap compute" if costs.assume_overlap else "wait where buffering is single, else overlap"
+    found.append(("transfers", overlap))
+    found.append(("counted by", f"engine {report.analysis.engine} in {engineering(report.seconds, 's')}"))
+    return found
+
+
+def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tuple[str, ...]]]:
+    """Title, table and columns to add up, in the order in which they are read."""
+    table = report.table
+    working = table("working_sets", live=live)
+    checked = working.where(lambda r: bool(r["checked"]))
+    tiles = table("tiles", live=live)
+    tile_columns = ["einsum", "component", "tensor", "reuse", "tile_elements", "tile_bits"]
+    life_columns = ["component", "tensor", "alive_in", "crosses_branches", "visits", "tile_bits"]
+    if any(v is not None for v in tiles.column("live_bits")):
+        tile_columns.append("live_bits")
+        life_columns.append("live_bits")
+    tile_columns += ["visits", "instances"]
+    bits = ("read_bits", "write_bits", "fill_bits", "drain_bits")
+    joules = ("dynamic_J", "leakage_J", "energy_J")
+    summary = table("summary")
+    shown = ["einsum", "n_instances", "operations", "latency_s", "cycles", "energy_J", "limiting", "feasible"]
+    if all(v is None for v in summary.column("cycles")):
+        shown.remove("cycles")
+    return [
+        ("Per Einsum", summary.only(*shown), ()),
+        ("Energy by component", costed.energy_by_component(report.costs), joules),
+        (
+            "Working sets (peak bits in the busiest instance)",
+            checked.only("component", "einsum", "bits", "capacity_bits", "utilisation", "fits", "residents"),
+            (),
+        ),
+        ("Tiles", tiles.only(*tile_columns), ()),
+        ("Lifetimes", table("lifetimes", live=live).only(*life_columns), ()),
+        ("Accesses (all instances)", table("accesses").only("einsum", "component", "tensor", *bits), bits),
+        ("What limits", table("bottleneck"), ()),
+    ]
+
+
+def report_text(report: Report, *, live: bool = False) -> str:
+    """The whole report as text, exact figures rounded to four digits."""
+    figures = headline(report)
+    wide = max(len(name) for name, _ in figures)
+    lines = [f"{name.ljust(wide)}  {value}" for name, value in figures]
+    if report.feasible:
+        lines.append(f"{'feasible'.ljust(wide)}  yes")
+    else:
+        lines.append(f"{'feasible'.ljust(wide)}  NO")
+        lines += [f"  ! {v}" for v in report.violations]
+    for title, table, total in sections(report, live=live):
+        lines += ["", title, table.text(total=total)]
+        lines += [f"  note: {n}" for n in table.notes]
+    lines += [f"note: {n}" for n in report.analysis.notes]
+    return "\n".join(lines) + "\n"
