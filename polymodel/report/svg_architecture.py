@@ -5,6 +5,7 @@ from __future__ import annotations
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.report.drawing import (
     CAP,
+    CHAR,
     LINE,
     PAD,
     Label,
@@ -66,12 +67,21 @@ def architecture_svg(hierarchy: Hierarchy) -> str:
         y = bottom + GAP
     y = (bottom or y) + PAD
     drawn: list[str] = []
+    titles: list[str] = []
     for depth, (c, top) in reversed(list(enumerate(open_frames))):
         left = MARGIN + depth * INSET
         drawn.insert(0, rectangle(left, top, width - 2 * left, y - top, "none", "#8a6d00", dashed=True))
-        drawn.append(text(left + 8, top + LINE, fanout_text(c), ' class="m"', "start"))
+        titles.append(_titled(left + 8, top + LINE, fanout_text(c)))
         y += PAD
-    return picture(width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), [*drawn, *lines, *shapes])
+    return picture(
+        width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), [*drawn, *lines, *titles, *shapes]
+    )
+
+
+def _titled(x: float, y: float, title: str) -> str:
+    """A frame's title on a patch of white, since the line to what it frames may cross it."""
+    patch = f'<rect x="{x - 2:g}" y="{y - 11:g}" width="{len(title) * CHAR:g}" height="15" fill="#ffffff"/>'
+    return patch + text(x, y, title, ' class="m"', "start")
 
 
 def _drawn(

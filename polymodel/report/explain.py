@@ -1,0 +1,138 @@
+"""How the numbers of one Einsum, component and tensor come about, in words and in ISL's notation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.analysis.result import Buffet, Traffic
+from polymodel.cost.context import Counts
+from polymodel.mapping.placement import storage_chain
+from polymodel.report.quantities import engineering
+from polymodel.report.relation import counters, tile_relation
+from polymodel.report.report import Report
+
+CARRY = {
+    "refill": "each stamp fills its tile anew",
+    "slide": "a step of the innermost loop that moves the tile fills only what the last tile did not hold",
+    "keep_previous": "only what the tile of the preceding visit did not hold is filled",
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Title, then sections of (heading, lines); `relations` are the tile relations, one per Einsum."""
+
+    title: str
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+    relations: tuple[str, ...]
+    equations: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for heading, body in self.sections:
+            lines += [f"  {heading}", *(f"    {b}" for b in body)]
+        return "\n".join(lines) + "\n"
+
+    def _repr_latex_(self) -> str:
+        rows = r" \\ ".join(self.equations)
+        return rf"$$\begin{{aligned}} {rows} \end{{aligned}}$$"
+
+
+def explain(report: Report, einsum: str, component: str, tensor: str) -> Explanation:
+    """The buffets of one tensor at one component that one Einsum uses. KeyError if there are none."""
+    counts = report.counts
+    report.problem.cascade[einsum].access_of(tensor)
+    report.problem.hierarchy[component]
+    mine = [
+        b
+        for b in counts.analysis.buffets
+        if (b.component, b.tensor) == (component, tensor) and einsum in b.einsums
+    ]
+    if not mine:
+        chain = storage_chain(report.problem.tree, einsum, tensor)
+        held = ", ".join(dict.fromkeys(counts.component_of[s.id] for s in chain))
+        raise KeyError(f"{einsum} keeps {tensor} in {held or 'no storage'}, not in {component}")
+    sections: list[tuple[str, tuple[str, ...]]] = []
+    equations: list[str] = []
+    relations: list[str] = []
+    for b in mine:
+        found = tuple(tile_relation(report.problem, e, b.node, tensor) for e in b.einsums)
+        relations += found
+        sections += [
+            ("where", _where(counts, b)),
+            ("stamps", _stamps(counts, einsum, b)),
+            ("tile relation, one per Einsum that uses it", found),
+            ("tile", _tile(counts, b)),
+            ("accesses", _accesses(counts, einsum, b)),
+        ]
+        equations += _equations(counts, b)
+    sections.append(("energy", _energy(report, einsum, component, tensor)))
+    title = f"{tensor} in {einsum} at {component}"
+    return Explanation(title, tuple(sections), tuple(relations), tuple(equations))
+
+
+def _where(counts: Counts, b: Buffet) -> tuple[str, ...]:
+    used = f"storage node {b.node}, used by {', '.join(b.einsums)}"
+    if b.parent is None:
+        return (used, "the outermost storage of the tensor: nothing fills it")
+    return used, f"filled from {counts.component_of[b.parent]} (node {b.parent}); {b.reuse}: {CARRY[b.reuse]}"
+
+
+def _stamps(counts: Counts, einsum: str, b: Buffet) -> tuple[str, ...]:
+    lines = []
+    for c in counters(counts.problem, einsum, b.node):
+        where = f"instances along {c.loop.component}.{c.loop.dim}" if c.loop.spatial else "time"
+        first = "" if c.loop.initial_tile_shape is None else f" (first tile {c.loop.initial_tile_shape})"
+        lines.append(f"{c.name}: tiles of {c.loop.tile_shape}{first} of {c.variable}, {where}")
+    return tuple(lines) or ("no loop stands above: one stamp",)
+
+
+def _tile(counts: Counts, b: Buffet) -> tuple[str, ...]:
+    bits = counts.bits(b.tensor)
+    lines = [
+        f"largest {b.tile_max} elements x {bits} bits = {b.tile_max * bits} bits",
+        f"average {float(b.tile_average):.6g} = {b.tile_total} elements over {b.visits} stamps with a tile, "
+        f"in {b.instances} instances",
+        f"{b.distinct} different elements are ever held",
+    ]
+    if b.live is not None:
+        lines.append(f"{b.live} elements at most between first and last use ({b.live * bits} bits)")
+    return tuple(lines)
+
+
+def _accesses(counts: Counts, einsum: str, b: Buffet) -> tuple[str, ...]:
+    found = next(
+        (t for t in counts.analysis.traffic if (t.einsum, t.node, t.tensor) == (einsum, b.node, b.tensor)),
+        Traffic(einsum, b.node, b.component, b.tensor),
+    )
+    below = "operands and partial sums of compute" if counts.is_innermost(found) else "fills of storage below"
+    above = "results of compute" if counts.is_innermost(found) else "drains from below"
+    bits, times = counts.bits(b.tensor), counts.executions(einsum)
+    each = f"x {bits} bits" + (f" x {times} executions" if times > 1 else "")
+    return (
+        f"reads: {found.reads_fill} for {below} + {found.reads_drain} to drain to the parent "
+        f"= {found.reads} elements {each} = {found.reads * bits * times} bits",
+        f"writes: {found.writes_fill} by fills from the parent + {found.writes_drain} by {above} "
+        f"= {found.writes} elements {each} = {found.writes * bits * times} bits",
+    )
+
+
+def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[str, ...]:
+    items = [
+        i for i in report.costs.energy if (i.einsum, i.component, i.tensor) == (einsum, component, tensor)
+    ]
+    return tuple(
+        f"{i.action}: {i.count} {i.unit}s x {i.energy_each:.6g} J = {engineering(i.energy, 'J')}, {i.provenance}"
+        for i in items
+    ) or ("no access, no energy",)
+
+
+def _equations(counts: Counts, b: Buffet) -> list[str]:
+    name = b.tensor.replace("_", r"\_")
+    place = b.component.replace("_", r"\_")
+    tile = rf"\mathrm{{tile}}_{{\text{{{place}}}}}(\text{{{name}}})"
+    bits = counts.bits(b.tensor)
+    return [
+        rf"\max_s |{tile}(s)| &= {b.tile_max} = {b.tile_max * bits}\ \text{{bits}}",
+        rf"\sum_s |{tile}(s)| &= {b.tile_total}\ \text{{over}}\ {b.visits}\ \text{{stamps}}",
+    ]

@@ -1,0 +1,157 @@
+"""Plots with matplotlib; every axis says its unit."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.drawing import PALETTE
+from polymodel.report.quantities import engineering
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polymodel.report.report import Report
+
+WARNING = "#c0282d"
+INK = "#1f2933"
+SHADES = tuple(edge for _, edge in PALETTE) + tuple(fill for fill, _ in PALETTE)
+
+
+def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
+    """Draw `working_sets`, `energy` or `roofline` into `ax`, or into a new figure of fitting size."""
+    kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
+    if what not in kinds:
+        raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
+    return kinds[what](report, ax if ax is not None else _axes())
+
+
+def _axes() -> Axes:
+    # A Figure of its own rather than pyplot's: nothing is left open, and no display is needed.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes: Axes = figure.add_subplot()
+    return axes
+
+
+def _prefixed(ax: Axes, unit: str, which: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_major_formatter(EngFormatter(unit=unit))
+
+
+def working_sets(report: Report, ax: Axes) -> Axes:
+    """Peak bits per component and Einsum as horizontal bars, capacity as a line across each group."""
+    shown = [n for n in report.costs.needs if n.counts]
+    components = list(dict.fromkeys(n.component for n in shown))
+    einsums = list(dict.fromkeys(n.einsum for n in shown))
+    top, labels, places = 0, [], []
+    for c in components:
+        mine = [n for n in shown if n.component == c]
+        for i, n in enumerate(mine):
+            colour = SHADES[einsums.index(n.einsum) % len(SHADES)] if n.fits else WARNING
+            ax.barh(top + i, n.bits, height=0.8, color=colour)
+        capacity = mine[0].capacity_bits
+        if not math.isinf(capacity):
+            ends = (top - 0.5, top + len(mine) - 0.5)
+            ax.plot([capacity, capacity], ends, color=INK, linewidth=2)
+            ax.annotate(
+                f"{c} holds {engineering(capacity, 'bit')}", (capacity, ends[0]), xytext=(0, 3),
+                textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK,
+            )  # fmt: skip
+        labels += [f"{c}: {n.einsum}" for n in mine]
+        places += [top + i for i in range(len(mine))]
+        top += len(mine) + 1
+    ax.set_yticks(places, labels, fontsize=8)
+    ax.set_ylim(top - 0.5, -1.3)
+    if any(n.bits for n in shown):
+        ax.set_xscale("log")
+    _prefixed(ax, "b", "x")
+    ax.set_xlabel("peak working set of the busiest instance (bits)")
+    ax.set_title("Working sets against capacity", fontsize=10)
+    return ax
+
+
+def energy(report: Report, ax: Axes) -> Axes:
+    """Joules per component, stacked by tensor; operations and leakage are stacks of their own."""
+    items = [i for i in report.costs.energy if i.energy]
+    components = [
+        c.name for c in report.problem.hierarchy.components if any(i.component == c.name for i in items)
+    ]
+
+    def kind(tensor: str, action: str) -> str:
+        return tensor or ("leakage" if action == "leak" else "operations")
+
+    totals: dict[str, float] = {}
+    for i in items:
+        name = kind(i.tensor, i.action)
+        totals[name] = totals.get(name, 0.0) + i.energy
+    largest = sorted(totals, key=lambda k: totals[k], reverse=True)
+    # More colours than anyone can tell apart help nobody.
+    named = largest[: len(SHADES) - 1]
+    below = dict.fromkeys(components, 0.0)
+    for number, name in enumerate([*named, "other tensors"]):
+        heights = dict.fromkeys(components, 0.0)
+        for i in items:
+            found = kind(i.tensor, i.action)
+            if found == name or (name == "other tensors" and found not in named):
+                heights[i.component] += i.energy
+        if not any(heights.values()):
+            continue
+        ax.bar(
+            components, list(heights.values()), bottom=list(below.values()), width=0.65, label=name,
+            color=SHADES[number % len(SHADES)], edgecolor="white", linewidth=0.6,
+        )  # fmt: skip
+        below = {c: below[c] + heights[c] for c in components}
+    for at, c in enumerate(components):
+        ax.annotate(
+            engineering(below[c], "J"), (at, below[c]), xytext=(0, 3), textcoords="offset points",
+            ha="center", fontsize=8,
+        )  # fmt: skip
+    ax.margins(y=0.12)
+    _prefixed(ax, "J", "y")
+    ax.set_ylabel("energy (J)")
+    ax.set_title(f"Energy by component and tensor: {engineering(report.total_energy, 'J')}", fontsize=10)
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return ax
+
+
+def roofline(report: Report, ax: Axes) -> Axes:
+    """Achieved operations per second over operational intensity, under the roofs of the outer memories."""
+    points = [p for p in report.costs.roofline if 0 < p.intensity < math.inf and 0 < p.achieved < math.inf]
+    if not points:
+        ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
+        return ax
+    low = min(p.intensity for p in points) / 4
+    high = max([p.intensity for p in points] + [p.peak / p.bandwidth for p in points if _finite(p.peak)]) * 4
+    roofs = dict.fromkeys((p.memory, p.compute, p.bandwidth, p.peak) for p in points)
+    for memory, compute, bandwidth, peak in roofs:
+        if math.isinf(bandwidth):
+            continue
+        ridge = min(peak / bandwidth, high)
+        xs = [low, ridge, high]
+        ys = [min(peak, x * bandwidth) for x in xs]
+        label = f"{memory} {engineering(bandwidth, 'bit/s')}, {compute} {engineering(peak, 'operation/s')}"
+        ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, label=label)
+    for number, p in enumerate(points):
+        colour = SHADES[number % len(SHADES)]
+        ax.plot(
+            [p.intensity], [p.achieved], "o", color=colour, markersize=7, label=f"{p.einsum}: {p.limiting}"
+        )
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    _prefixed(ax, "op/s", "y")
+    ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
+    ax.set_ylabel("operations per second (op/s)")
+    ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)
+    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return ax
+
+
+def _finite(value: float) -> bool:
+    return 0 < value < math.inf
