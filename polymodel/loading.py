@@ -24,7 +24,7 @@ from polymodel.mapping.resolve import (
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, read_file, read_mapping
-from polymodel.spec.faults import Faults, Locator, close_to, suggestion
+from polymodel.spec.faults import Faults, Locator, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.symbols import symbol_values
 from polymodel.workload.einsum import Cascade
@@ -135,7 +135,7 @@ class Spec:
         """This spec; raises SpecError unless symbols without a value are all that is missing."""
         faults = [d for d in self.check() if d.code != UNBOUND]
         if faults:
-            raise SpecError(faults)
+            raise SpecError(in_reading_order(faults))
         return self
 
     def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:

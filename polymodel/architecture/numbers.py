@@ -43,9 +43,8 @@ class Numbers:
         if value is None:
             return 1.0
         if value == 0:
-            self.faults.add(
-                path, f"zero {what}", "write a number above 0, or inf" if not finite else "write > 0"
-            )
+            remedy = "write a finite number above 0" if finite else "write a number above 0, or inf"
+            self.faults.add(path, f"zero {what}", remedy)
             return 1.0
         if value < 0:
             self.faults.add(path, f"negative {what} {value}", "write a number above 0")

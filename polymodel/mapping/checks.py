@@ -81,7 +81,8 @@ def _known_component(s: Subject, node: int, name: str, kind: str, components: li
     elif s.hierarchy[name].kind != kind:
         fitting = [c.name for c in s.hierarchy.components if c.kind == kind]
         what = "stores nothing" if kind == "memory" else "computes nothing"
-        message = f"component {name} is a {s.hierarchy[name].kind} and {what}"
+        shown = s.hierarchy[name].kind.replace("compute", "compute unit")
+        message = f"component {name} is a {shown} and {what}"
         s.add(node, message, f"name one of {', '.join(fitting)}", "component")
 
 
@@ -236,7 +237,8 @@ def _check_rules(s: Subject, einsum: Einsum) -> None:
     for memory in s.hierarchy.components:
         if memory.kind != "memory" or memory.keep is None:
             continue
-        for tensor in sorted(memory.keep.tensors(einsum.name) - held.get(memory.name, set())):
+        anywhere = set().union(*held.values())
+        for tensor in sorted((memory.keep.tensors(einsum.name) & anywhere) - held.get(memory.name, set())):
             compute = s.tree.path(einsum.name)[-1].id
             message = f"{memory.name} must keep {tensor} in Einsum {einsum.name} (keep: {memory.keep.text})"
             s.add(compute, message, f"add a !Storage of {tensor} in {memory.name} on its path")

@@ -183,6 +183,8 @@ def _rank(cursor: Cursor, text: str) -> tuple[str, str]:
         cursor.next()
     start = cursor.now.offset
     tree = arithmetic(cursor)
+    if cursor.now.text == "[":
+        raise TextFault("a `]` is missing before this tensor's ranks", cursor.now.offset, "close the bracket")
     affine_of(tree, {})
     last = cursor.tokens[cursor.at - 1]
     written = text[start : last.offset + len(last.text)]

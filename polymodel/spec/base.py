@@ -86,6 +86,12 @@ def _name(text: str) -> None:
         )
 
 
+def _variable(text: str) -> None:
+    if not _NAME.match(text):
+        remedy = f"give the rank a name: projection: {{H: {text}}}"
+        raise TextFault(f"{text!r} is not a single rank variable", 0, remedy)
+
+
 Number = Annotated[
     Expression,
     PlainValidator(_checked(_number, "a number", "128 or 8 * 1024", True), json_schema_input_type=Expression),
@@ -135,8 +141,12 @@ def one_of(word: str, shapes: dict[str, type | Sequence[type]], example: str) ->
     )  # fmt: skip
 
 
+VariableText = Annotated[
+    str, PlainValidator(_checked(_variable, "a rank variable", "m", False), json_schema_input_type=str)
+]
 Projection = Annotated[
-    Annotated[tuple[NameText, ...], Tag("<list>")] | Annotated[dict[NameText, AffineText], Tag("<mapping>")],
+    Annotated[tuple[VariableText, ...], Tag("<list>")]
+    | Annotated[dict[NameText, AffineText], Tag("<mapping>")],
     one_of("a projection", {"<list>": (list, tuple), "<mapping>": dict}, "[m, k] or {H: p + r, W: q}"),
 ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
+from polymodel.spec.source import UNKNOWN_TAG
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -28,7 +29,14 @@ _TYPES = {
 
 def faults_of(error: ValidationError, model: type[BaseModel], prefix: Path, faults: Faults) -> None:
     """Add every error of a validation that started at `prefix` with `model` to `faults`."""
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    unknown = [(d["loc"][:-1], str(d["loc"][-1])) for d in details if d["type"] == "extra_forbidden"]
+    for detail in details:
+        loc = detail["loc"]
+        if detail["type"] == "missing" and any(
+            where == loc[:-1] and close_to(key, [str(loc[-1])]) for where, key in unknown
+        ):
+            continue  # told at the misspelt key
         _one(detail, model, prefix, faults)
 
 
@@ -38,6 +46,8 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
     path = prefix + tuple(p for p in loc if not (isinstance(p, str) and p.startswith(("<", "["))))
     context: dict[str, Any] = detail.get("ctx", {})
     kind, given = detail["type"], detail.get("input")
+    if given == UNKNOWN_TAG and loc[-1:] == ("type",):
+        return
     if kind == "fault":
         faults.add(
             path, str(context["message"]), str(context["remedy"]), key=on_key, offset=context["offset"]
@@ -75,6 +85,8 @@ def _shown(value: object) -> str:
 def _node_tag(path: Path, context: dict[str, Any], given: object, faults: Faults) -> None:
     known = str(context["known"]).split()
     kind = given.get("type") if isinstance(given, dict) else None
+    if kind == UNKNOWN_TAG:
+        return  # told by the reader
     if isinstance(kind, str):
         near = close_to(kind, known)
         remedy = f"did you mean !{near}?" if near else "use one of them"

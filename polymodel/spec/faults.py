@@ -45,6 +45,8 @@ def path_text(path: Path) -> str:
             text += f"[{part}]"
         else:
             text += f".{part}" if text else part
+        if len(text) > 200:
+            return text[:200] + "..."
     return text
 
 
@@ -71,6 +73,13 @@ def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str
         return f"nothing is {what}"
     shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
     return f"{what}: {shown}"
+
+
+def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """File by file as they were met, each from top to bottom."""
+    found = tuple(diagnostics)
+    files = list(dict.fromkeys(d.place.file for d in found))
+    return tuple(sorted(found, key=lambda d: (files.index(d.place.file), d.place.line, d.place.column)))
 
 
 @dataclass
@@ -108,7 +117,7 @@ class Faults:
 
     def raise_if_any(self) -> None:
         if self.found:
-            raise SpecError(self.found)
+            raise SpecError(in_reading_order(self.found))
 
     def __len__(self) -> int:
         return len(self.found)

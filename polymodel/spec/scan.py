@@ -131,6 +131,7 @@ class Cursor:
     def need(self, text: str, why: str) -> Token:
         token = self.take(text)
         if token is None:
+            self.missing_operator()
             raise TextFault(f"expected {text!r} {why}, found {self.found()}", self.now.offset, "")
         return token
 
@@ -141,6 +142,11 @@ class Cursor:
         """Fault unless everything has been read."""
         if self.now.kind == "end":
             return
+        self.missing_operator()
+        raise TextFault(f"unexpected {self.now.text!r}", self.now.offset, "remove it, or add an operator")
+
+    def missing_operator(self) -> None:
+        """Fault if a number stands right in front of a name, as in `2p`."""
         before = self.tokens[self.at - 1] if self.at else self.now
         if before.kind == "number" and self.now.kind == "name":
             raise TextFault(
@@ -148,7 +154,6 @@ class Cursor:
                 self.now.offset,
                 f"write {before.text}*{self.now.text}",
             )
-        raise TextFault(f"unexpected {self.now.text!r}", self.now.offset, "remove it, or add an operator")
 
     def deeper(self) -> None:
         self.depth += 1

@@ -84,6 +84,7 @@ def parse_set(text: str, *, key: bool = False) -> SetTree:
     if cursor.now.kind == "end":
         raise TextFault("the set expression is empty", 0, "write a tensor, All or Nothing")
     tree = _union(cursor)
+    _refuse_words(cursor)
     cursor.finish()
     lone = isinstance(tree, SetName) and tree.name == "Other"
     for name in set_names(tree):
@@ -152,15 +153,19 @@ def _primary(cursor: Cursor) -> SetTree:
         inner = _union(cursor)
         cursor.need(")", "to close the parenthesis")
         return inner
+    _refuse_words(cursor)
     if token.kind != "name":
         raise TextFault(f"expected a name, found {cursor.found()}", token.offset, "operators are ~ & | -")
     cursor.next()
-    if token.text in ("and", "or", "not"):
-        sign = {"and": "&", "or": "|", "not": "~"}[token.text]
-        raise TextFault(f"`{token.text}` is no set operator", token.offset, f"write {sign}")
     if cursor.now.text == "(":
         _empty_call(cursor, token.text)
     return SetName(token.text, token.offset)
+
+
+def _refuse_words(cursor: Cursor) -> None:
+    sign = {"and": "&", "or": "|", "not": "~"}.get(cursor.now.text)
+    if sign:
+        raise TextFault(f"`{cursor.now.text}` is no set operator", cursor.now.offset, f"write {sign}")
 
 
 def _empty_call(cursor: Cursor, name: str) -> None:
@@ -209,7 +214,7 @@ def _lookup(tree: SetName, scope: SetScope) -> NamedSet:
     try:
         renamed = scope.rename(name)
     except TextFault as fault:
-        raise TextFault(fault.message, tree.offset, fault.remedy) from fault
+        raise type(fault)(fault.message, tree.offset, fault.remedy) from fault
     if renamed is not None:
         return renamed
     if name in scope.known:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from polymodel.errors import Place
 from polymodel.spec.faults import Path
 
+# Stands for a tag that the reader has refused already.
+UNKNOWN_TAG = "!unknown"
 Scalar = str | int | float | bool | None
 
 

@@ -158,7 +158,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             self.spend(len(owner))
         for value in (*args, *kwargs.values()):
             self.weighed(value)
-        self.spend(self.call_weight)
+        self.spend(self.call_weight + 10)
         return super().call(context, obj, *args, **kwargs)
 
 

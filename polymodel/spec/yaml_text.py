@@ -12,7 +12,7 @@ import yaml
 
 from polymodel.errors import Diagnostic
 from polymodel.spec.faults import suggestion
-from polymodel.spec.source import Entry, Node, Source
+from polymodel.spec.source import UNKNOWN_TAG, Entry, Node, Source
 
 TAGS = (
     "Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline",
@@ -59,6 +59,8 @@ def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic
 
 def _syntax_fault(error: yaml.YAMLError, source: Source, text: str) -> Diagnostic:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None and mark.line >= len(text.rstrip().splitlines()):
+        mark = getattr(error, "context_mark", None) or mark  # where it began, not the end of the text
     problem = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "invalid text")
     context = str(getattr(error, "context", "") or "")
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -102,7 +104,8 @@ class _Reader:
 
     def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str) -> None:
         place = self.source.place(mark.line + 1, mark.column + 1)
-        self.faults.append(Diagnostic(message, remedy, path, place))
+        shown = path if len(path) <= 200 else path[:200] + "..."
+        self.faults.append(Diagnostic(message, remedy, shown, place))
 
     def node(self, raw: yaml.Node, path: str, depth: int) -> Node:
         self.count += 1
@@ -134,10 +137,13 @@ class _Reader:
         name = raw.tag[1:] if raw.tag.startswith("!") else raw.tag
         if name in TAGS:
             return str(name)
-        shown = f"!{name}" if raw.tag.startswith("!") else raw.tag
-        near = suggestion(name, TAGS, "tags")
-        self.fault(raw.start_mark, path, f"unknown tag {shown}", near.replace("mean ", "mean !"))
-        return ""
+        if raw.tag.startswith(_CORE):
+            shown = "!!" + raw.tag.removeprefix(_CORE)
+            self.fault(raw.start_mark, path, f"unknown tag {shown}", "remove the tag: specs are plain data")
+        else:
+            near = suggestion(name, TAGS, "tags")
+            self.fault(raw.start_mark, path, f"unknown tag !{name}", near.replace("mean ", "mean !"))
+        return UNKNOWN_TAG
 
     def scalar(self, raw: yaml.ScalarNode) -> object:
         text: str = raw.value

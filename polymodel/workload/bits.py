@@ -26,12 +26,12 @@ def bits_per_value(
     if len(faults) > before:
         return found
     for i, einsum in enumerate(workload.einsums):
-        for j, access in enumerate(einsum.tensor_accesses):
-            if access.name not in found:
-                path: Path = ("workload", "einsums", i, "tensor_accesses", j)
-                remedy = "add `bits_per_value: {All: 8}` to the workload, or bits_per_value to this access"
-                faults.add(path, f"tensor {access.name} has no bits_per_value", remedy)
-                found[access.name] = 0
+        lacking = [a.name for a in einsum.tensor_accesses if a.name not in found]
+        if lacking:
+            remedy = "add `bits_per_value: {All: 8}` to the workload, or bits_per_value to each access"
+            message = f"no bits_per_value for {', '.join(lacking)}"
+            faults.add(("workload", "einsums", i, "tensor_accesses"), message, remedy)
+            found.update(dict.fromkeys(lacking, 0))
     return found
 
 

@@ -179,7 +179,9 @@ class RenameResolver:
         wanted = "rank_variables" if source.variables else "tensors"
         if source.path[0] == "renames" and found.kind not in (wanted, "either"):
             return TextFault(
-                f"rename {source.name} gives {found.kind.replace('_', ' ')}", 0, f"move it under {found.kind}"
+                f"rename {source.name} gives {found.kind.replace('_', ' ')}",
+                0,
+                f"move it under {'rank_variables' if found.kind == 'rank_variables' else 'tensor_accesses'}",
             )
         if source.expected is not None and len(found.members) != source.expected:
             return self._miscounted(source, found)

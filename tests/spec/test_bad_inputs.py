@@ -1,4 +1,4 @@
-"""Every broken spec in tests/bad is refused with the text beside it. POLYMODEL_REGENERATE=1 writes the texts."""
+"""Every broken spec in tests/bad is refused with the text beside it; POLYMODEL_REGENERATE=1 writes them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,234 @@
+"""`load` and `Spec`: whole specs from files, names, plain data and schema objects."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from polymodel.errors import SpecError
+from polymodel.loading import load, mapping_to_yaml
+from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
+from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE / "two_matmuls.yaml"
+
+
+def test_the_example_of_the_design_loads() -> None:
+    spec = load(EXAMPLE)
+    assert spec.check() == ()
+    first, second = spec.workload.einsums
+    assert (first.name, first.rank_variables, first.bounds) == (
+        "T1",
+        ("m", "n0", "n1"),
+        ((0, 63), (0, 31), (0, 47)),
+    )
+    assert dict(second.renames) == {
+        "input": frozenset({"T1"}),
+        "output": frozenset({"T2"}),
+        "weight": frozenset({"W1"}),
+    }
+    assert spec.workload.intermediates == {"T1"}
+    dram, glb, pe, mac = spec.arch.components
+    assert (dram.size_bits, glb.size_bits, glb.leak_power, glb.area) == (math.inf, 1048576, 0.01, 1.1e-6)
+    assert dram.action("read").throughput == 8 * 614e9
+    assert dram.action("read").provenance == "given"
+    assert dram.keep is not None
+    assert glb.keep is not None
+    assert dram.keep.tensors("T1") == {"T0", "W0"}
+    assert glb.keep.tensors("T1") == glb.keep.tensors("Second") == {"T1"}
+    assert pe.dim("X").reuses("Second", "T1")
+    assert not pe.dim("X").reuses("Second", "W1")
+    assert (pe.kind, mac.kind, spec.arch.instances("MAC")) == ("container", "compute", 256)
+    tree = spec.mapping
+    assert tree is not None
+    assert tree.einsums == ("T1", "Second")
+    assert tree.loops("Second")[1][1] == Loop("n2", 3, None, True, "PE", "X")
+
+
+def test_iteration_spaces_are_isl_sets() -> None:
+    spec = load(EXAMPLE)
+    assert spec.workload["T1"].iteration_space.count_val().to_python() == 64 * 32 * 48
+    assert "T0[" in str(spec.workload["T1"].access("T0"))
+
+
+def test_symbols() -> None:
+    spec = load(EXAMPLE)
+    assert dict(spec.symbols) == {"TN2": 3}
+    bound = spec.bind(TN2=4)
+    assert bound.mapping is not None
+    assert spec.mapping is not None
+    assert bound.mapping.loops("Second")[1][1].tile_shape == 4
+    assert spec.mapping.loops("Second")[1][1].tile_shape == 3
+    assert spec.template is not None
+    assert spec.template.loops("Second")[1][1].tile_shape == "TN2"
+    for values, word in (({"TN3": 1}, "unknown symbol"), ({"TN2": 41}, "larger"), ({"TN2": 2}, "instances")):
+        with pytest.raises(SpecError, match=word):
+            spec.bind(**values)
+    for value in (0, 2.5, math.inf):
+        with pytest.raises(SpecError, match="whole number"):
+            spec.bind(TN2=value)
+
+
+def test_unbound_symbols_wait_for_bind(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().replace("symbols: {TN2: 3}", "symbols: {GLB: , HALF: GLB / 2}")
+    path = tmp_path / "spec.yaml"
+    path.write_text(text.replace("size: 8 * 128 * 1024", "size: HALF"))
+    spec = load(path)
+    assert {d.code for d in spec.check()} == {"unbound-symbol"}
+    assert dict(spec.symbols) == {"GLB": None, "HALF": None, "TN2": None}
+    with pytest.raises(SpecError, match=r"GLB|HALF"):
+        _ = spec.arch
+    bound = spec.bind(TN2=5, GLB=4096)
+    assert bound.check() == ()
+    assert bound.arch["GLB"].size_bits == 2048
+    assert bound.bind(GLB=64).arch["GLB"].size_bits == 32
+
+
+def test_three_files_and_plain_data(tmp_path: Path) -> None:
+    import yaml
+
+    whole = EXAMPLE.read_text()
+    start = {
+        name: whole.index(f"\n{name}:") for name in ("arch", "workload", "renames", "mapping", "symbols")
+    }
+    parts = {
+        "a.yaml": whole[start["arch"] : start["workload"]],
+        "w.yaml": whole[start["workload"] : start["mapping"]],
+        "m.yaml": whole[start["mapping"] :],
+    }
+    for name, text in parts.items():
+        (tmp_path / name).write_text(text)
+    spec = load(*(tmp_path / name for name in parts))
+    assert spec.check() == ()
+    assert (spec.workload, spec.arch, spec.mapping) == (
+        load(EXAMPLE).workload,
+        load(EXAMPLE).arch,
+        load(EXAMPLE).mapping,
+    )
+    with pytest.raises(SpecError, match="section `mapping` is given twice"):
+        load(EXAMPLE, tmp_path / "m.yaml")
+    data = yaml.safe_load(whole[start["workload"] : start["mapping"]])
+    assert load(data).workload == spec.workload
+    assert load(data, tmp_path / "a.yaml").arch == spec.arch
+    for part in (str(tmp_path / "w.yaml"), tmp_path / "w.yaml"):
+        with pytest.raises(SpecError, match="no `arch:`"):
+            _ = load(part).arch
+
+
+def test_schema_objects_are_checked_like_yaml() -> None:
+    workload = Workload(
+        rank_sizes={"M": 4, "K": 3},
+        bits_per_value={"All": 8},
+        einsums=[{"name": "Y", "tensor_accesses": [
+            TensorAccess(name="A", projection=["m", "k"]),
+            TensorAccess(name="Y", projection={"M": "m"}, output=True),
+        ]}],
+    )  # fmt: skip
+    arch = Arch(nodes=[{"type": "Memory", "name": "D"}, {"type": "Compute", "name": "C"}])
+    nodes = [Storage(component="D", tensors=["A", "Y"]), Temporal(rank_variable="m", tile_shape=1)]
+    mapping = MappingSpec(nodes=[*nodes, {"type": "Compute", "einsum": "Y", "component": "C"}])
+    spec = load(workload, {"arch": arch}, mapping, Renames())
+    assert spec.check() == ()
+    assert spec.workload["Y"].bounds == ((0, 3), (0, 2))
+    for build, word in (
+        (lambda: Storage(component="D", tensors=["A"], resue="slide"), "did you mean reuse"),
+        (lambda: Storage(component="D"), "`tensors` is missing"),
+        (lambda: Storage(component="D", tensors=["A"], reuse="slid"), "did you mean slide"),
+        (lambda: Temporal(rank_variable="m", tile_shape="2 *"), "found the end"),
+        (lambda: Workload(einsums=["Y[m] = A[m * m]"]), "not affine"),
+        (lambda: Arch(nodes=[{"type": "Memry", "name": "D"}]), "did you mean !Memory"),
+        (lambda: TensorAccess(name="A", projection=["m + k"]), "not a single rank variable"),
+    ):
+        with pytest.raises(SpecError, match=word):
+            build()
+    with pytest.raises(SpecError, match="tensor B"):
+        load(workload, arch, MappingSpec(nodes=[Storage(component="D", tensors=["B"]), *mapping.nodes]))
+    assert hash(nodes[0]) == hash(Storage(component="D", tensors=["A", "Y"]))
+
+
+def test_all_faults_of_all_sections_at_once(tmp_path: Path) -> None:
+    text = (
+        EXAMPLE.read_text()
+        .replace("energy: 7.0e-12", "energy: -1")
+        .replace("expected_count", "expected_cont")
+    )
+    text = text.replace("reuse: refill", "reuse: refil").replace("N2: 40", "N2: [40]")
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    shown = str(caught.value)
+    for word in ("expected_count?", "did you mean refill", "a list is not a number"):
+        assert word in shown
+    assert [d.place.line for d in caught.value.diagnostics] == sorted(
+        d.place.line for d in caught.value.diagnostics
+    )
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "matmul.yaml").write_text("workload: {einsums: []}\n")
+    for source, word in (
+        (str(tmp_path / "matmull.yaml"), "did you mean .*matmul.yaml"),
+        ("matmull", "did you mean matmul"),
+        ("workload:\n  einsums: []\n", "YAML text is not a source"),
+        ("../nowhere/spec", "no such file"),
+        ("a\0b.yaml", "no such file"),
+        (tmp_path, "not a regular file"),
+        (3, "a int is no source"),
+    ):
+        with pytest.raises(SpecError, match=word):
+            load(source)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="nothing to load"):
+        load()
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"workload: \xff\xfe")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        load(path)
+    path.write_bytes(b"\xef\xbb\xbfworkload:\r\n  rank_sizes: {M: 4}\r\n  bits_per_value: {All: 1}\r\n"
+                     b"  einsums:\r\n  - Y[m] = A[m]\r\n")  # fmt: skip
+    assert load(path).workload["Y"].bounds == ((0, 3),)
+
+
+def test_unknown_sections_are_kept_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(EXAMPLE.read_text() + "\nsweep: {TN2: [1, 2]}\n")
+    assert load(path).extras == {"sweep": {"TN2": [1, 2]}}
+
+
+def test_library_names() -> None:
+    spec = load("matmul/output_stationary", "simple_two_level", M=32)
+    assert spec.library == ("matmul", "simple_two_level")
+    assert dict(spec.workload.rank_sizes)["M"] == 32
+    assert spec.mapping is not None
+    other = spec.with_mapping("weight_stationary")
+    assert other.mapping != spec.mapping
+    assert other.workload == spec.workload
+    with pytest.raises(SpecError, match="did you mean weight_stationary"):
+        spec.with_mapping("weigth_stationary")
+    with pytest.raises(SpecError, match="there is no mapping nonsense"):
+        load("matmul/nonsense", "simple_two_level")
+    assert load("matmul").mapping is None
+
+
+def test_with_mapping_takes_trees_and_files(tmp_path: Path) -> None:
+    spec = load(EXAMPLE)
+    assert spec.template is not None
+    path = tmp_path / "mapping.yaml"
+    path.write_text(mapping_to_yaml(spec.template))
+    again = spec.with_mapping(path)
+    assert again.template == spec.template
+    assert again.mapping == spec.mapping
+    tree = LoopTree((StorageNode("DRAM", ("T0",)), *spec.template.nodes))
+    with pytest.raises(SpecError, match="DRAM stores T0 twice") as caught:
+        spec.with_mapping(tree)
+    assert caught.value.diagnostics[0].place.file == ""
+    split = spec.template.nodes[-1]
+    assert isinstance(split, Split)
+    with pytest.raises(SpecError, match="Second is not in the mapping"):
+        spec.with_mapping(LoopTree((*spec.template.nodes[:-1], *split.branches[0])))

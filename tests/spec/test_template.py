@@ -1,0 +1,141 @@
+"""Templates: what works, where faults point, and that no template can exhaust the machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from polymodel.errors import SpecError
+from polymodel.loading import load
+
+WORKLOAD = """\
+workload:
+  rank_sizes:
+    {% set BATCH = BATCH | default(1) %}
+    {% set TOKENS = TOKENS | default(64) %}
+    B: {{BATCH}}
+    M: {{ TOKENS }}
+    {% for i in range(3) %}
+    N{{ i }}: {{ [4, 6, 8][i] * 2 }}
+    {% endfor %}
+  bits_per_value: {All: 8}
+  einsums:
+  {% macro matmul(i) %}
+  - T{{ i + 1 }}[b, m, n{{ i + 1 }}] = T{{ i }}[b, m, n{{ i }}] * W{{ i }}[n{{ i }}, n{{ i + 1 }}]
+  {% endmacro %}
+  {# a comment
+     over two lines #}
+  {{ matmul(0) }}
+  {{ matmul(1) }}
+"""
+
+
+def spec_file(folder: Path, text: str) -> Path:
+    path = folder / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_set_default_loop_and_macro(tmp_path: Path) -> None:
+    path = spec_file(tmp_path, WORKLOAD)
+    cascade = load(path, TOKENS=2048).workload
+    assert [e.name for e in cascade] == ["T1", "T2"]
+    assert dict(cascade.rank_sizes) == {"B": 1, "M": 2048, "N0": 8, "N1": 12, "N2": 16}
+    assert load(path).workload["T1"].bound("m") == (0, 63)
+    assert load(path, variables={"TOKENS": 5}, BATCH=2).workload["T2"].bound("b") == (0, 1)
+
+
+def test_faults_point_to_the_line_of_the_file(tmp_path: Path) -> None:
+    text = WORKLOAD.replace("bits_per_value: {All: 8}", "bits_per_value: {Al: 8}").replace("* W{{", "* ?W{{")
+    with pytest.raises(SpecError) as caught:
+        load(spec_file(tmp_path, text))
+    lines = text.splitlines()
+    found = caught.value.diagnostics
+    assert {lines[d.place.line - 1].split()[0] for d in found} >= {"-"}
+    for d in found:
+        assert d.place.text.endswith("# as rendered from the template")
+        assert d.place.text[d.place.column - 1] == "?"
+
+
+def test_a_line_without_template_is_shown_as_written(tmp_path: Path) -> None:
+    text = WORKLOAD.replace("bits_per_value", "bits_per_valu")
+    with pytest.raises(SpecError) as caught:
+        load(spec_file(tmp_path, text))
+    place = caught.value.diagnostics[0].place
+    assert place.text == text.splitlines()[place.line - 1]
+    assert place.text.strip().startswith("bits_per_valu:")
+
+
+def test_unused_variable(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no template uses the variable TOKEN") as caught:
+        load(spec_file(tmp_path, WORKLOAD), TOKEN=3)
+    assert "TOKENS" in caught.value.diagnostics[0].remedy
+
+
+DAG = "{% set a = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}{% set a.x = (a.x, a.x) %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for i in range(9000) %}{% for j in range(9000) %}{% endfor %}{% endfor %}",
+        "{% for i in range(10**12) %}{% endfor %}",
+        "{{ 10**10**9 }}",
+        "{{ 'x' * 10**10 }}",
+        "{{ 10**10 * 'x' }}",
+        "{{ [1] * 10**9 }}",
+        "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "{% set n = namespace(x=3) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}{{ f(60) }}",
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+        "{{ [[[1] * 1000] * 1000] * 1000 }}",
+        "{{ range(1000) | join('x' * 100000) }}",
+        "{{ range(10**7) | sum }}",
+        "{{ 5 | round(10**9) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ 'a'.center(10**9) }}",
+        "{{ 'aaaa'.replace('a', 'b' * 100000) }}",
+        DAG + "{{ a.x | upper }}",
+        DAG + "{{ {a.x: 1} }}",
+        DAG + "{{ {1: 1}[a.x] }}",
+        DAG + "{{ {1: 1}.get(a.x) }}",
+        DAG + DAG.replace("a.x", "a.y") + "{{ a.x == a.y }}",
+        DAG + "{{ a.x in [1] }}",
+        "{{ ''.__class__ }}",
+        "{{ range.__init__.__globals__ }}",
+        "{{ namespace.__mro__ }}",
+        "{{ self.__init__ }}",
+        "{{ ().__class__.__bases__[0].__subclasses__() }}",
+        "{{ (1).__add__(2) }}",
+        "{{ cycler.__init__ }}",
+        "{{ lipsum(n=10**9) }}",
+        "{{ [1] | map('upper') }}",
+        "{% include 'other.yaml' %}",
+        "{% import 'other.yaml' as o %}",
+        "{% from 'other.yaml' import o %}",
+        "{% extends 'other.yaml' %}",
+        "{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+        "{% filter upper %}x{% endfilter %}",
+        "{% set x %}text{% endset %}",
+        "{% call f() %}{% endcall %}",
+        "{{ undefined_name }}",
+        "{{ 1 + }}",
+        "{% for %}",
+        "{{ 1 / 0 }}",
+        "{{ [1][7].x }}",
+        "\ue000{{ 1 }}",
+    ],
+)
+def test_refused_quickly(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.yaml").write_text("workload: {einsums: []}\n", encoding="utf-8")
+    start = time.perf_counter()
+    with pytest.raises(SpecError) as caught:
+        load(spec_file(tmp_path, f"workload:\n  name: a\n{text}\n"))
+    assert time.perf_counter() - start < 10
+    (fault,) = caught.value.diagnostics
+    assert fault.message.startswith(("template", "the template"))
+    assert fault.remedy
