@@ -122,7 +122,8 @@ def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[s
         i for i in report.costs.energy if (i.einsum, i.component, i.tensor) == (einsum, component, tensor)
     ]
     return tuple(
-        f"{i.action}: {i.count} {i.unit}s x {i.energy_each:.6g} J = {engineering(i.energy, 'J')}, {i.provenance}"
+        f"{i.action}: {i.count} {i.unit}s x {i.energy_each:.6g} J = {engineering(i.energy, 'J')}"
+        f", {i.provenance}"
         for i in items
     ) or ("no access, no energy",)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from polymodel.report.report import Report
 
+MARKERS = "os^Dv<>PXp"
 WARNING = "#c0282d"
 INK = "#1f2933"
 SHADES = tuple(edge for _, edge in PALETTE) + tuple(fill for fill, _ in PALETTE)
@@ -56,23 +57,29 @@ def working_sets(report: Report, ax: Axes) -> Axes:
         for i, n in enumerate(mine):
             colour = SHADES[einsums.index(n.einsum) % len(SHADES)] if n.fits else WARNING
             ax.barh(top + i, n.bits, height=0.8, color=colour)
+            ax.annotate(
+                engineering(n.bits, "bit"), (n.bits, top + i), xytext=(4, 0), textcoords="offset points",
+                va="center", fontsize=8, color=INK,
+            )  # fmt: skip
         capacity = mine[0].capacity_bits
         if not math.isinf(capacity):
             ends = (top - 0.5, top + len(mine) - 0.5)
             ax.plot([capacity, capacity], ends, color=INK, linewidth=2)
             ax.annotate(
                 f"{c} holds {engineering(capacity, 'bit')}", (capacity, ends[0]), xytext=(0, 3),
-                textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK,
+                textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK,
             )  # fmt: skip
         labels += [f"{c}: {n.einsum}" for n in mine]
         places += [top + i for i in range(len(mine))]
         top += len(mine) + 1
     ax.set_yticks(places, labels, fontsize=8)
     ax.set_ylim(top - 0.5, -1.3)
-    if any(n.bits for n in shown):
+    sizes = [s for n in shown for s in (float(n.bits), n.capacity_bits) if _finite(s)]
+    if sizes:
         ax.set_xscale("log")
+        ax.set_xlim(min(sizes) / 16, max(sizes) * 16)
     _prefixed(ax, "b", "x")
-    ax.set_xlabel("peak working set of the busiest instance (bits)")
+    ax.set_xlabel("peak working set of the busiest instance (bits, logarithmic)")
     ax.set_title("Working sets against capacity", fontsize=10)
     return ax
 
@@ -113,7 +120,7 @@ def energy(report: Report, ax: Axes) -> Axes:
             engineering(below[c], "J"), (at, below[c]), xytext=(0, 3), textcoords="offset points",
             ha="center", fontsize=8,
         )  # fmt: skip
-    ax.margins(y=0.12)
+    ax.set_ylim(0, 1.12 * max(below.values(), default=1.0))
     _prefixed(ax, "J", "y")
     ax.set_ylabel("energy (J)")
     ax.set_title(f"Energy by component and tensor: {engineering(report.total_energy, 'J')}", fontsize=10)
@@ -127,8 +134,9 @@ def roofline(report: Report, ax: Axes) -> Axes:
     if not points:
         ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
         return ax
-    low = min(p.intensity for p in points) / 4
-    high = max([p.intensity for p in points] + [p.peak / p.bandwidth for p in points if _finite(p.peak)]) * 4
+    ridges = [p.peak / p.bandwidth for p in points if _finite(p.peak / p.bandwidth)]
+    low = min([p.intensity for p in points] + ridges) / 4
+    high = max([p.intensity for p in points] + ridges) * 4
     roofs = dict.fromkeys((p.memory, p.compute, p.bandwidth, p.peak) for p in points)
     for memory, compute, bandwidth, peak in roofs:
         if math.isinf(bandwidth):
