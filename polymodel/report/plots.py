@@ -130,6 +130,8 @@ def energy(report: Report, ax: Axes) -> Axes:
 
 def roofline(report: Report, ax: Axes) -> Axes:
     """Achieved operations per second over operational intensity, under the roofs of the outer memories."""
+    from matplotlib.ticker import NullFormatter
+
     points = [p for p in report.costs.roofline if 0 < p.intensity < math.inf and 0 < p.achieved < math.inf]
     if not points:
         ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
@@ -148,11 +150,16 @@ def roofline(report: Report, ax: Axes) -> Axes:
         ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, label=label)
     for number, p in enumerate(points):
         colour = SHADES[number % len(SHADES)]
-        ax.plot(
-            [p.intensity], [p.achieved], "o", color=colour, markersize=7, label=f"{p.einsum}: {p.limiting}"
-        )
+        # Points of equal Einsums coincide: earlier ones stay visible behind later, smaller ones.
+        size = 7 + 5 * (len(points) - 1 - number) / max(len(points) - 1, 1)
+        label = f"{p.einsum}: {p.limiting}"
+        marker = MARKERS[number % len(MARKERS)]
+        ax.plot([p.intensity], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    speeds = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
+    ax.set_ylim(min(speeds) / 20, max(speeds) * 5)
+    ax.yaxis.set_minor_formatter(NullFormatter())
     _prefixed(ax, "op/s", "y")
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")

@@ -1,0 +1,227 @@
+"""Costs against numbers that are worked out by hand, or that another tool reports for the same case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE
+from polymodel.architecture.hierarchy import Action, Component, FanoutDim, Link, TensorRule
+from polymodel.cost.costs import costs
+from polymodel.cost.records import Costs
+from polymodel.errors import Refused
+from tests.cost.cases import chain, memory, multicast, with_component
+
+
+def cost(problem: Problem) -> Costs:
+    return costs(problem, ENGINE.analyse(problem))
+
+
+def changed(problem: Problem, name: str, **fields: object) -> Problem:
+    return with_component(problem, name, replace(problem.hierarchy[name], **fields))  # type: ignore[arg-type]
+
+
+def seconds(found: Costs, einsum: str) -> dict[str, float]:
+    return {t.component: t.seconds for t in found.times if t.einsum == einsum}
+
+
+def total(found: Costs, component: str) -> float:
+    return sum(i.energy for i in found.energy if i.component == component)
+
+
+def test_fused_chain_agrees_with_the_reference_tool() -> None:
+    found = cost(chain())
+    assert found.total_energy == 115264
+    assert found.total_latency == 352
+    assert seconds(found, "E0") == {"DRAM": 36, "GLB": 101, "MAC": 192}
+    assert seconds(found, "E1") == {"DRAM": 30, "GLB": 82.5, "MAC": 160}
+    by_tensor = {(i.einsum, i.component, i.tensor, i.action): i.energy for i in found.energy}
+    assert by_tensor["E0", "GLB", "T1", "read"] + by_tensor["E0", "GLB", "T1", "write"] == 11264
+    assert by_tensor["E1", "DRAM", "T2", "write"] == 20480
+    assert by_tensor["E0", "MAC", "", "compute"] == 384
+
+
+def test_spatial_case_divides_latency_over_instances() -> None:
+    found = cost(multicast())
+    assert found.total_energy == 105600
+    assert seconds(found, "E0") == {"DRAM": 80, "GLB": 46, "RF": 11.25, "MAC": 48}
+    assert found.latency[0].limiting == "DRAM"
+    assert [(t.instances, t.available) for t in found.times if t.component == "RF"] == [(4, 4)]
+
+
+def test_counts_stay_integers_and_provenance_is_kept() -> None:
+    items = cost(chain()).energy
+    assert items
+    assert all(type(i.count) is int for i in items)
+    assert {i.provenance for i in items} == {"oracle"}
+
+
+def test_leakage_is_power_times_latency_of_every_instance() -> None:
+    leaky = changed(multicast(), "RF", leak_power=0.5)
+    found = [i for i in cost(leaky).energy if i.action == "leak"]
+    assert [(i.component, i.count, i.energy) for i in found] == [("RF", 4 * 80, 0.5 * 4 * 80)]
+
+
+def test_executions_multiply_energy_and_latency_but_no_occupancy() -> None:
+    once = multicast()
+    einsum = replace(once.cascade["E0"], n_instances=3)
+    thrice = replace(once, cascade=replace(once.cascade, einsums=(einsum,)))
+    one, three = cost(once), cost(thrice)
+    assert three.total_energy == 3 * one.total_energy
+    assert three.total_latency == 3 * one.total_latency
+    assert three.latency[0].operations == 3 * one.latency[0].operations
+    assert [n.bits for n in three.needs] == [n.bits for n in one.needs]
+
+
+def test_separate_ports_take_the_slower_direction() -> None:
+    # E0 at GLB: 1536 + 1280 + 1536 bits read, 192 + 1536 + 384 bits written, 64 bits/s each way.
+    assert seconds(cost(changed(chain(), "GLB", ports="separate")), "E0")["GLB"] == 4352 / 64
+
+
+def test_fill_drain_latency_adds_once_per_execution() -> None:
+    found = cost(changed(chain(), "MAC", fill_drain_latency=5.0))
+    assert seconds(found, "E0")["MAC"] == 197
+    assert found.total_latency == 352 + 10
+
+
+def test_clock_gives_cycles() -> None:
+    found = cost(changed(chain(), "MAC", clock=2.0))
+    assert [t.cycles for t in found.latency] == [384, 320]
+    assert [t.cycles for t in found.times if t.component == "DRAM"] == [None, None]
+
+
+def test_missing_action_is_free_and_says_so() -> None:
+    found = cost(changed(chain(), "GLB", actions=()))
+    assert total(found, "GLB") == 0
+    assert {i.provenance for i in found.energy if i.component == "GLB"} == {"default"}
+    assert seconds(found, "E0")["GLB"] == 0
+
+
+def test_whole_actions_that_divide_a_value_are_counted_exactly() -> None:
+    actions = tuple(Action(a, 1.0, bits_per_action=4) for a in ("read", "write"))
+    found = cost(changed(chain(), "GLB", actions=actions))
+    reads = {
+        i.tensor: i.count for i in found.energy if (i.einsum, i.component, i.action) == ("E0", "GLB", "read")
+    }
+    assert reads == {"W0": 1536 // 4, "T1": 1280 // 4, "T0": 1536 // 4}
+    assert {i.unit for i in found.energy if i.component == "GLB"} == {"action"}
+
+
+def test_operands_round_up_one_by_one() -> None:
+    # RF reads 16-bit C values and 8-bit A and B values with 16-bit actions; only fills move in tiles.
+    wide = Action("read", 1.0, bits_per_action=16)
+    found = cost(changed(multicast(), "RF", actions=(wide,)))
+    reads = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("RF", "read")}
+    # A and B are read once per operation (192); C is read 160 times as a partial sum and 32 times to drain.
+    assert reads == {"A": 192, "B": 192, "C": 192}
+
+
+def test_tiles_that_would_need_rounding_are_refused() -> None:
+    wide = Action("write", 1.0, bits_per_action=16)
+    with pytest.raises(Refused, match="RF, A in E0: write moves 16 bits per action"):
+        cost(changed(multicast(), "RF", actions=(wide,)))
+
+
+def test_rounded_actions_with_a_throughput_are_refused() -> None:
+    wide = Action("read", 1.0, 256.0, bits_per_action=16)
+    with pytest.raises(Refused, match="its time per instance is unknown"):
+        cost(changed(multicast(), "RF", actions=(wide,)))
+
+
+def test_too_small_a_memory_is_named_with_need_and_have() -> None:
+    found = cost(changed(chain(), "GLB", size_bits=500))
+    assert len(found.violations) == 1
+    v = found.violations[0]
+    assert (v.component, v.einsum, v.need_bits, v.have_bits, v.allocation) == ("GLB", "E0", 512, 500, "tile")
+    assert set(v.tensors) == {"W0", "W1", "T0", "T1"}
+    assert "512" in str(v)
+    assert "short of 12" in str(v)
+
+
+def test_live_allocation_is_checked_with_live_counts() -> None:
+    problem = changed(chain(), "GLB", size_bits=500, allocation="live")
+    found = costs(problem, ENGINE.analyse(problem, live=True))
+    live = {n.einsum: n for n in found.needs if n.component == "GLB" and n.counts}
+    assert {n.measure for n in live.values()} == {"live"}
+    tile = {n.einsum: n.bits for n in found.needs if n.component == "GLB" and n.measure == "tile"}
+    assert all(live[e].bits <= tile[e] for e in tile)
+
+
+def without_overlap(problem: Problem) -> Problem:
+    return replace(problem, hierarchy=replace(problem.hierarchy, assume_overlap=False))
+
+
+def test_single_buffering_adds_the_refill_time() -> None:
+    # E0 fills 576 bits: 36 s at DRAM, the slower end. E1 fills 160 and drains 320 bits: 30 s.
+    found = cost(without_overlap(changed(chain(), "GLB", buffering="single")))
+    assert [(t.seconds, t.limiting) for t in found.latency] == [(192 + 36, "MAC"), (160 + 30, "MAC")]
+    assert [(r.component, r.seconds) for t in found.latency for r in t.refills] == [("GLB", 36), ("GLB", 30)]
+
+
+def test_single_buffering_does_not_pay_twice_when_refills_dominate() -> None:
+    slow = with_component(chain(), "DRAM", memory("DRAM", 64, 1, 2**30))
+    found = cost(without_overlap(changed(slow, "GLB", buffering="single")))
+    assert [t.seconds for t in found.latency] == [576 + 192, 480 + 160]
+
+
+def test_double_buffering_takes_twice_the_tile() -> None:
+    plain, double = cost(multicast()), cost(without_overlap(multicast()))
+    bits = {n.component: n.bits for n in plain.needs if n.measure == "tile"}
+    twice = {n.component: n.bits for n in double.needs if n.measure == "tile"}
+    assert twice == {"DRAM": bits["DRAM"], "GLB": 2 * bits["GLB"], "RF": 2 * bits["RF"]}
+    assert double.total_latency == plain.total_latency
+
+
+def test_unknown_refills_without_overlap_are_refused() -> None:
+    with pytest.raises(Refused, match="GLB is double-buffered and holds both refilled and backing tiles"):
+        cost(without_overlap(chain()))
+    with pytest.raises(Refused, match="RF has single buffering"):
+        cost(without_overlap(changed(multicast(), "RF", buffering="single")))
+
+
+def test_a_link_with_a_price_is_refused_only_where_it_is_used() -> None:
+    priced = FanoutDim("X", 4, link=Link(1e-15))
+    with pytest.raises(Refused, match=r"link of RF\.X"):
+        cost(changed(multicast(), "RF", spatial=(priced,)))
+    unused = (FanoutDim("X", 4), FanoutDim("Y", 2, link=Link(1e-15)))
+    assert cost(changed(multicast(), "RF", spatial=unused)).total_latency == 80
+    free = FanoutDim("X", 4, link=Link())
+    assert cost(changed(multicast(), "RF", spatial=(free,))).total_energy == 105600
+
+
+def test_tolls_charge_what_passes_down_and_up() -> None:
+    keep = TensorRule("All", (("E0", frozenset({"T0", "W0", "T1"})), ("E1", frozenset({"T1", "W1", "T2"}))))
+    toll = Component("Bus", "toll", actions=(Action("read", 2.0, 8.0), Action("write", 3.0, 8.0)), keep=keep)
+    base = chain()
+    dram, *rest = base.hierarchy.components
+    found = cost(replace(base, hierarchy=replace(base.hierarchy, components=(dram, toll, *rest))))
+    charged = {
+        (i.einsum, i.tensor, i.action): (i.count, i.energy) for i in found.energy if i.component == "Bus"
+    }
+    assert charged == {
+        ("E0", "T0", "read"): (384, 768.0),
+        ("E0", "W0", "read"): (192, 384.0),
+        ("E1", "W1", "read"): (160, 320.0),
+        ("E1", "T2", "write"): (320, 960.0),
+    }
+    assert seconds(found, "E0")["Bus"] == 72
+    assert seconds(found, "E1")["Bus"] == 60
+
+
+def test_roofline_and_limiters() -> None:
+    found = cost(multicast())
+    p = found.roofline[0]
+    assert (p.memory, p.operations, p.moved_bits) == ("DRAM", 192, 1280)
+    assert (p.intensity, p.bandwidth, p.peak) == (192 / 1280, 16, 4)
+    assert p.attainable == p.achieved == 192 / 80
+    ranked = [(x.component, x.rank, x.slack) for x in found.limiters]
+    assert ranked == [("DRAM", 1, 0), ("MAC", 2, 32), ("GLB", 3, 34), ("RF", 4, 68.75)]
+    assert (found.limiters[0].next_limiter, found.limiters[0].speedup) == ("MAC", 80 / 48)
+
+
+def test_area_counts_instances() -> None:
+    found = cost(changed(multicast(), "RF", area=2e-9, area_provenance="synthesis"))
+    assert found.total_area == 8e-9
+    assert [(a.instances, a.provenance) for a in found.area if a.component == "RF"] == [(4, "synthesis")]
