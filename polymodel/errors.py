@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# Of a longer source line, a diagnostic shows the part around the fault.
+_WIDTH = 200
+
 
 @dataclass(frozen=True)
 class Place:
@@ -42,9 +45,12 @@ class Diagnostic:
         where = f"{self.path}: " if self.path else ""
         lines = [f"{head}{where}{self.message}"]
         if self.place.text:
-            text = self.place.text.rstrip("\n")
+            text, column = self.place.text.rstrip("\n"), max(self.place.column - 1, 0)
+            if len(text) > _WIDTH:
+                start = max(0, column - _WIDTH // 2)
+                text, column = text[start : start + _WIDTH], column - start
             lines.append("    " + text)
-            pad = "".join("\t" if c == "\t" else " " for c in text[: max(self.place.column - 1, 0)])
+            pad = "".join("\t" if c == "\t" else " " for c in text[:column])
             lines.append("    " + pad + "^")
         if self.remedy:
             lines.append("  remedy: " + self.remedy)

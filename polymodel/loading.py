@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
@@ -63,7 +62,17 @@ class Spec:
         found = dict(symbol_values(self.declared, self.given, Faults(self.locator)))
         for name in unbound_symbols(self.template) if self.template else ():
             found.setdefault(name, None)
-        return MappingProxyType(found)
+        return found
+
+    def __getstate__(self) -> dict[str, object]:
+        # What is resolved can be resolved again; the scopes behind it cannot be pickled.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __repr__(self) -> str:
+        parts = [f"files={list(self.files)}"] if self.files else []
+        parts += [n for n in ("workload", "arch", "mapping") if getattr(self, f"raw_{n}") is not None]
+        shown = ", ".join(f"{name}={value}" for name, value in self.symbols.items())
+        return f"Spec({', '.join(parts)}{f', symbols: {shown}' if shown else ''})"
 
     @property
     def workload(self) -> Cascade:
@@ -191,7 +200,7 @@ def _resolve(spec: Spec) -> _Resolution:
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
-    return _Resolution(workload, arch, mapping, tuple(faults.found))
+    return _Resolution(workload, arch, mapping, in_reading_order(faults.found))
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,26 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
             _extra(entry, document)
 
 
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of a whole spec; YAML tags appear as the key `type`."""
+    definitions: dict[str, object] = {}
+    properties: dict[str, object] = {
+        "schema_version": {"const": 1},
+        "symbols": {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}},
+    }
+    for name, model in SECTIONS.items():
+        schema = model.model_json_schema()
+        definitions.update(schema.pop("$defs", {}))
+        properties[name] = schema
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "polymodel spec",
+        "type": "object",
+        "properties": properties,
+        "$defs": definitions,
+    }
+
+
 def _version(entry: Entry, document: Document) -> None:
     given = entry.value.scalar
     if given == 1 and not isinstance(given, bool):

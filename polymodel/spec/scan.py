@@ -132,7 +132,8 @@ class Cursor:
         token = self.take(text)
         if token is None:
             self.missing_operator()
-            raise TextFault(f"expected {text!r} {why}, found {self.found()}", self.now.offset, f"add {text!r}")
+            message = f"expected {text!r} {why}, found {self.found()}"
+            raise TextFault(message, self.now.offset, f"add {text!r}")
         return token
 
     def found(self) -> str:

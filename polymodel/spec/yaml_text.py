@@ -39,11 +39,13 @@ class _Abort(Exception):
 def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic, ...]]:
     """The root node (None if the syntax is broken) and every fault found. Never raises."""
     try:
+        deep = _too_deep(text)
+        if deep is not None:
+            fault = Diagnostic("the document is nested too deeply", "flatten it", "", source.place(*deep))
+            return None, (fault,)
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         return None, (_syntax_fault(error, source, text),)
-    except (RecursionError, MemoryError):
-        return None, (Diagnostic("the document is nested too deeply", "flatten it", "", source.place(1, 1)),)
     if root is None:
         fault = Diagnostic(
             "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
@@ -55,6 +57,19 @@ def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic
     except _Abort:
         return None, tuple(reader.faults)
     return node, tuple(reader.faults)
+
+
+def _too_deep(text: str) -> tuple[int, int] | None:
+    """Where the nesting exceeds the bound. libyaml's composer recurses in C and would crash on it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return event.start_mark.line + 1, event.start_mark.column + 1
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            depth -= 1
+    return None
 
 
 def _syntax_fault(error: yaml.YAMLError, source: Source, text: str) -> Diagnostic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from polymodel.errors import SpecError
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
+from polymodel.spec.document import json_schema
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE / "two_matmuls.yaml"
@@ -232,3 +234,38 @@ def test_with_mapping_takes_trees_and_files(tmp_path: Path) -> None:
     assert isinstance(split, Split)
     with pytest.raises(SpecError, match="Second is not in the mapping"):
         spec.with_mapping(LoopTree((*spec.template.nodes[:-1], *split.branches[0])))
+
+
+def test_specs_travel_between_processes() -> None:
+    spec = load(EXAMPLE).bind(TN2=4)
+    again = pickle.loads(pickle.dumps(spec))
+    assert (again.workload, again.arch, again.mapping) == (spec.workload, spec.arch, spec.mapping)
+    assert repr(again) == f"Spec(files=[{str(EXAMPLE)!r}], workload, arch, mapping, symbols: TN2=4)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{a: " * 50_000,
+        "- " * 100_000,
+        "? " * 50_000,
+        "\n".join(" " * i + "a:" for i in range(900)),
+    ],
+)
+def test_deep_nesting_is_refused_before_it_is_built(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match="nested too deeply") as caught:
+        load(path)
+    assert len(str(caught.value)) < 1000
+
+
+def test_json_schema_covers_the_example() -> None:
+    schema = json_schema()
+    properties = schema["properties"]
+    assert isinstance(properties, dict)
+    assert set(properties) == {"schema_version", "symbols", "workload", "renames", "arch", "mapping"}
+    definitions = schema["$defs"]
+    assert isinstance(definitions, dict)
+    assert {"Memory", "Storage", "Temporal", "TensorAccess"} <= set(definitions)
