@@ -66,7 +66,8 @@ def _too_deep(text: str) -> tuple[int, int] | None:
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > MAX_DEPTH:
-                return event.start_mark.line + 1, event.start_mark.column + 1
+                mark = event.start_mark
+                return (mark.line + 1, mark.column + 1) if mark else (1, 1)
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
     return None
