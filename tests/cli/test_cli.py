@@ -1,0 +1,267 @@
+"""The command line as a user meets it: what is printed where, and the exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, REFUSED, main
+from polymodel.report.report import TABLES
+from polymodel.report.starter import STARTER
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = STARTER.replace("M: 128, N0: 64, N1: 96, N2: 80", "M: 16, N0: 8, N1: 12, N2: 10").replace(
+    "TM: 16", "TM: 4"
+)
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL, encoding="utf-8")
+    return str(path)
+
+
+def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_evaluate_prints_the_report(capsys: Captured, spec: str) -> None:
+    code, out, err = run(capsys, "evaluate", spec, "--engine", "enumerate")
+    assert (code, err) == (FINE, "")
+    # 16 x 8 x 12 + 16 x 12 x 10 operations
+    assert "operations    3456" in out
+    assert "Working sets" in out
+
+
+def test_formats_agree(capsys: Captured, spec: str) -> None:
+    _, text, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--format", "json")
+    rows = json.loads(text)["tables"]["accesses"]["rows"]
+    _, text, _ = run(
+        capsys, "evaluate", spec, "--engine", "enumerate", "--format", "csv", "--table", "accesses"
+    )
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert [int(line["read_bits"]) for line in lines] == [r["read_bits"] for r in rows]
+    assert sum(r["read_bits"] for r in rows) > 0
+    _, text, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--format", "html")
+    assert text.startswith("<!DOCTYPE html>")
+
+
+def test_symbols_are_set_from_the_command_line(capsys: Captured, spec: str) -> None:
+    sizes = []
+    for tile in ("2", "8"):
+        _, text, _ = run(
+            capsys, "evaluate", spec, "--engine", "enumerate", "--format", "json", "--set", f"TM={tile}"
+        )
+        rows = json.loads(text)["tables"]["tiles"]["rows"]
+        sizes.append(next(r["tile_elements"] for r in rows if (r["component"], r["tensor"]) == ("GLB", "T0")))
+    assert sizes == [2 * 8, 8 * 8]
+
+
+def test_template_variables(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "template.yaml"
+    path.write_text(SMALL.replace("M: 16", "M: {{ N_TOKENS }}"), encoding="utf-8")
+    code, out, _ = run(capsys, "evaluate", str(path), "--engine", "enumerate", "--var", "N_TOKENS=8")
+    assert code == FINE
+    assert "operations    1728" in out
+
+
+def test_infeasible_is_exit_code_one_and_still_a_report(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "tight.yaml"
+    path.write_text(SMALL.replace("8 * 64 * 1024", "1000"), encoding="utf-8")
+    code, out, err = run(capsys, "evaluate", str(path), "--engine", "enumerate")
+    assert (code, err) == (INFEASIBLE, "")
+    assert "! GLB is too small during T1" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "TM"), "--set TM: expected NAME=VALUE"),
+        (("--set", "TM=x"), "x is not a number"),
+        (("--set", "TM=2", "--set", "TM=3"), "--set TM is given twice"),
+        (("--set", "TN=2"), "unknown symbol TN"),
+        (("--set", "TM=0"), "tile"),
+        (("--set", "TM=17"), "larger than the enclosing extent 16"),
+        (("--var", "N=2"), "no template uses the variable N"),
+        (("--table", "tile"), "there is no such table"),
+        (("--parquet",), "--parquet needs a folder"),
+    ],
+)
+def test_bad_options_are_named(capsys: Captured, spec: str, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(capsys, "evaluate", spec, *arguments)
+    assert (code, out) == (BAD_INPUT, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_bad_files_are_located(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(SMALL.replace("component: GLB", "component: GLBB", 1), encoding="utf-8")
+    for command in ("validate", "show", "evaluate"):
+        code, out, err = run(capsys, command, str(path))
+        assert (code, out) == (BAD_INPUT, "")
+        assert f"{path}:" in err
+        assert "GLBB" in err
+        assert "^" in err
+
+
+def test_refusal_is_exit_code_three(capsys: Captured, spec: str) -> None:
+    code, out, err = run(capsys, "evaluate", spec, "--engine", "symbolic")
+    assert (code, out) == (REFUSED, "")
+    assert err.startswith("refused: engine symbolic")
+    assert "remedy" in err
+
+
+def test_a_pipeline_is_refused_by_name(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(SMALL.replace("!Sequential", "!Pipeline"), encoding="utf-8")
+    code, out, err = run(capsys, "evaluate", str(path))
+    assert (code, out) == (REFUSED, "")
+    assert "Pipeline" in err
+
+
+def test_validate_and_show(capsys: Captured, spec: str) -> None:
+    code, out, _ = run(capsys, "validate", spec)
+    assert code == FINE
+    assert "workload with 2 Einsums" in out
+    assert "legal mapping" in out
+    code, out, _ = run(capsys, "show", spec)
+    assert code == FINE
+    assert "[(GLB)] T0, T1, T2" in out
+    assert "T1[m, n1] = T0[m, n0] * W0[n0, n1]" in out
+
+
+def test_show_draws(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "show", spec, "--format", "html", "--out", str(tmp_path / "pictures"))
+    assert code == FINE
+    assert out.count("<svg") == 2
+    assert sorted(p.name for p in (tmp_path / "pictures").iterdir()) == ["architecture.svg", "looptree.svg"]
+
+
+def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, _, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--out", str(out), "--live")
+    assert code == FINE
+    names = {p.name for p in out.iterdir()}
+    assert {f"{t}.csv" for t in TABLES} <= names
+    assert {"report.json", "report.html", "report.txt", "looptree.svg", "architecture.svg"} <= names
+    tiles = list(csv.DictReader((out / "tiles.csv").open(encoding="utf-8")))
+    assert all(int(r["live_bits"]) <= int(r["tile_bits"]) for r in tiles)
+
+
+def test_out_that_cannot_be_written(capsys: Captured, spec: str) -> None:
+    code, out, err = run(capsys, "evaluate", spec, "--engine", "enumerate", "--out", spec)
+    assert (code, out) == (BAD_INPUT, "")
+    assert "Traceback" not in err
+
+
+def test_compare(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(SMALL.replace("TM: 4", "TM: 8"), encoding="utf-8")
+    code, out, _ = run(capsys, "compare", spec, str(other), "--engine", "enumerate", "--format", "json")
+    assert code == FINE
+    rows = {(r["quantity"], r["where"]): r for r in json.loads(out)}
+    assert rows["latency", ""]["ratio"] == 1
+    assert rows["working set", "GLB"]["b"] > rows["working set", "GLB"]["a"]
+
+
+def test_schema_describes_the_nodes(capsys: Captured) -> None:
+    code, out, _ = run(capsys, "schema")
+    assert code == FINE
+    data = json.loads(out)
+    assert set(data["properties"]) >= {"arch", "workload", "mapping", "renames", "symbols"}
+    assert "Storage" in data["$defs"]
+    code, out, _ = run(capsys, "schema", "mapping")
+    assert "nodes" in json.loads(out)["properties"]
+
+
+def test_new_spec_is_valid_and_never_overwrites(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "new.yaml"
+    assert run(capsys, "new", str(path))[0] == FINE
+    assert run(capsys, "validate", str(path))[0] == FINE
+    path.write_text("mine", encoding="utf-8")
+    code, _, err = run(capsys, "new", str(path))
+    assert code == BAD_INPUT
+    assert "exists already" in err
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert run(capsys, "new")[1] == STARTER
+
+
+def test_usage_errors_are_exit_code_two(capsys: Captured) -> None:
+    for arguments in ([], ["sweep"], ["evaluate"], ["evaluate", "x", "--engine", "magic"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == BAD_INPUT
+
+
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+    )  # fmt: skip
+
+
+def test_as_a_process(spec: str) -> None:
+    done = process("-m", "polymodel", "evaluate", spec, "--engine", "enumerate", "--format", "csv")
+    assert (done.returncode, done.stderr) == (FINE, "")
+    assert done.stdout.splitlines()[0].startswith("einsum,n_instances,operations,latency_s")
+    assert process("-m", "polymodel.cli", "evaluate", "nosuch.yaml").returncode == BAD_INPUT
+
+
+HEAVY = ("sympy", "networkx", "matplotlib", "pandas")
+
+
+def test_evaluation_and_its_text_import_nothing_heavy(spec: str) -> None:
+    script = (
+        "import sys, polymodel as pm\n"
+        f"report = pm.evaluate(pm.load({spec!r}), engine='enumerate')\n"
+        "text = str(report), report.to_json(), report.to_html()\n"
+        "print(*sys.modules)"
+    )
+    done = process("-c", script)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "polymodel.cost.costs" in loaded
+    assert not loaded & set(HEAVY)
+    assert "polymodel.analysis.exact" not in loaded
+
+
+def test_first_table_brings_pandas(spec: str) -> None:
+    script = (
+        "import sys, polymodel as pm\n"
+        f"report = pm.evaluate(pm.load({spec!r}), engine='enumerate')\n"
+        "before = 'pandas' in sys.modules\n"
+        "report.accesses\n"
+        "print(before, 'pandas' in sys.modules, 'matplotlib' in sys.modules)"
+    )
+    assert process("-c", script).stdout.split() == ["False", "True", "False"]
+
+
+def test_facade_keeps_its_function_when_the_module_is_imported() -> None:
+    script = (
+        "import polymodel.evaluate\nimport polymodel as pm\n"
+        "from polymodel.evaluate import evaluate\n"
+        "assert pm.evaluate is evaluate\n"
+        "assert set(pm.__all__) <= set(dir(pm))\n"
+        "assert all(getattr(pm, name) is not None for name in pm.__all__)\n"
+        "print(hasattr(pm, 'nothing'))"
+    )
+    done = process("-c", script)
+    assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_facade_import_is_quick() -> None:
+    script = "import time; t = time.perf_counter(); import polymodel; print(time.perf_counter() - t)"
+    best = min(float(process("-c", script).stdout) for _ in range(3))
+    assert best < 0.4

@@ -1,0 +1,161 @@
+"""What people see: text, SVG, HTML, explanations, plots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import islpy as isl
+import pytest
+
+from polymodel.errors import SpecError
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.report.looptree_text import looptree_text
+from polymodel.report.quantities import engineering
+from polymodel.report.report import Report
+from polymodel.report.show import show_text
+from polymodel.report.svg import looptree_svg
+from polymodel.report.svg_architecture import architecture_svg
+
+Golden = Callable[[str, str], None]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def wide_tree() -> LoopTree:
+    branches: list[tuple[Node, ...]] = []
+    for i in range(10):
+        branches.append(
+            (
+                StorageNode("GLB", (f"T{i}", "a<b>&'c\""), "slide"),
+                Loop("m", 4, initial_tile_shape=2),
+                Loop("n", 1, spatial=True, component="PE", dim="X"),
+                ComputeNode(f"E{i}", "MAC"),
+            )
+        )
+    return LoopTree(
+        (StorageNode("DRAM", tuple(f"T{i}" for i in range(11))), Loop("b", 1), Split(tuple(branches)))
+    )
+
+
+def test_terminal_report(fused: Report, golden: Golden) -> None:
+    golden("fused.txt", str(fused))
+
+
+def test_shown_spec(fused: Report, golden: Golden) -> None:
+    p = fused.problem
+    golden("show.txt", show_text(p.cascade, p.hierarchy, p.tree))
+
+
+def test_looptree_pictures(fused: Report, golden: Golden) -> None:
+    golden("fused.svg", looptree_svg(fused.problem.tree))
+    golden("wide.svg", looptree_svg(wide_tree()))
+    golden("wide.txt", looptree_text(wide_tree()))
+
+
+def test_architecture_picture(spread: Report, golden: Golden) -> None:
+    golden("architecture.svg", architecture_svg(spread.problem.hierarchy))
+
+
+def test_svg_is_well_formed_and_has_every_node_and_word() -> None:
+    root = ElementTree.fromstring(looptree_svg(wide_tree()))
+    words = [t.text for t in root.iter(f"{SVG}text")]
+    assert sum(str(w).endswith("a<b>&'c\"") for w in words) == 10
+    assert len(list(root.iter(f"{SVG}ellipse"))) == 10
+    assert len(list(root.iter(f"{SVG}path"))) == 2 * 11
+    # one background, one loop above the split, two loops in each branch
+    assert len(list(root.iter(f"{SVG}rect"))) == 1 + 1 + 2 * 10
+
+
+def test_svg_shapes_do_not_overlap() -> None:
+    root = ElementTree.fromstring(looptree_svg(wide_tree()))
+    boxes = []
+    for r in list(root.iter(f"{SVG}rect"))[1:]:
+        x, y, w, h = (float(r.attrib[k]) for k in ("x", "y", "width", "height"))
+        boxes.append((x, y, x + w, y + h))
+    for e in root.iter(f"{SVG}ellipse"):
+        x, y, rx, ry = (float(e.attrib[k]) for k in ("cx", "cy", "rx", "ry"))
+        boxes.append((x - rx, y - ry, x + rx, y + ry))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    for i, a in enumerate(boxes):
+        assert 0 <= a[0] < a[2] <= width
+        assert 0 <= a[1] < a[3] <= height
+        for b in boxes[:i]:
+            assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+def test_html_is_self_contained(fused: Report) -> None:
+    text = fused.to_html()
+    assert text.startswith("<!DOCTYPE html>")
+    assert not re.search(r"(src|href)=|@import|url\(", text)
+    assert text.count("<svg") == 2
+    assert "energy" in fused._repr_html_()
+
+
+def test_explanation_relation_gives_the_tile_size(fused: Report, spread: Report) -> None:
+    for report, einsum, component, tensor in (
+        (fused, "E0", "GLB", "T0"),
+        (fused, "E1", "GLB", "T1"),
+        (spread, "E0", "RF", "C"),
+        (spread, "E0", "GLB", "B"),
+    ):
+        found = report.explain(einsum, component, tensor)
+        tile = next(
+            b for b in report.analysis.buffets
+            if (b.component, b.tensor) == (component, tensor) and einsum in b.einsums
+        )  # fmt: skip
+        union = isl.Map(found.relations[0])
+        for text in found.relations[1:]:
+            union = union.union(isl.Map(text))
+        assert union.wrap().count_val().to_python() == tile.tile_total
+        assert union.range().count_val().to_python() == tile.distinct
+        assert f"largest {tile.tile_max} elements" in str(found)
+
+
+def test_explanation_shows_how_bits_compose(fused: Report, golden: Golden) -> None:
+    golden("explain.txt", str(fused.explain("E1", "GLB", "T1")))
+    assert r"\begin{aligned}" in fused.explain("E1", "GLB", "T1")._repr_latex_()
+
+
+def test_explanation_of_a_tensor_elsewhere_says_where(fused: Report) -> None:
+    with pytest.raises(KeyError, match="E0 keeps T1 in GLB, not in DRAM"):
+        fused.explain("E0", "DRAM", "T1")
+
+
+def test_plots_label_their_axes_with_units(fused: Report) -> None:
+    labels = {
+        "working_sets": ("xlabel", "bits"),
+        "energy": ("ylabel", "(J)"),
+        "roofline": ("ylabel", "(op/s)"),
+    }
+    for kind, (axis, unit) in labels.items():
+        ax = fused.plot(kind)
+        assert unit in getattr(ax, f"get_{axis}")()
+        ax.figure.canvas.draw()
+    with pytest.raises(SpecError, match="no plot 'pie'"):
+        fused.plot("pie")
+
+
+def test_energy_plot_stacks_to_the_total(fused: Report) -> None:
+    ax = fused.plot("energy")
+    assert sum(patch.get_height() for patch in ax.patches) == pytest.approx(fused.total_energy)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, "bit", "0 b"),
+        (1536, "bit", "1536 b"),
+        (10_000, "bit", "10 kb"),
+        (999_999, "bit", "1 Mb"),
+        (123456789, "bit", "123.5 Mb"),
+        (7.0e-12, "J", "7 pJ"),
+        (9.9996e-10, "J", "1 nJ"),
+        (352.0, "s", "352 s"),
+        (float("inf"), "bit", "inf"),
+        (1.1e-6, "m^2", "1.1 mm²"),
+        (-2500.0, "J", "-2.5 kJ"),
+    ],
+)
+def test_engineering_numbers(value: float, unit: str, text: str) -> None:
+    assert engineering(value, unit) == text
