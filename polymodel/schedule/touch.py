@@ -153,7 +153,8 @@ def axes_of(view: View) -> tuple[Axis, ...]:
 
 def _sum_text(parts: Iterable[tuple[int, str]], constant: int) -> str:
     text = "".join(f"{c:+d}*{n}" if n else f"{c:+d}" for c, n in parts if c)
-    return f"{text}{constant:+d}" if constant or not text else text
+    text = f"{text}{constant:+d}" if constant or not text else text
+    return text.removeprefix("+")  # isl knows no unary plus
 
 
 def _tile(loop: Loop) -> tuple[int, int | None]:

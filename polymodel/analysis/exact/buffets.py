@@ -1,0 +1,198 @@
+"""Each tensor in each storage node: who uses it, what it touches, which transitions it carries over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.exact.tally import Shape
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.placement import storage_chain
+from polymodel.polyhedra import steps
+from polymodel.polyhedra.steps import Mode
+from polymodel.schedule.touch import Block, Factor, Touch, View, joint_blocks, loop_origins, partition, touch
+from polymodel.workload.einsum import Einsum
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tensor in one storage node. `all_touch` is the union over its users (execution order)."""
+
+    id: int
+    component: str
+    tensor: str
+    reuse: Reuse
+    parent: int | None
+    users: tuple[str, ...]
+    views: tuple[View, ...]
+    blocks: tuple[Block, ...]
+    loops: int
+    producer: str | None
+
+    @cached_property
+    def all_touch(self) -> Touch:
+        return touch(self.views, self.blocks)
+
+    def touch_of(self, einsums: tuple[str, ...]) -> Touch:
+        """The union over some of the users."""
+        return touch(tuple(v for v in self.views if v.einsum.name in einsums), self.blocks)
+
+    @cached_property
+    def policy_carries(self) -> frozenset[int]:
+        """Axis positions whose transitions the node's own policy lets elements stay over."""
+        temporal = self.all_touch.temporal
+        if self.reuse == "refill":
+            return frozenset()
+        if self.reuse == "keep_previous":
+            return frozenset(temporal)
+        innermost = -1
+        for factor in self.all_touch.factors:
+            shape = shape_of(factor)
+            for q, axis in enumerate(factor.temporal):
+                if axis > innermost and steps.depends(shape.text, shape.np, shape.nt, q):
+                    innermost = axis
+        return frozenset(a for a in temporal if a >= innermost)
+
+
+def shape_of(factor: Factor) -> Shape:
+    return Shape(factor.text, len(factor.spatial), len(factor.temporal))
+
+
+def transition_mode(factor: Factor, axis: int) -> Mode | None:
+    """How the transition at stamp position `axis` looks to this factor; None if it cannot happen."""
+    if axis in factor.temporal:
+        q = factor.temporal.index(axis)
+        shape = shape_of(factor)
+        return ("at", q) if steps.moves(shape.text, shape.np, shape.nt, q) else None
+    after = [q for q, position in enumerate(factor.temporal) if position > axis]
+    return ("wrap", after[0]) if after else ("eq", 0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All buffets of a problem, with the views that belong to each Einsum's whole path."""
+
+    problem: Problem
+    nodes: dict[tuple[int, str], Node]
+    full: dict[tuple[str, str], View]
+    blocks: dict[str, tuple[Block, ...]]
+
+    def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
+        """The buffets of a tensor on an Einsum's path, outermost first (a copy has only the backing one)."""
+        steps_ = storage_chain(self.problem.tree, einsum, tensor)
+        if self.problem.cascade[einsum].is_copy:
+            steps_ = steps_[:1]
+        return tuple(self.nodes[s.id, tensor] for s in steps_)
+
+
+def _offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[str, ...]:
+    """Variables whose position inside their innermost tile is a time coordinate of its own."""
+    found = []
+    for variable in einsum.rank_variables:
+        low, high = einsum.bound(variable)
+        mine = [loop for _, loop, _ in loops if loop.variable_in(einsum.name) == variable]
+        if not mine:
+            if high > low:
+                found.append(variable)
+        elif any(t not in (1, None) for t in (mine[-1].tile_shape, mine[-1].initial_tile_shape)):
+            found.append(variable)
+    return tuple(found)
+
+
+def _check_places(problem: Problem) -> None:
+    """A storage node must stand below exactly the spatial loops that replicate its component."""
+    for einsum, path in problem.tree.paths.items():
+        above: list[Loop] = []
+        for step in path:
+            if isinstance(step.node, Loop) and step.node.spatial:
+                above.append(step.node)
+            if not isinstance(step.node, StorageNode):
+                continue
+            level = problem.hierarchy.index(step.node.component)
+            for loop in above:
+                if problem.hierarchy.index(loop.component) > level:
+                    raise Refused(
+                        f"storage {step.node.component} on the path of {einsum} stands below a spatial loop over "
+                        f"{loop.component}.{loop.dim}, which does not replicate it",
+                        "move the storage node above the spatial loop",
+                    )
+            for _, loop in problem.tree.loops(einsum):
+                if loop.spatial and loop not in above and problem.hierarchy.index(loop.component) <= level:
+                    raise Refused(
+                        f"storage {step.node.component} on the path of {einsum} stands above the spatial loop over "
+                        f"{loop.component}.{loop.dim}, which replicates it",
+                        "move the storage node below the spatial loop",
+                    )
+
+
+def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
+    """Find every buffet; `reuse` overrides all policies."""
+    _check_places(problem)
+    cascade, tree = problem.cascade, problem.tree
+    full: dict[tuple[str, str], View] = {}
+    for name in tree.einsums:
+        einsum = cascade[name]
+        loops = loop_origins(cascade, tree, name)
+        for access in einsum.accesses:
+            full[name, access.tensor] = View(einsum, access, loops, _offsets(einsum, loops))
+    blocks: dict[str, tuple[Block, ...]] = {}
+    nodes: dict[tuple[int, str], Node] = {}
+    for tensor in cascade.tensors:
+        order = [e for e in tree.einsums if tensor in cascade[e].tensors]
+        blocks[tensor] = partition(tuple(full[e, tensor] for e in order))
+        places = _places(problem, tensor, order)
+        while True:  # merging for one node may coarsen another's product
+            merged = blocks[tensor]
+            for views in places.values():
+                merged = joint_blocks(_views_above(full, tensor, views[0], views[1]), merged)
+            if merged == blocks[tensor]:
+                break
+            blocks[tensor] = merged
+        producer = cascade.producer(tensor)
+        for node_id, (users, loops_above, parent) in places.items():
+            node = tree_node(problem, users[0], node_id)
+            nodes[node_id, tensor] = Node(
+                node_id, node.component, tensor, reuse or node.reuse, parent, users,
+                _views_above(full, tensor, users, loops_above), blocks[tensor], loops_above,
+                producer.name if producer and producer.name in users else None,
+            )
+    return Layout(problem, nodes, full, blocks)
+
+
+def tree_node(problem: Problem, einsum: str, node_id: int) -> StorageNode:
+    for step in problem.tree.path(einsum):
+        if step.id == node_id and isinstance(step.node, StorageNode):
+            return step.node
+    raise KeyError(node_id)
+
+
+def _places(
+    problem: Problem, tensor: str, order: list[str]
+) -> dict[int, tuple[tuple[str, ...], int, int | None]]:
+    """Storage node id -> (users, number of loops above, parent id) for one tensor."""
+    users: dict[int, list[str]] = {}
+    parents: dict[int, int | None] = {}
+    above: dict[int, int] = {}
+    for name in order:
+        chain = storage_chain(problem.tree, name, tensor)
+        if not chain:
+            raise Refused(f"tensor {tensor} has no storage node on the path of Einsum {name}")
+        if problem.cascade[name].is_copy:
+            chain = chain[:1]
+        for position, step in enumerate(chain):
+            users.setdefault(step.id, []).append(name)
+            parents[step.id] = chain[position - 1].id if position else None
+            above[step.id] = sum(1 for i, _ in problem.tree.loops(name) if i < step.id)
+    return {i: (tuple(u), above[i], parents[i]) for i, u in sorted(users.items())}
+
+
+def _views_above(
+    full: dict[tuple[str, str], View], tensor: str, users: tuple[str, ...], loops: int
+) -> tuple[View, ...]:
+    found = []
+    for name in users:
+        view = full[name, tensor]
+        found.append(View(view.einsum, view.access, view.loops[:loops]))
+    return tuple(found)

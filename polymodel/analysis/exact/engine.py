@@ -1,0 +1,217 @@
+"""Putting the exact counts together into the records every engine returns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.flows import KINDS, Ledger, flows
+from polymodel.analysis.exact.occupancy import items_of, peak, tensor_bits, tile_numbers
+from polymodel.analysis.exact.occupancy import _check_gaps as check_gaps
+from polymodel.analysis.exact.tally import Product, dense, tally, total
+from polymodel.analysis.result import (
+    Analysis,
+    Buffet,
+    Compute,
+    InstanceLoad,
+    TollTraffic,
+    Traffic,
+    WorkingSet,
+)
+from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
+from polymodel.schedule.touch import View, partition, touch
+from polymodel.workload.einsum import TensorAccess
+
+
+class Exact:
+    """DESIGN 4, `exact`: any affine workload, numbers for tile sizes."""
+
+    name = "exact"
+
+    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+        """Count everything; raises Refused for what this engine does not cover."""
+        layout = lay_out(problem, reuse)
+        ledger = flows(layout)
+        buffets = _buffets(layout)
+        working = _working_sets(layout)
+        if live and False:
+            from polymodel.analysis.exact.live import live_counts
+
+            counts, peaks = live_counts(layout)
+            buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
+            working = _interleave(layout, working, peaks)
+        return Analysis(
+            self.name, buffets, _traffic(layout, ledger), _compute(layout), _loads(layout, ledger),
+            working, _tolls(layout, ledger),
+        )
+
+
+ENGINE = Exact()
+
+
+def _tensor_order(problem: Problem) -> dict[int, tuple[str, ...]]:
+    return {i: n.tensors for i, n, _ in problem.tree.walk() if isinstance(n, StorageNode)}
+
+
+def _buffets(layout: Layout) -> tuple[Buffet, ...]:
+    rows = []
+    for node_id, tensors in _tensor_order(layout.problem).items():
+        for tensor in tensors:
+            node = layout.nodes.get((node_id, tensor))
+            if node is not None:
+                rows.append(
+                    Buffet(
+                        node.id, node.component, tensor, node.reuse, node.users, node.parent, *tile_numbers(node)
+                    )
+                )
+    return tuple(rows)
+
+
+def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic, ...]:
+    order = _tensor_order(layout.problem)
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        mine = [k for k in ledger.accesses if k[0] == einsum]
+        mine.sort(key=lambda k: (k[1], order[k[1]].index(k[2])))
+        for _, node_id, tensor in mine:
+            booked = ledger.accesses[einsum, node_id, tensor]
+            numbers = (total(booked.get(kind, ())) for kind in KINDS)
+            component = layout.nodes[node_id, tensor].component
+            rows.append(Traffic(einsum, node_id, component, tensor, *numbers))
+    return tuple(rows)
+
+
+def _compute(layout: Layout) -> tuple[Compute, ...]:
+    rows = []
+    for name in layout.problem.tree.einsums:
+        leaf = layout.problem.tree.path(name)[-1].node
+        assert isinstance(leaf, ComputeNode)
+        if layout.problem.cascade[name].is_copy:
+            rows.append(Compute(name, leaf.component, 0, 0, 0))
+            continue
+        view = next(v for (e, _), v in layout.full.items() if e == name)
+        bare = View(view.einsum, TensorAccess("", (), ()), view.loops, view.offsets)
+        operations = busiest = instances = 1
+        for f in touch((bare,), partition((bare,))).factors:
+            shape = shape_of(f)
+            per_instance = tally(shape, shape.np)
+            operations *= int(per_instance.sum())
+            busiest *= int(per_instance.max())
+            instances *= int(np.count_nonzero(per_instance))
+        rows.append(Compute(name, leaf.component, operations, busiest, instances))
+    return tuple(rows)
+
+
+def _pareto(pairs: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    best: list[tuple[int, int]] = []
+    highest = -1
+    for read, write in sorted(pairs, reverse=True):
+        if write > highest:
+            best.append((read, write))
+            highest = write
+    return tuple(sorted(best))
+
+
+def _extents(groups: list[tuple[int, list[Product]]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for _, products in groups:
+        for product in products:
+            for axes, array in product.parts:
+                for k, axis in enumerate(axes):
+                    found[axis] = max(found.get(axis, 1), array.shape[k])
+    return found
+
+
+def _load(
+    einsum: str, component: str, reads: list[tuple[int, list[Product]]], writes: list[tuple[int, list[Product]]]
+) -> InstanceLoad | None:
+    """Per-instance sums; each group is (bits per element, products)."""
+    extents = _extents(reads + writes)
+    order = tuple(sorted(extents))
+    shape = tuple(extents[a] for a in order)
+    sums = []
+    for groups in (reads, writes):
+        largest = sum(abs(bits * p.total) for bits, products in groups for p in products)
+        value = np.zeros(shape, dtype=np.int64 if largest < 2**62 else object)
+        for bits, products in groups:
+            if products:
+                value = value + dense(products, order, shape).astype(value.dtype) * bits
+        sums.append(value)
+    stacked = np.stack([sums[0].ravel(), sums[1].ravel()], axis=1)
+    busy = int(np.count_nonzero((stacked != 0).any(axis=1)))
+    if not busy:
+        return None
+    if stacked.dtype == object:
+        pairs = {(int(r), int(w)) for r, w in stacked}
+    else:
+        pairs = {(int(r), int(w)) for r, w in np.unique(stacked, axis=0)}
+    return InstanceLoad(einsum, component, _pareto(pairs), busy)
+
+
+def _loads(layout: Layout, ledger: Ledger) -> tuple[InstanceLoad, ...]:
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for component in layout.problem.hierarchy.components:
+            reads: list[tuple[int, list[Product]]] = []
+            writes: list[tuple[int, list[Product]]] = []
+            for (booked, node_id, tensor), kinds in ledger.accesses.items():
+                if booked != einsum or layout.nodes[node_id, tensor].component != component.name:
+                    continue
+                bits = tensor_bits(layout, tensor)
+                for kind in KINDS:
+                    if kind in kinds:
+                        (reads if kind.startswith("reads") else writes).append((bits, kinds[kind]))
+            for passage in ledger.tolls:
+                if passage.einsum == einsum and passage.component == component.name:
+                    group = (tensor_bits(layout, passage.tensor), list(passage.products))
+                    (writes if passage.up else reads).append(group)
+            row = _load(einsum, component.name, reads, writes)
+            if row is not None:
+                rows.append(row)
+    return tuple(rows)
+
+
+def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for component in layout.problem.hierarchy.components:
+            for tensor in layout.problem.cascade[einsum].tensors:
+                mine = [
+                    p for p in ledger.tolls
+                    if (p.einsum, p.component, p.tensor) == (einsum, component.name, tensor)
+                ]
+                down = sum(total(p.products) for p in mine if not p.up)
+                up = sum(total(p.products) for p in mine if p.up)
+                if down or up:
+                    rows.append(TollTraffic(einsum, component.name, tensor, down, up))
+    return tuple(rows)
+
+
+def _working_sets(layout: Layout) -> tuple[WorkingSet, ...]:
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for component in layout.problem.hierarchy.components:
+            if component.kind != "memory":
+                continue
+            check_gaps(layout, einsum, component.name)
+            for measure in ("tile", "reserved"):
+                items = items_of(layout, einsum, component.name, measure == "reserved")
+                row = peak(layout, einsum, component.name, measure, items)
+                if row is not None and row.bits:
+                    rows.append(row)
+    return tuple(rows)
+
+
+def _interleave(
+    layout: Layout, tiles: tuple[WorkingSet, ...], live: tuple[WorkingSet, ...]
+) -> tuple[WorkingSet, ...]:
+    order = {c.name: i for i, c in enumerate(layout.problem.hierarchy.components)}
+    einsums = {e: i for i, e in enumerate(layout.problem.tree.einsums)}
+    measure = {"tile": 0, "reserved": 1, "live": 2}
+    return tuple(
+        sorted([*tiles, *live], key=lambda w: (einsums[w.einsum], order[w.component], measure[w.measure]))
+    )
+

@@ -1,0 +1,283 @@
+"""Tile sizes and working sets: the largest joint size over all stamps, by classes of stamps.
+
+Stamps fall into few classes on which every tile has one size (interior and edge tiles, first and
+last iterations). Per independent set of loops the classes are found with ISL; the peak is the
+maximum over their combinations, so it is exact however many stamps there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Layout, Node, shape_of
+from polymodel.analysis.exact.tally import Array, Shape, tally
+from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Split, StorageNode
+from polymodel.polyhedra import classes
+from polymodel.polyhedra.classes import Row
+from polymodel.schedule.touch import Block, Touch, View, merge_blocks, partition, touch
+from polymodel.workload.einsum import TensorAccess
+
+_COMBINATIONS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Item:
+    """One buffet that counts in a peak: its bits per element, and when it is resident."""
+
+    node: Node
+    bits: int
+    scale: Fraction = Fraction(1)
+    instances: int = 1
+    fixed: int | None = None
+    not_first: tuple[int, ...] | None = None
+    not_last: tuple[int, ...] | None = None
+
+
+@lru_cache(maxsize=16384)
+def largest(shape: Shape) -> int:
+    """The largest tile of one factor."""
+    return max((size for _, size in classes.sizes(shape.text, shape.np + shape.nt)), default=0)
+
+
+def tile_numbers(node: Node) -> tuple[int, int, int, int, int]:
+    """(largest, total, visits, instances, distinct) of a buffet's tiles."""
+    result = [1, 1, 1, 1, 1]
+    for f in node.all_touch.factors:
+        s = shape_of(f)
+        dims = s.np + s.nt + len(f.ranks)
+        numbers = (
+            largest(s),
+            int(tally(s, 0)),
+            int(tally(s, 0, tuple(range(s.np + s.nt, dims)))),
+            int(tally(s, 0, tuple(range(s.np, dims)))) if s.np else 1,
+            int(tally(s, 0, tuple(range(s.np + s.nt)))) if f.ranks else 1,
+        )
+        result = [a * b for a, b in zip(result, numbers, strict=True)]
+    return (result[0], result[1], result[2], result[3], result[4])
+
+
+def tensor_bits(layout: Layout, tensor: str) -> int:
+    """Bits per value: of the first access in cascade order."""
+    for einsum in layout.problem.cascade.einsums:
+        if tensor in einsum.tensors:
+            return einsum.access_of(tensor).bits_per_value
+    raise KeyError(tensor)
+
+
+def is_persistent(layout: Layout, tensor: str) -> bool:
+    cascade = layout.problem.cascade
+    return any(a.persistent for e in cascade.einsums for a in e.accesses if a.tensor == tensor)
+
+
+def _item(layout: Layout, node: Node) -> Item:
+    accesses = [a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor]
+    scale, count, fixed = Fraction(1), 1, None
+    if node.parent is None:
+        scale = accesses[0].backing_scale
+        if any(a.persistent for a in accesses):
+            count = max(layout.problem.cascade[e].n_instances for e in node.users)
+            fixed = ever_held(node)
+    return Item(node, tensor_bits(layout, node.tensor), scale, count, fixed)
+
+
+def ever_held(node: Node) -> int:
+    """The most different elements that one instance of the node ever holds."""
+    result = 1
+    for f in node.all_touch.factors:
+        s = shape_of(f)
+        result *= int(tally(s, s.np, tuple(range(s.np, s.np + s.nt))).max())
+    return result
+
+
+def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
+    """The buffet as an item of this Einsum's phases; None if it is never resident there."""
+    item = _item(layout, node)
+    if node.parent is None and is_persistent(layout, node.tensor):
+        return item
+    if einsum in node.users:
+        return item
+    before = after = False
+    shared_before = shared_after = -1
+    for user in node.users:
+        split, mine, theirs = _divergence(layout, einsum, user)
+        loops = sum(1 for i, _ in layout.problem.tree.loops(einsum) if i < split)
+        before, after = before or theirs < mine, after or theirs > mine
+        if theirs < mine:
+            shared_before = max(shared_before, loops)
+        else:
+            shared_after = max(shared_after, loops)
+    if before and after:
+        return item
+    reach = shared_before if before else shared_after
+    loops = tuple(a for a in range(node.loops, reach) if not _is_spatial(layout, einsum, a))
+    if node.policy_carries:
+        raise Refused(
+            f"{node.tensor} in {node.component} is carried between visits while Einsum {einsum} runs in between",
+            "use reuse: refill for this node, or engine enumerate on a small case",
+        )
+    if not loops:
+        return None
+    if before:
+        return replace(item, not_last=loops)
+    return replace(item, not_first=loops)
+
+
+def _is_spatial(layout: Layout, einsum: str, axis: int) -> bool:
+    return layout.problem.tree.loops(einsum)[axis][1].spatial
+
+
+def _divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
+    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
+    tree = layout.problem.tree
+    for a, b in zip(tree.path(one), tree.path(other), strict=False):
+        if isinstance(a.node, Split) and a.branch != b.branch:
+            return a.id, a.branch, b.branch
+    raise KeyError((one, other))
+
+
+def _check_gaps(layout: Layout, einsum: str, component: str) -> None:
+    """Carried tiles in other branches stay allocated between their visits; refuse what is not covered."""
+    tree = layout.problem.tree
+    on_path = {s.id for s in tree.path(einsum)}
+    for node in layout.nodes.values():
+        if node.component != component or node.id in on_path or not node.policy_carries:
+            continue
+        split, _, _ = _divergence(layout, einsum, node.users[0])
+        shared = sum(1 for i, _ in tree.loops(einsum) if i < split)
+        if any(a < shared for a in node.policy_carries):
+            raise Refused(
+                f"{node.tensor} in {node.component} is carried between visits while Einsum {einsum} runs in between",
+                "use reuse: refill for this node, or engine enumerate on a small case",
+            )
+
+
+def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:
+    """The buffets of a component that may be resident while an Einsum runs."""
+    found: list[Item] = []
+    on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
+    for node in layout.nodes.values():
+        if node.component != component:
+            continue
+        if node.id in on_path:
+            item = _item(layout, node) if reserved else _residence(layout, einsum, node)
+            if item is not None:
+                found.append(item)
+        elif node.parent is None and is_persistent(layout, node.tensor):
+            found.append(_item(layout, node))
+    return sorted(found, key=lambda i: (i.node.id, i.node.tensor))
+
+
+def _stamps(layout: Layout, einsum: str, items: list[Item]) -> Touch:
+    """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit in."""
+    view = next(v for (e, _), v in layout.full.items() if e == einsum)
+    depth = max((i.node.loops for i in items if i.fixed is None), default=0)
+    for i in items:
+        depth = max(depth, *(a + 1 for a in (i.not_first or ()) + (i.not_last or ())), 0)
+    bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:depth])
+    blocks = partition((bare,))
+    merged = {tuple(sorted(b.variables)): b for b in blocks}
+    touched = touch((bare,), tuple(merged.values()))
+    for i in items:
+        if i.fixed is not None:
+            continue
+        for f in i.node.all_touch.factors:
+            touched = _join(bare, touched, {*f.spatial, *f.temporal})
+    return touched
+
+
+def _join(bare: View, touched: Touch, axes: set[int]) -> Touch:
+    """Merge the stamp factors that share an axis with `axes`."""
+    hit = [f for f in touched.factors if axes & {*f.spatial, *f.temporal}]
+    if len(hit) < 2:
+        return touched
+    name = bare.einsum.name
+    names = [
+        frozenset((name, touched.axes[a].variable) for a in (*f.spatial, *f.temporal)) for f in touched.factors
+    ]
+    blocks = tuple(Block((), _closure(bare, n)) for n in names)
+    which = [k for k, f in enumerate(touched.factors) if f in hit]
+    return touch((bare,), merge_blocks(blocks, which))
+
+
+def _closure(bare: View, names: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """All variables coupled to these by the Einsum's constraints."""
+    for block in partition((bare,)):
+        if block.variables & names:
+            names = names | block.variables
+    return names
+
+
+def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:
+    """The largest joint size of the items over the Einsum's stamps, and who is in it."""
+    if not items:
+        return None
+    stamps = _stamps(layout, einsum, items)
+    tables = []
+    for f in stamps.factors:
+        tables.append(_classes(f.text, f.spatial, f.temporal, items))
+    shape = tuple(len(t) for t in tables)
+    if prod(shape) > _COMBINATIONS:
+        raise Refused(f"the tiles of {component} under {einsum} have too many different sizes to combine")
+    each = [_bits_over_classes(item, k, tables) for k, item in enumerate(items)]
+    total = np.zeros(shape, dtype=each[0].dtype)
+    for value in each:
+        total = np.asarray(total + value, dtype=total.dtype)
+    best = np.unravel_index(int(np.argmax(total)), shape) if shape else ()
+    residents = []
+    for item, value in zip(items, each, strict=True):
+        bits = int(np.broadcast_to(value, shape)[best])
+        if bits:
+            residents.append(Resident(item.node.id, item.node.tensor, bits))
+    return WorkingSet(component, einsum, measure, int(total[best]), tuple(residents))
+
+
+def _bits_over_classes(item: Item, position: int, tables: list[list[Row]]) -> Array:
+    """Bits of one item for every combination of classes (object integers, broadcastable)."""
+    rank = len(tables)
+    value = np.ones((1,) * rank, dtype=object)
+    first = np.ones((1,) * rank, dtype=bool)
+    last = np.ones((1,) * rank, dtype=bool)
+    for axis, table in enumerate(tables):
+        shape = [1] * rank
+        shape[axis] = len(table)
+        sizes = np.array([row[position][0] for row in table], dtype=object)
+        value = np.asarray(value * sizes.reshape(shape), dtype=object)
+        first = first & np.array([row[position][1] for row in table]).reshape(shape)
+        last = last & np.array([row[position][2] for row in table]).reshape(shape)
+    constant = prod(
+        largest(shape_of(f)) for f in item.node.all_touch.factors if not (f.spatial or f.temporal)
+    )
+    value = value * constant if item.fixed is None else value * 0 + item.fixed
+    if item.not_first is not None:
+        value = value * ~first
+    if item.not_last is not None:
+        value = value * ~last
+    value = -(-(value * (item.bits * item.scale.numerator)) // item.scale.denominator) * item.instances
+    return np.asarray(value, dtype=object)
+
+
+def _classes(
+    text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[Item]
+) -> list[Row]:
+    """Distinct rows over the stamps of one factor: per item (size factor, at first, at last)."""
+    mine = (*spatial, *temporal)
+    requests: list[tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]] = []
+    for item in items:
+        inside = []
+        if item.fixed is None:
+            for f in item.node.all_touch.factors:
+                axes = (*f.spatial, *f.temporal)
+                if axes and set(axes) <= set(mine):
+                    inside.append((f.text, tuple(mine.index(a) for a in axes)))
+        flags = []
+        for loops in (item.not_first, item.not_last):
+            flags.append(tuple(temporal.index(a) for a in (loops or ()) if a in temporal))
+        requests.append((tuple(inside), flags[0], flags[1]))
+    return list(classes.rows(text, len(spatial), len(temporal), tuple(requests)))

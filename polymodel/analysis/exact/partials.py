@@ -1,0 +1,260 @@
+"""Outputs: who holds a partial sum, what is refilled, what is drained.
+
+For one producer and one tensor the storage nodes on its path form a chain of levels, the
+backing node first and compute last. A *run* of an element in a level's instance is a maximal
+sequence of visits joined by carry. Every run of the parent that was not itself filled sees exactly
+one child event (the first) that finds nothing to read, hence
+
+    reads(parent) = events(child) - runs(parent) + filled runs(parent)
+
+and, along the chain, filled runs = runs minus first touches. docs/semantics.md, Links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Node, shape_of, transition_mode
+from polymodel.analysis.exact.tally import (
+    Array,
+    Product,
+    first_tally,
+    located_tally,
+    tally,
+)
+from polymodel.analysis.exact.transfers import modes, moved
+from polymodel.errors import Refused
+from polymodel.polyhedra import steps
+from polymodel.schedule.touch import Factor, Touch
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of an output's chain; `held` is what the node's visits are made of."""
+
+    now: Touch
+    held: Touch
+    carries: frozenset[int]
+    charge: int
+    read_first: bool = False
+    node: Node | None = None
+
+    def factor(self, block: int) -> Factor | None:
+        return next((f for f in self.now.factors if f.block == block), None)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How the spatial axes that do not index the tensor behave on this producer's path."""
+
+    shared: frozenset[int]
+    broadcast: frozenset[int]
+    blocks: tuple[int, ...]
+    first_touch_formula: bool
+
+
+def examine(levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str) -> Reduction:
+    """Check that the chain is one that the counting rules above cover; refuse by name if not."""
+    last = levels[-1].now
+    blocks = []
+    uneven = False
+    for factor in last.factors:
+        if not factor.spatial:
+            continue
+        shape = shape_of(factor)
+        if factor.ranks:
+            if not steps.instance_of_element(shape.text, shape.np, shape.nt):
+                raise Refused(
+                    f"output {tensor} is written by several instances at once along a loop that also indexes it",
+                    "make the spatial loop temporal, or index the output by it alone",
+                )
+            continue
+        blocks.append(factor.block)
+        for axis in factor.spatial:
+            if axis not in shared and tally(shape, len(factor.spatial)).size > 1:
+                raise Refused(
+                    f"spatial loop over {last.axes[axis].component}.{last.axes[axis].dim} does not index output {tensor} and "
+                    "its may_reuse does not name it, so its partial sums cannot be reduced",
+                    f"add {tensor} to may_reuse of that dimension",
+                )
+        uneven = uneven or not steps.uniform(shape.text, shape.np, shape.nt)
+    mine = {a for b in blocks for f in last.factors if f.block == b for a in f.spatial}
+    if not uneven:
+        return Reduction(shared, broadcast, tuple(blocks), False)
+    if mine <= broadcast:
+        for level in levels:
+            for b in blocks:
+                f = level.factor(b)
+                if f and not steps.first_is_fullest(*_args(f)):
+                    raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+        return Reduction(shared, broadcast, tuple(blocks), True)
+    if mine & broadcast or any(level.carries for level in levels):
+        raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+    _check_receivers(levels, tuple(blocks), tensor)
+    return Reduction(shared, broadcast, tuple(blocks), False)
+
+
+_UNEVEN = "partial sums of {tensor} are spread over a fanout unevenly while being carried or broadcast"
+_UNEVEN_REMEDY = "use reuse: refill for this output, or a spatial tile that divides its extent"
+
+
+def _args(factor: Factor) -> tuple[str, int, int]:
+    shape = shape_of(factor)
+    return shape.text, shape.np, shape.nt
+
+
+def _check_receivers(levels: tuple[Level, ...], blocks: tuple[int, ...], tensor: str) -> None:
+    for level in levels:
+        for b in blocks:
+            f = level.factor(b)
+            if f is None:
+                continue
+            keep = sum(1 for a in f.spatial if a < level.charge)
+            if not steps.lowest_receives(f.text, keep, len(f.spatial), len(f.temporal)):
+                raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The levels with their reduction; counts are per instance of a chosen level, as products."""
+
+    levels: tuple[Level, ...]
+    reduction: Reduction
+
+    def spatial(self, level: int) -> tuple[int, ...]:
+        return self.levels[level].now.spatial
+
+    def runs(self, level: int) -> tuple[Product, ...]:
+        """Runs per instance of the level itself (each drains once)."""
+        here = self.levels[level]
+        return moved(here.now, here.held, here.carries, len(here.now.axes), frozenset())
+
+    def distinct(self) -> tuple[Product, ...]:
+        """Different elements per instance of the backing node."""
+        parts: list[tuple[tuple[int, ...], Array]] = []
+        for f in self.levels[0].now.factors:
+            shape = shape_of(f)
+            times = tuple(range(shape.np, shape.np + shape.nt))
+            parts.append((f.spatial, tally(shape, len(f.spatial), times)))
+        return (Product(1, tuple(parts)),)
+
+    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
+        """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
+        here = self.levels[level]
+        return moved(
+            here.now, here.held, here.carries, here.charge, self.reduction.shared, forward=forward
+        )
+
+    def firsts(self, level: int) -> tuple[Product, ...]:
+        """Elements per instance that is active at the element's first stamp."""
+        return (Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in self.levels[level].now.factors)),)
+
+    def filled(self, level: int) -> tuple[Product, ...]:
+        """Filled runs per instance of the level; the writes that fills make there."""
+        if level == 0:
+            return ()
+        if self.reduction.first_touch_formula:
+            if self.levels[level - 1].read_first:
+                return self.runs(level)
+            if any(x.read_first for x in self.levels[: level - 1]):
+                raise Refused("read_first above an unevenly reduced output is not covered")
+            return self.runs(level) + _negative(self.firsts(level))
+        found: list[Product] = []
+        start = max((k for k in range(1, level + 1) if self.levels[k - 1].read_first), default=1)
+        for k in range(start, level + 1):
+            found += self._lifted(k, level, united=True)
+            if not self.levels[k - 1].read_first:
+                found += _negative(self._lifted(k - 1, level, united=False))
+        return tuple(found)
+
+    def reads(self, level: int) -> tuple[Product, ...]:
+        """Partial sums that the parent of `level` reads out, per instance of the parent."""
+        events = self.events(level)
+        if self.levels[level - 1].read_first:
+            return events
+        before = self.distinct() if level == 1 else self.runs(level - 1)
+        return events + _negative(before) + self.filled(level - 1)
+
+    def _lifted(self, level: int, target: int, *, united: bool) -> list[Product]:
+        """Runs of `level` (`united`: child events of its parent) per instance of level `target` that receives them."""
+        here, goal = self.levels[level], self.levels[target]
+        choices: list[int | None] = [None]
+        if level:
+            choices += [a for a in sorted(here.carries) if modes(here.held.factors, a) is not None]
+        found = []
+        for axis in choices:
+            parts: list[tuple[tuple[int, ...], Array]] = []
+            for f in goal.now.factors:
+                parts.append((f.spatial, self._part(level, target, f, axis, united)))
+            found.append(Product(1 if axis is None else -1, tuple(parts)))
+        return found
+
+    def _part(self, level: int, target: int, goal: Factor, axis: int | None, united: bool) -> Array:
+        here = self.levels[level]
+        f = here.factor(goal.block)
+        if f is None:
+            base = _ones(0) if not goal.ranks else _ones(0)
+            return self._spread(base, 0, level, target, goal, united)
+        held = next(h for h in here.held.factors if h.block == f.block)
+        mode = None if axis is None else transition_mode(held, axis)
+        shape = shape_of(f)
+        if level == 0:
+            times = tuple(range(shape.np, shape.np + shape.nt))
+            if goal.ranks:
+                return tally(shape_of(goal), len(goal.spatial), _times(goal))
+            return self._spread(tally(shape, shape.np, times), shape.np, level, target, goal, False)
+        if goal.ranks:
+            return located_tally(shape, held.text, mode, shape_of(goal))
+        keep = sum(1 for a in f.spatial if a < here.charge) if united else shape.np
+        drop = tuple(range(keep, shape.np)) if united else ()
+        if mode is None:
+            array = tally(shape, keep, drop)
+        else:
+            from polymodel.analysis.exact.tally import kept_tally
+
+            array = kept_tally(shape, held.text, mode, False, keep, drop)
+        return self._spread(array, keep, level, target, goal, united)
+
+    def _spread(self, array: Array, keep: int, level: int, target: int, goal: Factor, united: bool) -> Array:
+        """Extend per-instance counts of a rank-less factor to the instances of `target` that receive."""
+        result = array
+        first = level if united else level + 1
+        for k in range(max(first, 1), target + 1):
+            f = self.levels[k].factor(goal.block)
+            if f is None or len(f.spatial) == keep:
+                continue
+            receivers = _receivers(f, keep, self.reduction.broadcast)
+            result = receivers * result.reshape(result.shape + (1,) * (receivers.ndim - result.ndim))
+            keep = len(f.spatial)
+        return result
+
+
+def _times(factor: Factor) -> tuple[int, ...]:
+    return tuple(range(len(factor.spatial), len(factor.spatial) + len(factor.temporal)))
+
+
+def _ones(axes: int) -> Array:
+    return np.full((1,) * axes, 1, dtype=object)
+
+
+def _receivers(factor: Factor, keep: int, broadcast: frozenset[int]) -> Array:
+    """1 where an instance receives a refilled partial sum, 0 elsewhere; axes: all of the factor's."""
+    shape = shape_of(factor)
+    active = tally(shape, shape.np, _times(factor))
+    result = active.copy()
+    for k in range(keep, shape.np):
+        if factor.spatial[k] in broadcast:
+            continue
+        seen = np.zeros(result.take(0, axis=k).shape, dtype=bool)
+        for i in range(result.shape[k]):
+            index = tuple(i if a == k else slice(None) for a in range(result.ndim))
+            here = result[index] != 0
+            result[index] = np.where(here & ~seen, 1, 0)
+            seen = seen | here
+    return result
+
+
+def _negative(products: tuple[Product, ...] | list[Product]) -> tuple[Product, ...]:
+    return tuple(Product(-p.sign, p.parts) for p in products)

@@ -1,0 +1,96 @@
+"""Counts of one factor, per instance, remembered: equal factors are counted once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.polyhedra import sets, steps
+from polymodel.polyhedra.counting import count_by
+from polymodel.polyhedra.steps import Mode
+
+Array = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A factor's ISL text and how many spatial and temporal dimensions lead it."""
+
+    text: str
+    np: int
+    nt: int
+
+
+@lru_cache(maxsize=32768)
+def tally(shape: Shape, keep: int, drop: tuple[int, ...] = ()) -> Array:
+    """Touches per value of the first `keep` spatial counters; dimensions `drop` are united over."""
+    return count_by(sets.without(sets.parsed(shape.text), drop), keep)
+
+
+@lru_cache(maxsize=32768)
+def kept_tally(
+    shape: Shape, held: str, mode: Mode, forward: bool, keep: int, drop: tuple[int, ...] = ()
+) -> Array:
+    """Touches that are also held at the neighbouring visit (by every instance along `drop`)."""
+    candidates, stay = steps.kept(shape.text, held, shape.np, shape.nt, mode, forward)
+    return count_by(steps.united(candidates, stay, drop) if drop else stay, keep)
+
+
+@lru_cache(maxsize=32768)
+def located_tally(shape: Shape, held: str, mode: Mode | None, where: Shape) -> Array:
+    """Touches of `shape` (with `mode`: only those kept) per instance of `where` that touches the element."""
+    if mode is None:
+        points = sets.parsed(shape.text)
+    else:
+        points = steps.kept(shape.text, held, shape.np, shape.nt, mode, False)[1]
+    places = sets.without(sets.parsed(where.text), tuple(range(where.np, where.np + where.nt)))
+    return count_by(sets.located(points, places, shape.np, shape.nt, where.np), where.np)
+
+
+@lru_cache(maxsize=32768)
+def first_tally(shape: Shape) -> Array:
+    """Elements per instance that is active at the element's very first stamp."""
+    return count_by(steps.at_first(shape.text, shape.np, shape.nt), shape.np)
+
+
+@dataclass(frozen=True)
+class Product:
+    """`sign` times the outer product of per-factor arrays; each array's axes are stamp positions."""
+
+    sign: int
+    parts: tuple[tuple[tuple[int, ...], Array], ...]
+
+    @property
+    def total(self) -> int:
+        return self.sign * prod(int(a.sum()) for _, a in self.parts)
+
+
+def total(products: Sequence[Product]) -> int:
+    """The sum over all instances."""
+    return sum(p.total for p in products)
+
+
+def dense(products: Sequence[Product], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Counts per instance: one axis per stamp position in `order`, padded to `shape`."""
+    bound = sum(prod(max((abs(int(v)) for v in a.flat), default=0) for _, a in p.parts) for p in products)
+    kind = np.int64 if bound < 2**62 else object
+    result = np.zeros(shape, dtype=kind)
+    for product in products:
+        value = np.ones((1,) * len(order), dtype=kind) * product.sign
+        empty = False
+        for axes, array in product.parts:
+            empty = empty or array.size == 0
+            index = [1] * len(order)
+            for k, axis in enumerate(axes):
+                index[order.index(axis)] = array.shape[k]
+            value = value * array.astype(kind).reshape(index)
+        if not empty:
+            result[tuple(slice(0, n) for n in value.shape)] += np.broadcast_to(
+                value, value.shape
+            )
+    return result

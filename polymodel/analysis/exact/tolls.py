@@ -1,0 +1,90 @@
+"""What passes the tolls between a parent and its child."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.tally import Product
+from polymodel.analysis.exact.transfers import moved
+from polymodel.errors import Refused
+from polymodel.schedule.touch import Touch
+
+if TYPE_CHECKING:
+    from polymodel.analysis.exact.partials import Chain
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Elements of one tensor through one toll, per toll instance."""
+
+    einsum: str
+    component: str
+    tensor: str
+    up: bool
+    products: tuple[Product, ...]
+
+
+def pass_tolls(
+    layout: Layout,
+    einsum: str,
+    parent: Node,
+    child: str,
+    moving: tuple[Touch, Touch, frozenset[int]],
+    shared: frozenset[int],
+    direction: str,
+    *,
+    forward: bool = False,
+    before: Touch | None = None,
+    chain: tuple[Chain, int] | None = None,
+) -> list[Passage]:
+    """Passages of one link through every toll between the parent's and the child's component.
+
+    `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums (then
+    `chain` names the chain and the child's level).
+    """
+    hierarchy = layout.problem.hierarchy
+    low, high = hierarchy.index(parent.component), hierarchy.index(child)
+    found = []
+    loops = layout.problem.tree.loops(einsum)
+    now, held, carries = moving
+    for component in hierarchy.components[low + 1 : high]:
+        if component.kind != "toll" or component.keep is None:
+            continue
+        if parent.tensor not in component.keep.tensors(einsum):
+            continue
+        level = hierarchy.index(component.name)
+        above = [p for p, (_, loop) in enumerate(loops) if loop.spatial and hierarchy.index(loop.component) <= level]
+        charge = max((p + 1 for p in above), default=0)
+        charge = max(charge, parent.loops)
+        if any(a < charge and a not in above for a in now.spatial):
+            raise Refused(
+                f"toll {component.name} has spatial loops of lower components above its own",
+                "order the spatial loops from the outermost component to the innermost",
+            )
+        if direction == "partial":
+            assert chain is not None
+            products = _partial(chain[0], chain[1], charge)
+        else:
+            products = moved(now, held, carries, charge, shared, forward=forward)
+            if before is not None:
+                less = moved(before, held, carries, charge, shared)
+                products += tuple(Product(-p.sign, p.parts) for p in less)
+        found.append(Passage(einsum, component.name, parent.tensor, direction == "up", products))
+    return found
+
+
+def _partial(chain: Chain, child: int, charge: int) -> tuple[Product, ...]:
+    """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
+    level = chain.levels[child]
+    between = [a for a in level.now.spatial if level.charge <= a < charge]
+    if not between:
+        return chain.reads(child)
+    reduced = {a for b in chain.reduction.blocks for f in level.now.factors if f.block == b for a in f.spatial}
+    below = [a for a in level.now.spatial if a >= charge]
+    if not below and level.node is not None:
+        return chain.filled(child)
+    if reduced & set(between):
+        raise Refused("a toll between two spatial loops of a reduction is not covered")
+    raise Refused("a toll between two spatial loops is not covered for partial sums")

@@ -1,0 +1,54 @@
+"""How many elements cross a link, per instance of either end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polymodel.analysis.exact.buffets import Node, shape_of, transition_mode
+from polymodel.analysis.exact.tally import Product, kept_tally, tally
+from polymodel.polyhedra.steps import Mode
+from polymodel.schedule.touch import Factor, Touch
+
+
+def modes(factors: tuple[Factor, ...], axis: int) -> list[Mode] | None:
+    """The transition at `axis` as each factor sees it; None if it never happens."""
+    found = []
+    for factor in factors:
+        mode = transition_mode(factor, axis)
+        if mode is None:
+            return None
+        found.append(mode)
+    return found
+
+
+def moved(
+    now: Touch, held: Touch, carries: Iterable[int], charge: int, shared: frozenset[int], *, forward: bool = False
+) -> tuple[Product, ...]:
+    """Elements that are touched in `now` and not held at the neighbouring visit.
+
+    `carries`: axis positions over whose transitions `held` stays. `charge`: how many leading axes
+    belong to the instance that is charged. Instances along the spatial axes `shared` move an
+    element together, once. `forward` looks at the following visit (drains) instead of the
+    preceding one (fills).
+    """
+    layout = []
+    for factor in now.factors:
+        keep = sum(1 for a in factor.spatial if a < charge)
+        drop = tuple(k for k, a in enumerate(factor.spatial) if a >= charge and a in shared)
+        layout.append((factor, factor.spatial[:keep], keep, drop))
+    products = [Product(1, tuple((axes, tally(shape_of(f), keep, drop)) for f, axes, keep, drop in layout))]
+    for axis in sorted(carries):
+        seen = modes(held.factors, axis)
+        if seen is None:
+            continue
+        parts = tuple(
+            (axes, kept_tally(shape_of(f), h.text, mode, forward, keep, drop))
+            for (f, axes, keep, drop), h, mode in zip(layout, held.factors, seen, strict=True)
+        )
+        products.append(Product(-1, parts))
+    return tuple(products)
+
+
+def reusable(node: Node, touch: Touch, charge: int, reuses: frozenset[int]) -> frozenset[int]:
+    """Spatial axes between parent and child along which the tensor may be shared."""
+    return frozenset(a for a in touch.spatial if a >= charge and a in reuses)

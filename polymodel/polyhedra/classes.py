@@ -1,0 +1,107 @@
+"""Classes of stamps on which every tile has one size."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import islpy as isl
+
+from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.counting import fibre_sizes
+from polymodel.polyhedra.steps import _prefix_map
+
+Request = tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]
+Row = tuple[tuple[int, bool, bool], ...]
+
+
+@lru_cache(maxsize=16384)
+def sizes(text: str, stamp_dims: int) -> tuple[tuple[isl.Set, int], ...]:
+    """Disjoint (stamps, tile size) of a touch `[stamp..., x...]`; sizes are positive."""
+    points = parse_set(text)
+    total = points.dim(isl.dim_type.set)
+    if total == stamp_dims:
+        return ((points, 1),) if not points.is_empty() else ()
+    identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+    relation = identity.project_out(isl.dim_type.in_, stamp_dims, total - stamp_dims)
+    relation = relation.project_out(isl.dim_type.out, 0, stamp_dims)
+    if stamp_dims == 0:
+        return tuple((p.domain, p.size) for p in fibre_sizes(relation))
+    return tuple((p.domain, p.size) for p in fibre_sizes(relation))
+
+
+def _widen(points: isl.Set, positions: tuple[int, ...], width: int) -> isl.Set:
+    """The set over `width` dimensions whose dimensions at `positions` are in `points`."""
+    result = points
+    have = list(positions)
+    for target in range(width):
+        if target not in have:
+            at = sum(1 for p in have if p < target)
+            result = result.insert_dims(isl.dim_type.set, at, 1)
+            have = sorted([*have, target])
+    return result
+
+
+def _edge(stamps: isl.Set, np: int, nt: int, loops: tuple[int, ...], last: bool) -> isl.Set:
+    """Stamps whose counters `loops` are all at their first (last) value, given the counters before them."""
+    width = np + nt
+    if not loops:
+        return isl.Set.universe(stamps.get_space())
+    times = stamps.project_out(isl.dim_type.set, 0, np)
+    end = max(loops) + 1
+    heads = times.project_out(isl.dim_type.set, end, nt - end)
+    spread = _prefix_map(heads, end, min(loops))
+    edge = (spread.lexmax() if last else spread.lexmin()).range()
+    return _widen(edge, tuple(range(np, np + end)), width)
+
+
+@lru_cache(maxsize=8192)
+def rows(text: str, np: int, nt: int, requests: tuple[Request, ...]) -> tuple[Row, ...]:
+    """Distinct rows over all stamps `[p..., t...]` of `text`; per request (size, at first, at last).
+
+    A request names tile factors by text and the positions of their stamp dimensions, then the
+    temporal counters that must be first, and those that must be last.
+    """
+    stamps = parse_set(text)
+    width = np + nt
+    groups: list[tuple[isl.Set, list[tuple[int, bool, bool]]]] = [(stamps, [])]
+    for inside, first_loops, last_loops in requests:
+        split: list[tuple[isl.Set, int]] = [(isl.Set.universe(stamps.get_space()), 1)]
+        for factor, positions in inside:
+            finer = []
+            pieces = sizes(factor, len(positions))
+            for domain, value in split:
+                rest = domain
+                for piece, size in pieces:
+                    wide = _widen(piece, positions, width)
+                    finer.append((domain.intersect(wide), value * size))
+                    rest = rest.subtract(wide)
+                finer.append((rest, 0))
+            split = [(d, v) for d, v in finer if not d.intersect(stamps).is_empty()]
+        first = _edge(stamps, np, nt, first_loops, last=False)
+        last = _edge(stamps, np, nt, last_loops, last=True)
+        grown = []
+        for domain, row in groups:
+            for piece, value in split:
+                here = domain.intersect(piece)
+                for at_first, part in _halves(here, first, bool(first_loops)):
+                    for at_last, cell in _halves(part, last, bool(last_loops)):
+                        if not cell.is_empty():
+                            grown.append((cell, [*row, (value, at_first, at_last)]))
+        groups = _merge(grown)
+    return tuple(dict.fromkeys(tuple(row) for _, row in groups))
+
+
+def _halves(domain: isl.Set, edge: isl.Set, needed: bool) -> list[tuple[bool, isl.Set]]:
+    if not needed:
+        return [(True, domain)]
+    return [(True, domain.intersect(edge)), (False, domain.subtract(edge))]
+
+
+def _merge(
+    groups: list[tuple[isl.Set, list[tuple[int, bool, bool]]]],
+) -> list[tuple[isl.Set, list[tuple[int, bool, bool]]]]:
+    merged: dict[tuple[tuple[int, bool, bool], ...], isl.Set] = {}
+    for domain, row in groups:
+        key = tuple(row)
+        merged[key] = merged[key].union(domain) if key in merged else domain
+    return [(d, list(k)) for k, d in merged.items()]
