@@ -1,0 +1,49 @@
+"""Who comes first: elements that are used out of order, in one factor of a touch."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.counting import points_of
+
+
+def meeting(one: str, other: str, np: int, nt: int, equal: int, later: bool) -> tuple[int, ...] | None:
+    """An element x with t in `one`, t' in `other`, both touching x, t and t' equal in their first
+    `equal` counters and, if `later`, t greater in the next; None if there is none."""
+    a = parse_set(one).project_out(isl.dim_type.set, 0, np)
+    b = parse_set(other).project_out(isl.dim_type.set, 0, np)
+    nx = a.dim(isl.dim_type.set) - nt
+    pairs = isl.Map.from_domain_and_range(a, b)
+    for i in [*range(equal), *range(nt, nt + nx)]:
+        pairs = pairs.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
+    if later:
+        pairs = pairs.order_gt(isl.dim_type.in_, equal, isl.dim_type.out, equal)
+    found = pairs.domain().project_out(isl.dim_type.set, 0, nt)
+    return _sample(found)
+
+
+def _sample(points: isl.Set) -> tuple[int, ...] | None:
+    if points.is_empty():
+        return None
+    if points.dim(isl.dim_type.set) == 0:
+        return ()
+    return points_of(isl.Set.from_point(points.lexmin().sample_point()))[0]
+
+
+def missing(wanted: str, made: str, drop: int) -> tuple[int, ...] | None:
+    """The last dimensions of a point of `wanted` that is not in `made`, both without their first `drop` dimensions."""
+    a, b = parse_set(wanted), parse_set(made)
+    a = a.project_out(isl.dim_type.set, 0, drop)
+    b = b.project_out(isl.dim_type.set, 0, drop)
+    return _sample(a.subtract(b))
+
+
+def made_once(made: str, np: int, nt: int) -> bool:
+    """True if each element is touched at one temporal stamp only in each instance."""
+    points = parse_set(made)
+    identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+    nx = points.dim(isl.dim_type.set) - np - nt
+    where = identity.project_out(isl.dim_type.in_, np, nt)
+    where = where.project_out(isl.dim_type.out, np + nt, nx).project_out(isl.dim_type.out, 0, np)
+    return bool(where.is_single_valued())
