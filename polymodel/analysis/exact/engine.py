@@ -9,8 +9,9 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
-from polymodel.analysis.exact.occupancy import items_of, peak, tensor_bits, tile_numbers
-from polymodel.analysis.exact.occupancy import _check_gaps as check_gaps
+from polymodel.analysis.exact.live import live_counts, swept_peaks
+from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tensor_bits, tile_numbers
+from polymodel.analysis.exact.sweep import Sweep
 from polymodel.analysis.exact.tally import Product, dense, tally, total
 from polymodel.analysis.result import (
     Analysis,
@@ -37,9 +38,7 @@ class Exact:
         ledger = flows(layout)
         buffets = _buffets(layout)
         working = _working_sets(layout)
-        if live and False:
-            from polymodel.analysis.exact.live import live_counts
-
+        if live:
             counts, peaks = live_counts(layout)
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
             working = _interleave(layout, working, peaks)
@@ -192,17 +191,19 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
 
 def _working_sets(layout: Layout) -> tuple[WorkingSet, ...]:
     rows = []
+    swept: Sweep | None = None
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
-            check_gaps(layout, einsum, component.name)
-            for measure in ("tile", "reserved"):
-                items = items_of(layout, einsum, component.name, measure == "reserved")
-                row = peak(layout, einsum, component.name, measure, items)
-                if row is not None and row.bits:
-                    rows.append(row)
-    return tuple(rows)
+            if has_gaps(layout, einsum, component.name):
+                swept = swept or Sweep(layout)
+                row = swept_peaks(layout, swept, component.name, "tile").get(einsum)
+            else:
+                row = peak(layout, einsum, component.name, "tile", items_of(layout, einsum, component.name, False))
+            rows.append(row)
+            rows.append(peak(layout, einsum, component.name, "reserved", items_of(layout, einsum, component.name, True)))
+    return tuple(row for row in rows if row is not None and row.bits)
 
 
 def _interleave(

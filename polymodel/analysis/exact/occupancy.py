@@ -76,7 +76,8 @@ def is_persistent(layout: Layout, tensor: str) -> bool:
     return any(a.persistent for e in cascade.einsums for a in e.accesses if a.tensor == tensor)
 
 
-def _item(layout: Layout, node: Node) -> Item:
+def item_of(layout: Layout, node: Node) -> Item:
+    """The buffet with its bits, scale and, if persistent, its fixed size."""
     accesses = [a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor]
     scale, count, fixed = Fraction(1), 1, None
     if node.parent is None:
@@ -98,7 +99,7 @@ def ever_held(node: Node) -> int:
 
 def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
     """The buffet as an item of this Einsum's phases; None if it is never resident there."""
-    item = _item(layout, node)
+    item = item_of(layout, node)
     if node.parent is None and is_persistent(layout, node.tensor):
         return item
     if einsum in node.users:
@@ -117,11 +118,6 @@ def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
         return item
     reach = shared_before if before else shared_after
     loops = tuple(a for a in range(node.loops, reach) if not _is_spatial(layout, einsum, a))
-    if node.policy_carries:
-        raise Refused(
-            f"{node.tensor} in {node.component} is carried between visits while Einsum {einsum} runs in between",
-            "use reuse: refill for this node, or engine enumerate on a small case",
-        )
     if not loops:
         return None
     if before:
@@ -142,8 +138,8 @@ def _divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
     raise KeyError((one, other))
 
 
-def _check_gaps(layout: Layout, einsum: str, component: str) -> None:
-    """Carried tiles in other branches stay allocated between their visits; refuse what is not covered."""
+def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
+    """True if a carried tile may stay allocated while this Einsum, which does not use it, runs."""
     tree = layout.problem.tree
     on_path = {s.id for s in tree.path(einsum)}
     for node in layout.nodes.values():
@@ -152,10 +148,11 @@ def _check_gaps(layout: Layout, einsum: str, component: str) -> None:
         split, _, _ = _divergence(layout, einsum, node.users[0])
         shared = sum(1 for i, _ in tree.loops(einsum) if i < split)
         if any(a < shared for a in node.policy_carries):
-            raise Refused(
-                f"{node.tensor} in {node.component} is carried between visits while Einsum {einsum} runs in between",
-                "use reuse: refill for this node, or engine enumerate on a small case",
-            )
+            return True
+    return any(
+        node.component == component and node.id in on_path and node.policy_carries and einsum not in node.users
+        for node in layout.nodes.values()
+    )
 
 
 def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:
@@ -166,11 +163,11 @@ def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> lis
         if node.component != component:
             continue
         if node.id in on_path:
-            item = _item(layout, node) if reserved else _residence(layout, einsum, node)
+            item = item_of(layout, node) if reserved else _residence(layout, einsum, node)
             if item is not None:
                 found.append(item)
         elif node.parent is None and is_persistent(layout, node.tensor):
-            found.append(_item(layout, node))
+            found.append(item_of(layout, node))
     return sorted(found, key=lambda i: (i.node.id, i.node.tensor))
 
 

@@ -247,10 +247,10 @@ def _receivers(factor: Factor, keep: int, broadcast: frozenset[int]) -> Array:
     for k in range(keep, shape.np):
         if factor.spatial[k] in broadcast:
             continue
-        seen = np.zeros(result.take(0, axis=k).shape, dtype=bool)
+        seen = np.zeros(result.shape[:k] + result.shape[k + 1 :], dtype=bool)
         for i in range(result.shape[k]):
             index = tuple(i if a == k else slice(None) for a in range(result.ndim))
-            here = result[index] != 0
+            here = np.asarray(result[index] != 0)
             result[index] = np.where(here & ~seen, 1, 0)
             seen = seen | here
     return result

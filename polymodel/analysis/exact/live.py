@@ -1,0 +1,188 @@
+"""Peaks that follow single elements, and tiles that stay allocated between visits.
+
+docs/semantics.md, Occupancy. Works on the arrays of `sweep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.flows import output_carries
+from polymodel.analysis.exact.occupancy import item_of
+from polymodel.analysis.exact.sweep import Ints, Sweep, Uses
+from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.errors import Refused
+
+_CELLS = 60_000_000
+
+
+def node_carries(layout: Layout, node: Node) -> frozenset[int]:
+    """Transitions over which elements stay in the node (outputs: only while the parent keeps them)."""
+    if node.producer is None or node.parent is None:
+        return node.policy_carries
+    chain = layout.chain(node.producer, node.tensor)
+    return output_carries(layout, chain)[[n.id for n in chain].index(node.id)]
+
+
+def _open_visits(layout: Layout, uses: Uses) -> Ints:
+    """Per visit: 1 if elements may stay from the visit before it."""
+    node = uses.node
+    carries = node_carries(layout, node)
+    temporal = node.all_touch.temporal
+    result = np.zeros(len(uses.stamps), dtype=np.int64)
+    if len(uses.stamps) > 1 and carries:
+        first = (np.diff(uses.stamps, axis=0) != 0).argmax(axis=1)
+        allowed = np.array([a in carries for a in temporal], dtype=np.int64)
+        result[1:] = allowed[first]
+    return result
+
+
+def _runs(uses: Uses, opened: Ints) -> tuple[Ints, Ints, Ints]:
+    """(instance, first phase, last phase) of every run of every element in every instance."""
+    order = np.lexsort((uses.phase, uses.visit, uses.element, uses.place))
+    place, element = uses.place[order], uses.element[order]
+    visit, phase = uses.visit[order], uses.phase[order]
+    same = (place[1:] == place[:-1]) & (element[1:] == element[:-1])
+    step = visit[1:] - visit[:-1]
+    joined = same & ((step == 0) | ((step == 1) & (opened[visit[1:]] == 1)))
+    start = np.concatenate(([True], ~joined))
+    begins = np.flatnonzero(start)
+    ends = np.concatenate((begins[1:], [len(place)])) - 1
+    return place[begins], phase[begins], phase[ends]
+
+
+def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, phases: int) -> Ints:
+    """Sum of weights per instance and phase over intervals [first, last]."""
+    if places * (phases + 1) > _CELLS:
+        raise Refused("too many instances and phases to follow each element's lifetime")
+    change = np.zeros((places, phases + 1), dtype=np.int64)
+    np.add.at(change, (place, first), weight)
+    np.add.at(change, (place, last + 1), -weight)
+    return np.asarray(np.cumsum(change, axis=1)[:, :phases], dtype=np.int64)
+
+
+def _tile_intervals(uses: Uses, opened: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """(instance, first, last, tile) per visit of an instance; joined visits reach to the next one."""
+    key = np.stack([uses.place, uses.visit], axis=1)
+    cells, row = np.unique(key, axis=0, return_inverse=True)
+    row = np.asarray(row).reshape(-1)
+    first = np.full(len(cells), np.iinfo(np.int64).max)
+    last = np.full(len(cells), -1)
+    np.minimum.at(first, row, uses.phase)
+    np.maximum.at(last, row, uses.phase)
+    held = np.unique(np.stack([row, uses.element], axis=1), axis=0)
+    tile = np.bincount(held[:, 0], minlength=len(cells))
+    by_cell = {(int(p), int(v)): i for i, (p, v) in enumerate(cells)}
+    content: dict[int, set[int]] = {}
+    for cell, x in held:
+        content.setdefault(int(cell), set()).add(int(x))
+    for (p, v), i in by_cell.items():
+        after = by_cell.get((p, v + 1))
+        if after is not None and opened[v + 1] and content[i] & content[after]:
+            last[i] = first[after] - 1
+    return cells[:, 0], first, last, tile
+
+
+def _nominal_trips(layout: Layout, einsum: str) -> list[int]:
+    """Trips of every loop on a path over its nominal enclosing tile."""
+    tree, cascade = layout.problem.tree, layout.problem.cascade
+    enclosing: dict[str, int] = {}
+    trips = []
+    for node, loop in tree.loops(einsum):
+        v = loop.variable_in(einsum)
+        if v not in enclosing:
+            below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
+            boxes = [cascade[e].bound(loop.variable_in(e)) for e in below]
+            enclosing[v] = max(h for _, h in boxes) - min(low for low, _ in boxes) + 1
+        tile = int(loop.tile_shape)
+        first = tile if loop.initial_tile_shape is None else int(loop.initial_tile_shape)
+        trips.append(1 + max(0, -(-(enclosing[v] - first) // tile)))
+        enclosing[v] = min(max(tile, first), enclosing[v])
+    return trips
+
+
+def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str, str], int], ...]]:
+    """The physical coordinates of each of the node's instances, outer loop most significant."""
+    einsum = node.users[0]
+    trips = _nominal_trips(layout, einsum)
+    loops = layout.problem.tree.loops(einsum)
+    found = []
+    for row in uses.places:
+        where: dict[tuple[str, str], int] = {}
+        for axis, value in zip(node.all_touch.spatial, row, strict=True):
+            dim = (loops[axis][1].component, loops[axis][1].dim)
+            where[dim] = where.get(dim, 0) * trips[axis] + int(value)
+        found.append(tuple(sorted((d, k) for d, k in where.items() if k)))
+    return found
+
+
+def _bits(layout: Layout, node: Node, counts: Ints) -> Ints:
+    item = item_of(layout, node)
+    if item.scale == 1:
+        return counts * (item.bits * item.instances)
+    scaled = np.vectorize(lambda n: ceil(n * item.bits * item.scale), otypes=[np.int64])(counts)
+    return np.asarray(scaled * item.instances, dtype=np.int64)
+
+
+def _curves(layout: Layout, sweep: Sweep, component: str, live: bool) -> Iterator[tuple[Node, object, Ints]]:
+    """(buffet, site, bits per phase) for every instance of every buffet of a component."""
+    for node in layout.nodes.values():
+        if node.component != component:
+            continue
+        uses = sweep.uses(node)
+        sites = _sites(layout, node, uses)
+        item = item_of(layout, node)
+        if item.fixed is not None:
+            held = np.unique(np.stack([uses.place, uses.element], axis=1), axis=0)
+            amounts = np.bincount(held[:, 0], minlength=len(sites))
+            curves = np.repeat(amounts[:, None], sweep.phase_count, axis=1)
+        elif live:
+            place, first, last = _runs(uses, _open_visits(layout, uses))
+            curves = _counts(place, first, last, np.ones_like(place), len(sites), sweep.phase_count)
+        else:
+            opened = _open_visits(layout, uses)
+            place, first, last, tile = _tile_intervals(uses, opened)
+            curves = _counts(place, first, last, tile, len(sites), sweep.phase_count)
+        for site, curve in zip(sites, _bits(layout, node, curves), strict=True):
+            yield node, site, curve
+
+
+def swept_peaks(layout: Layout, sweep: Sweep, component: str, measure: str) -> dict[str, WorkingSet]:
+    """Peak of `tile` or `live` per Einsum for one component."""
+    by_site: dict[object, list[tuple[Node, Ints]]] = {}
+    for node, site, curve in _curves(layout, sweep, component, measure == "live"):
+        by_site.setdefault(site, []).append((node, curve))
+    found: dict[str, WorkingSet] = {}
+    for curves in by_site.values():
+        total = np.sum([c for _, c in curves], axis=0)
+        for einsum, phases in sweep.phases.items():
+            at = int(phases[np.argmax(total[phases])])
+            bits = int(total[at])
+            if bits and (einsum not in found or bits > found[einsum].bits):
+                residents = tuple(
+                    Resident(n.id, n.tensor, int(c[at]))
+                    for n, c in sorted(curves, key=lambda nc: (nc[0].id, nc[0].tensor))
+                    if c[at]
+                )
+                found[einsum] = WorkingSet(component, einsum, measure, bits, residents)
+    return found
+
+
+def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+    """Peak live elements per buffet, and the joint peaks per component and Einsum."""
+    sweep = Sweep(layout)
+    counts: dict[tuple[int, str], int] = {}
+    for key, node in layout.nodes.items():
+        uses = sweep.uses(node)
+        place, first, last = _runs(uses, _open_visits(layout, uses))
+        curve = _counts(place, first, last, np.ones_like(place), len(uses.places), sweep.phase_count)
+        counts[key] = int(curve.max())
+    rows = []
+    for component in layout.problem.hierarchy.components:
+        if component.kind == "memory":
+            rows += swept_peaks(layout, sweep, component.name, "live").values()
+    return counts, tuple(rows)

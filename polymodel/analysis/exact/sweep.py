@@ -1,0 +1,177 @@
+"""All operations of a small problem as arrays in time order: the ground for element-level lifetimes.
+
+Vectorised; used where the factored counts do not reach (element lifetimes, tiles that stay
+allocated while other branches run). Refuses problems of more than two million operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, Split
+from polymodel.schedule.touch import View
+
+Ints = NDArray[np.int64]
+_OPERATIONS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Operations:
+    """The operations of one Einsum: values per rank variable, counters per loop, offsets, phase ids."""
+
+    view: View
+    values: dict[str, Ints]
+    counters: tuple[Ints, ...]
+    offsets: tuple[Ints, ...]
+
+    @property
+    def count(self) -> int:
+        return len(next(iter(self.values.values()))) if self.values else 1
+
+
+def operations(view: View) -> Operations:
+    """Every iteration of the view's Einsum."""
+    einsum = view.einsum
+    extents = [high - low + 1 for low, high in einsum.bounds]
+    if prod(extents) > _OPERATIONS:
+        raise Refused(
+            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to follow each element's lifetime",
+            "ask for allocation: tile, or use a smaller workload for live figures",
+        )
+    grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
+    values = {v: grid[i] + einsum.bounds[i][0] for i, v in enumerate(einsum.rank_variables)}
+    keep = np.ones(grid.shape[1], dtype=bool)
+    for c in einsum.constraints:
+        total = np.full(grid.shape[1], c.expr.constant, dtype=np.int64)
+        for v, k in c.expr.terms:
+            total += k * values[v]
+        keep &= total >= 0 if c.kind == "ge" else (total == 0 if c.kind == "eq" else total % c.modulus == 0)
+    values = {v: a[keep] for v, a in values.items()}
+    starts: dict[str, Ints] = {}
+    counters = []
+    for _, loop, origin in view.loops:
+        v = loop.variable_in(einsum.name)
+        base = starts.get(v, np.full(len(values[v]), origin, dtype=np.int64))
+        counter, starts[v] = _counter(values[v] - base, base, loop)
+        counters.append(counter)
+    offsets = tuple(values[v] - starts.get(v, np.zeros_like(values[v])) for v in view.offsets)
+    return Operations(view, values, tuple(counters), offsets)
+
+
+def _counter(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
+    tile, initial = int(loop.tile_shape), loop.initial_tile_shape
+    first = tile if initial is None else int(initial)
+    counter = np.where(inside < first, 0, 1 + (inside - first) // tile)
+    return counter, base + np.where(counter == 0, 0, first + (counter - 1) * tile)
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Uses of one buffet: per row one (instance, visit, element, phase); visits ranked in time order."""
+
+    node: Node
+    place: Ints
+    places: Ints
+    visit: Ints
+    stamps: Ints
+    element: Ints
+    phase: Ints
+
+
+class Sweep:
+    """Operations of all Einsums with a common phase numbering."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        tree = layout.problem.tree
+        self.operations: dict[str, Operations] = {}
+        for name in tree.einsums:
+            view = next(v for (e, _), v in layout.full.items() if e == name)
+            self.operations[name] = operations(view)
+        if sum(o.count for o in self.operations.values()) > _OPERATIONS:
+            raise Refused("the workload has too many iterations to follow each element's lifetime")
+
+    @cached_property
+    def phases(self) -> dict[str, Ints]:
+        """Global phase id of every operation, per Einsum."""
+        tree = self.layout.problem.tree
+        columns: dict[str, list[Ints]] = {}
+        for name, ops in self.operations.items():
+            cols: list[Ints] = []
+            loop_position = 0
+            for step in tree.path(name):
+                if isinstance(step.node, Split):
+                    cols.append(np.full(ops.count, step.branch, dtype=np.int64))
+                elif isinstance(step.node, Loop):
+                    if not step.node.spatial:
+                        cols.append(ops.counters[loop_position])
+                    loop_position += 1
+            columns[name] = [*cols, *ops.offsets]
+        width = max((len(c) for c in columns.values()), default=0)
+        table = np.concatenate(
+            [
+                np.stack([*c, *[np.zeros(self.operations[n].count, dtype=np.int64)] * (width - len(c))], axis=1)
+                if width
+                else np.zeros((self.operations[n].count, 0), dtype=np.int64)
+                for n, c in columns.items()
+            ]
+        )
+        ids = _rank(table)
+        found, at = {}, 0
+        for name, ops in self.operations.items():
+            found[name] = ids[at : at + ops.count]
+            at += ops.count
+        return found
+
+    @cached_property
+    def phase_count(self) -> int:
+        return 1 + max(int(p.max()) for p in self.phases.values())
+
+    def uses(self, node: Node) -> Uses:
+        """Who touches what, when and where, at one buffet."""
+        touch = node.all_touch
+        stamps, places, elements, phases = [], [], [], []
+        for view in node.views:
+            ops = self.operations[view.einsum.name]
+            stamps.append(_table([ops.counters[i] for i in touch.temporal], ops.count))
+            places.append(_table([ops.counters[i] for i in touch.spatial], ops.count))
+            ranks = []
+            for expr in view.access.projection:
+                total = np.full(ops.count, expr.constant, dtype=np.int64)
+                for v, k in expr.terms:
+                    total = total + k * ops.values[v]
+                ranks.append(total)
+            elements.append(_table(ranks, ops.count))
+            phases.append(self.phases[view.einsum.name])
+        stamp = np.concatenate(stamps)
+        place = np.concatenate(places)
+        visit = _rank(stamp)
+        place_id = _rank(place)
+        return Uses(
+            node, place_id, _distinct(place), visit, _distinct(stamp), _rank(np.concatenate(elements)),
+            np.concatenate(phases),
+        )
+
+
+def _table(columns: list[Ints], rows: int) -> Ints:
+    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
+
+
+def _distinct(table: Ints) -> Ints:
+    if table.shape[1] == 0:
+        return np.zeros((1, 0), dtype=np.int64)
+    return np.asarray(np.unique(table, axis=0), dtype=np.int64)
+
+
+def _rank(table: Ints) -> Ints:
+    """Dense lexicographic rank of the rows."""
+    if table.shape[1] == 0:
+        return np.zeros(table.shape[0], dtype=np.int64)
+    return np.asarray(np.unique(table, axis=0, return_inverse=True)[1], dtype=np.int64).reshape(-1)
