@@ -6,10 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.partials import Chain, Level, examine
+from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
+from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
 from polymodel.schedule.touch import Touch, View, touch
@@ -104,7 +105,7 @@ def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[i
     return tuple(found)
 
 
-def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain:
+def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain:
     """The levels of an output from its backing node to compute."""
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
@@ -118,22 +119,27 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain:
             )
         )
     full = _compute_touch(layout, einsum, tensor)
-    levels.append(Level(full, full, frozenset(), nodes[-1].loops))
-    reduction = examine(
-        tuple(levels), shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum), tensor
-    )
-    return Chain(tuple(levels), reduction)
+    access = layout.problem.cascade[einsum].access_of(tensor)
+    levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=frozenset(access.variables)))
+    shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
+    check_reducible(levels[-1], shared, tensor)
+    try:
+        return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
+    except Refused:
+        if any(level.carries for level in levels):
+            raise
+    return RefilledChain(tuple(levels), shared, broadcast)
 
 
 def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
     chain = output_chain(layout, einsum, tensor)
     nodes = [level.node for level in chain.levels if level.node is not None]
-    shared = chain.reduction.shared
+    shared = shared_axes(layout, einsum, tensor)
     for position, node in enumerate(nodes):
         child = position + 1
         ledger.book(einsum, node, "reads_fill", chain.reads(child))
         level = chain.levels[child]
-        _check_ends(nodes, child, chain, level)
+        _check_ends(nodes, child, shared, level)
         ledger.book(einsum, node, "writes_drain", chain.events(child, forward=True))
         target = nodes[child].component if child < len(nodes) else _component_of(layout, einsum)
         ledger.tolls += pass_tolls(
@@ -147,11 +153,11 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
             ledger.book(einsum, node, "reads_drain", chain.runs(position))
 
 
-def _check_ends(nodes: list[Node], child: int, chain: Chain, level: Level) -> None:
+def _check_ends(nodes: list[Node], child: int, shared: frozenset[int], level: Level) -> None:
     """Drains of a node that consumers keep visiting end elsewhere than production; refuse reductions there."""
     if child >= len(nodes) or not level.carries or level.now == level.held:
         return
-    if any(a >= level.charge and a in chain.reduction.shared for a in level.now.spatial):
+    if any(a >= level.charge and a in shared for a in level.now.spatial):
         raise Refused(
             f"{nodes[child].tensor} in {nodes[child].component} is carried, shared with consumers and spread over instances",
             "use reuse: refill for this node",

@@ -149,10 +149,28 @@ def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
         shared = sum(1 for i, _ in tree.loops(einsum) if i < split)
         if any(a < shared for a in node.policy_carries):
             return True
-    return any(
-        node.component == component and node.id in on_path and node.policy_carries and einsum not in node.users
-        for node in layout.nodes.values()
-    )
+    strangers = [
+        n for n in layout.nodes.values() if n.component == component and n.id in on_path and einsum not in n.users
+    ]
+    return any(n.policy_carries or _other_ranges(layout, einsum, n) for n in strangers)
+
+
+def _other_ranges(layout: Layout, einsum: str, node: Node) -> bool:
+    """True if a user of the node runs its shared loops over other iterations than this Einsum."""
+    for user in node.users:
+        split, _, _ = _divergence(layout, einsum, user)
+        reach = sum(1 for i, _ in layout.problem.tree.loops(einsum) if i < split)
+        if reach > node.loops and _bare_factors(layout, einsum, reach) != _bare_factors(layout, user, reach):
+            return True
+    return False
+
+
+def _bare_factors(layout: Layout, einsum: str, reach: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...]:
+    """The stamps of an Einsum over its first `reach` loops, as text that compares equal only if they are."""
+    view = next(v for (e, _), v in layout.full.items() if e == einsum)
+    bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:reach])
+    factors = touch((bare,), partition((bare,))).factors
+    return tuple(sorted((f.spatial, f.temporal, f.text) for f in factors))
 
 
 def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:

@@ -40,6 +40,7 @@ class Level:
     charge: int
     read_first: bool = False
     node: Node | None = None
+    indexing: frozenset[str] = frozenset()
 
     def factor(self, block: int) -> Factor | None:
         return next((f for f in self.now.factors if f.block == block), None)
@@ -53,6 +54,20 @@ class Reduction:
     broadcast: frozenset[int]
     blocks: tuple[int, ...]
     first_touch_formula: bool
+
+
+def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
+    """Refuse an output that instances along a dimension would have to add up without being allowed to."""
+    for factor in last.now.factors:
+        for axis in factor.spatial:
+            indexed = last.now.axes[axis].variable in last.indexing
+            if axis not in shared and not indexed and tally(shape_of(factor), len(factor.spatial)).size > 1:
+                where = f"{last.now.axes[axis].component}.{last.now.axes[axis].dim}"
+                raise Refused(
+                    f"spatial loop over {where} does not index output {tensor} and its may_reuse does not name it, so its "
+                    "partial sums cannot be reduced",
+                    f"add {tensor} to may_reuse of that dimension",
+                )
 
 
 def examine(levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str) -> Reduction:
@@ -72,13 +87,6 @@ def examine(levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozen
                 )
             continue
         blocks.append(factor.block)
-        for axis in factor.spatial:
-            if axis not in shared and tally(shape, len(factor.spatial)).size > 1:
-                raise Refused(
-                    f"spatial loop over {last.axes[axis].component}.{last.axes[axis].dim} does not index output {tensor} and "
-                    "its may_reuse does not name it, so its partial sums cannot be reduced",
-                    f"add {tensor} to may_reuse of that dimension",
-                )
         uneven = uneven or not steps.uniform(shape.text, shape.np, shape.nt)
     mine = {a for b in blocks for f in last.factors if f.block == b for a in f.spatial}
     if not uneven:

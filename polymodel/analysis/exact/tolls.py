@@ -13,6 +13,7 @@ from polymodel.schedule.touch import Touch
 
 if TYPE_CHECKING:
     from polymodel.analysis.exact.partials import Chain
+    from polymodel.analysis.exact.uneven import RefilledChain
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def pass_tolls(
     *,
     forward: bool = False,
     before: Touch | None = None,
-    chain: tuple[Chain, int] | None = None,
+    chain: tuple[Chain | RefilledChain, int] | None = None,
 ) -> list[Passage]:
     """Passages of one link through every toll between the parent's and the child's component.
 
@@ -75,16 +76,13 @@ def pass_tolls(
     return found
 
 
-def _partial(chain: Chain, child: int, charge: int) -> tuple[Product, ...]:
+def _partial(chain: Chain | RefilledChain, child: int, charge: int) -> tuple[Product, ...]:
     """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
     level = chain.levels[child]
     between = [a for a in level.now.spatial if level.charge <= a < charge]
     if not between:
         return chain.reads(child)
-    reduced = {a for b in chain.reduction.blocks for f in level.now.factors if f.block == b for a in f.spatial}
     below = [a for a in level.now.spatial if a >= charge]
     if not below and level.node is not None:
         return chain.filled(child)
-    if reduced & set(between):
-        raise Refused("a toll between two spatial loops of a reduction is not covered")
     raise Refused("a toll between two spatial loops is not covered for partial sums")

@@ -1,0 +1,124 @@
+"""Partial sums under `refill`, for any shape: signed products of ISL sets instead of closed rules.
+
+A residency of the parent that was not filled sees nothing to read at its first child events, and at
+no later ones. What was not filled is a signed sum of products of sets, one set per factor, so the
+recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import islpy
+
+from polymodel.analysis.exact.partials import Level
+from polymodel.analysis.exact.tally import Product, tally
+from polymodel.analysis.exact.buffets import shape_of
+from polymodel.polyhedra import counting, receive, sets
+from polymodel.schedule.touch import Factor
+
+Sets = tuple["islpy.Set", ...]
+
+
+@dataclass(frozen=True)
+class Term:
+    """`sign` times the product of one set per factor of a level."""
+
+    sign: int
+    factors: Sets
+
+
+@dataclass(frozen=True)
+class RefilledChain:
+    """Same questions as `partials.Chain`; every level is refilled at each visit."""
+
+    levels: tuple[Level, ...]
+    shared: frozenset[int]
+    broadcast: frozenset[int]
+
+    def runs(self, level: int) -> tuple[Product, ...]:
+        """Visits of elements per instance of the level."""
+        now = self.levels[level].now
+        return (Product(1, tuple((f.spatial, tally(shape_of(f), len(f.spatial))) for f in now.factors)),)
+
+    def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
+        """Distinct touches over shared instances, per instance of the parent (the same in either direction)."""
+        return (self._united(level, self._touched(level), 1),)
+
+    def reads(self, level: int) -> tuple[Product, ...]:
+        """Partial sums that the parent of `level` reads out, per instance of the parent."""
+        found = list(self.events(level))
+        if not self.levels[level - 1].read_first:
+            found += [self._united(level, t.factors, -t.sign) for t in self._empty(level)]
+        return tuple(found)
+
+    def filled(self, level: int) -> tuple[Product, ...]:
+        """Writes that fills make at the level, per instance."""
+        return tuple(self._counted(level, t) for t in self._filled_terms(level)) if level else ()
+
+    def _touched(self, level: int) -> Sets:
+        return tuple(sets.parsed(f.text) for f in self.levels[level].now.factors)
+
+    def _leading(self, level: int, f: Factor) -> tuple[int, int, int, int]:
+        """Dimensions of one factor: (np, nt, np of the parent, nt of the parent)."""
+        charge = self.levels[level].charge
+        return (
+            len(f.spatial), len(f.temporal), sum(1 for a in f.spatial if a < charge),
+            sum(1 for a in f.temporal if a < charge),
+        )
+
+    def _empty(self, level: int) -> list[Term]:
+        """Child events of `level` that find nothing in the parent."""
+        factors = self.levels[level].now.factors
+        firsts = []
+        for f, points in zip(factors, self._touched(level), strict=True):
+            np, nt, np_parent, nt_parent = self._leading(level, f)
+            firsts.append(receive.inner_first(points, np, nt, np_parent, 0 if level == 1 else nt_parent))
+        if level == 1:  # the backing node's run never ends, and it starts with nothing
+            return [Term(1, tuple(firsts))]
+        above = {f.block: k for k, f in enumerate(self.levels[level - 1].now.factors)}
+        found = []
+        for term in self._unfilled_terms(level - 1):
+            chosen = []
+            for f, first in zip(factors, firsts, strict=True):
+                if f.block in above:
+                    first = receive.under(first, term.factors[above[f.block]], *self._leading(level, f))
+                chosen.append(first)
+            found.append(Term(term.sign, tuple(chosen)))
+        return found
+
+    def _filled_terms(self, level: int) -> list[Term]:
+        whole = self._receiving(level, self._touched(level))
+        found = [Term(1, whole)]
+        if not self.levels[level - 1].read_first:
+            for term in self._empty(level):
+                chosen = tuple(a.intersect(b) for a, b in zip(whole, term.factors, strict=True))
+                found.append(Term(-term.sign, chosen))
+        return found
+
+    def _unfilled_terms(self, level: int) -> list[Term]:
+        return [Term(1, self._touched(level)), *(Term(-t.sign, t.factors) for t in self._filled_terms(level))]
+
+    def _receiving(self, level: int, points: Sets) -> Sets:
+        found = []
+        for f, each in zip(self.levels[level].now.factors, points, strict=True):
+            keep = self._leading(level, f)[2]
+            between = [k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared]
+            every = tuple(k for k in between if f.spatial[k] in self.broadcast)
+            single = tuple(k for k in between if f.spatial[k] not in self.broadcast)
+            found.append(receive.receivers(each, single, every))
+        return tuple(found)
+
+    def _united(self, level: int, points: Sets, sign: int) -> Product:
+        parts = []
+        for f, each in zip(self.levels[level].now.factors, points, strict=True):
+            keep = self._leading(level, f)[2]
+            shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
+            parts.append((f.spatial[:keep], counting.count_by(receive.drop(each, shared), keep)))
+        return Product(sign, tuple(parts))
+
+    def _counted(self, level: int, term: Term) -> Product:
+        parts = []
+        for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
+            parts.append((f.spatial, counting.count_by(each, len(f.spatial))))
+        return Product(term.sign, tuple(parts))
