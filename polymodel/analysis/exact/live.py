@@ -65,8 +65,8 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
     return np.asarray(np.cumsum(change, axis=1)[:, :phases], dtype=np.int64)
 
 
-def _tile_intervals(uses: Uses, opened: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """(instance, first, last, tile) per visit of an instance; joined visits reach to the next one."""
+def _tile_intervals(uses: Uses, opened: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """(instance, first, last, tile) per visit of an instance; joined visits reach to the next one's start."""
     key = np.stack([uses.place, uses.visit], axis=1)
     cells, row = np.unique(key, axis=0, return_inverse=True)
     row = np.asarray(row).reshape(-1)
@@ -83,7 +83,8 @@ def _tile_intervals(uses: Uses, opened: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     for (p, v), i in by_cell.items():
         after = by_cell.get((p, v + 1))
         if after is not None and opened[v + 1] and content[i] & content[after]:
-            last[i] = first[after] - 1
+            last[i] = starts[v + 1] - 1
+            first[after] = starts[v + 1]
     return cells[:, 0], first, last, tile
 
 
@@ -145,7 +146,7 @@ def _curves(layout: Layout, sweep: Sweep, component: str, live: bool) -> Iterato
             curves = _counts(place, first, last, np.ones_like(place), len(sites), sweep.phase_count)
         else:
             opened = _open_visits(layout, uses)
-            place, first, last, tile = _tile_intervals(uses, opened)
+            place, first, last, tile = _tile_intervals(uses, opened, sweep.visit_starts(uses))
             curves = _counts(place, first, last, tile, len(sites), sweep.phase_count)
         for site, curve in zip(sites, _bits(layout, node, curves), strict=True):
             yield node, site, curve

@@ -159,6 +159,22 @@ class Sweep:
             np.concatenate(phases),
         )
 
+    def visit_starts(self, uses: Uses) -> Ints:
+        """The first phase of any Einsum below the node at the stamp of each visit."""
+        tree = self.layout.problem.tree
+        temporal = uses.node.all_touch.temporal
+        stamps, phases = [uses.stamps], []
+        for name, path in tree.paths.items():
+            if any(s.id == uses.node.id for s in path):
+                ops = self.operations[name]
+                stamps.append(_table([ops.counters[i] for i in temporal], ops.count))
+                phases.append(self.phases[name])
+        rank = _rank(np.concatenate(stamps))
+        visits = len(uses.stamps)
+        starts = np.full(int(rank.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(starts, rank[visits:], np.concatenate(phases))
+        return np.asarray(starts[rank[:visits]], dtype=np.int64)
+
 
 def _table(columns: list[Ints], rows: int) -> Ints:
     return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
