@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from polymodel.polyhedra import sets
-from polymodel.affine import Affine
+from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree
+from polymodel.polyhedra import sets
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 Vertex = tuple[str, str]
@@ -105,6 +105,26 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
     return tuple(found)
 
 
+@lru_cache(maxsize=1024)
+def essential_constraints(einsum: Einsum) -> tuple[Constraint, ...]:
+    """The iteration space as its bounding box and the constraints that the box does not imply.
+
+    Rank sizes of a halo (`p + r < H`) are usually implied; keeping them would tie p and r together.
+    """
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    found = []
+    for variable, (low, high) in box.items():
+        found.append(Constraint(Affine(((variable, 1),), -low)))
+        found.append(Constraint(Affine(((variable, -1),), high)))
+    for constraint in einsum.constraints:
+        least = constraint.expr.constant + sum(
+            min(c * box[v][0], c * box[v][1]) for v, c in constraint.expr.terms
+        )
+        if constraint.kind != "ge" or least < 0:
+            found.append(constraint)
+    return tuple(found)
+
+
 def partition(views: Sequence[View]) -> tuple[Block, ...]:
     """Independent classes of the ranks and variables of one tensor over all Einsums that touch it."""
     parent: dict[object, object] = {}
@@ -120,7 +140,7 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
         name = view.einsum.name
         for variable in view.einsum.rank_variables:
             find((name, variable))
-        for constraint in view.einsum.constraints:
+        for constraint in essential_constraints(view.einsum):
             names = constraint.expr.variables
             for other in names[1:]:
                 parent[find((name, other))] = find((name, names[0]))
@@ -197,7 +217,7 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
     mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
     names = {v: f"v{i}" for i, v in enumerate(mine)}
     fixed: list[str] = []
-    for constraint in view.einsum.constraints:
+    for constraint in essential_constraints(view.einsum):
         if constraint.expr.variables and constraint.expr.variables[0] in names:
             text = _affine(constraint.expr, names)
             tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)

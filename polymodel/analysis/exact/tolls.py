@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.transfers import moved
+from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.schedule.touch import Touch
-
-if TYPE_CHECKING:
-    from polymodel.analysis.exact.partials import Chain
-    from polymodel.analysis.exact.uneven import RefilledChain
 
 
 @dataclass(frozen=True)
@@ -79,10 +75,13 @@ def pass_tolls(
 def _partial(chain: Chain | RefilledChain, child: int, charge: int) -> tuple[Product, ...]:
     """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
     level = chain.levels[child]
-    between = [a for a in level.now.spatial if level.charge <= a < charge]
-    if not between:
+    if not [a for a in level.now.spatial if level.charge <= a < charge]:
         return chain.reads(child)
-    below = [a for a in level.now.spatial if a >= charge]
-    if not below and level.node is not None:
-        return chain.filled(child)
-    raise Refused("a toll between two spatial loops is not covered for partial sums")
+    if any(x.carries for x in chain.levels):
+        raise Refused(
+            "partial sums that are carried pass a toll between two spatial loops", "use reuse: refill for this output"
+        )
+    if isinstance(chain, RefilledChain):
+        return chain.passed(child, charge)
+    shared, broadcast = chain.reduction.shared, chain.reduction.broadcast
+    return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)

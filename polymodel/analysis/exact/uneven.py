@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import islpy
 
+from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.tally import Product, tally
-from polymodel.analysis.exact.buffets import shape_of
 from polymodel.polyhedra import counting, receive, sets
 from polymodel.schedule.touch import Factor
 
@@ -55,6 +55,18 @@ class RefilledChain:
     def filled(self, level: int) -> tuple[Product, ...]:
         """Writes that fills make at the level, per instance."""
         return tuple(self._counted(level, t) for t in self._filled_terms(level)) if level else ()
+
+    def passed(self, level: int, charge: int) -> tuple[Product, ...]:
+        """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
+        found = []
+        for term in self._filled_terms(level):
+            parts = []
+            for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
+                keep = sum(1 for a in f.spatial if a < charge)
+                shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
+                parts.append((f.spatial[:keep], counting.count_by(receive.drop(each, shared), keep)))
+            found.append(Product(term.sign, tuple(parts)))
+        return tuple(found)
 
     def _touched(self, level: int) -> Sets:
         return tuple(sets.parsed(f.text) for f in self.levels[level].now.factors)
