@@ -37,9 +37,7 @@ def constraint_text(constraint: Constraint) -> str:
     )
 
 
-def set_from_constraints(
-    name: str, variables: Sequence[str], constraints: Sequence[Constraint]
-) -> isl.Set:
+def set_from_constraints(name: str, variables: Sequence[str], constraints: Sequence[Constraint]) -> isl.Set:
     """The integer points of `constraints`; tuple `name`, one dimension per variable, in order."""
     unknown = {v for c in constraints for v in c.expr.variables} - set(variables)
     if unknown:

@@ -59,9 +59,7 @@ def points_of(domain: isl.Set) -> list[tuple[int, ...]]:
                 "a piece of the iteration space has too many different tile sizes to enumerate",
                 "use rectangular tiles or a smaller workload",
             )
-        found.append(
-            tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(n))
-        )
+        found.append(tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(n)))
 
     domain.foreach_point(take)
     return found

@@ -32,7 +32,7 @@ def _sample(points: isl.Set) -> tuple[int, ...] | None:
 
 
 def missing(wanted: str, made: str, drop: int) -> tuple[int, ...] | None:
-    """The last dimensions of a point of `wanted` that is not in `made`, both without their first `drop` dimensions."""
+    """A point of `wanted` that is not in `made`, both without their first `drop` dimensions."""
     a, b = parse_set(wanted), parse_set(made)
     a = a.project_out(isl.dim_type.set, 0, drop)
     b = b.project_out(isl.dim_type.set, 0, drop)

@@ -143,9 +143,7 @@ def uniform(text: str, np: int, nt: int) -> bool:
     points = parse_set(text)
     where = points.project_out(isl.dim_type.set, np, nt)
     when = points.project_out(isl.dim_type.set, 0, np)
-    whole = where.insert_dims(isl.dim_type.set, np, nt).intersect(
-        when.insert_dims(isl.dim_type.set, 0, np)
-    )
+    whole = where.insert_dims(isl.dim_type.set, np, nt).intersect(when.insert_dims(isl.dim_type.set, 0, np))
     return bool(whole.is_subset(points))
 
 
@@ -183,9 +181,6 @@ def at_first(text: str, np: int, nt: int) -> isl.Set:
     times = points.project_out(isl.dim_type.set, 0, np)
     identity = isl.Map.identity(times.get_space().map_from_set()).intersect_domain(times)
     first = identity.project_out(isl.dim_type.in_, 0, nt)
-    if nx:
-        first = first.lexmin().range()
-    else:
-        first = times.lexmin()
+    first = first.lexmin().range() if nx else times.lexmin()
     early = points.intersect(first.insert_dims(isl.dim_type.set, 0, np))
     return early.project_out(isl.dim_type.set, np, nt)

@@ -55,16 +55,26 @@ def _dependence(problem: Mapped, tensor: str, producer: str, consumer: str) -> D
     for a, b in zip(made, read, strict=True):
         element = order.missing(b.text, a.text, len(a.spatial) + len(a.temporal))
         if element is not None:
-            return _fault(tensor, views[0], a, element, f"{where} but {producer} never produces it", "shrink the consumer's ranks")
+            return _fault(
+                tensor,
+                views[0],
+                a,
+                element,
+                f"{where} but {producer} never produces it",
+                "shrink the consumer's ranks",
+            )
     for position in sorted(p for f in made for p in f.temporal):
         late = _late(made, read, position)
         if late is not None:
             node, loop = tree.loops(producer)[position]
             return _fault(
-                tensor, views[0], late[0], late[1],
-                f"{where} before {producer} has finished it: the loop over {loop.variable_in(producer)} (node {node}) stands above "
-                "their split",
-                "move that loop below the split, or bind it to a rank variable that does not tear the dependence",
+                tensor,
+                views[0],
+                late[0],
+                late[1],
+                f"{where} before {producer} has finished it: the loop over {loop.variable_in(producer)} "
+                f"(node {node}) stands above their split",
+                "move that loop below the split, or bind it to a rank variable that keeps the dependence",
             )
     return _home(problem, tensor, producer, consumer, blocks, views)
 
@@ -115,14 +125,18 @@ def _home(
             continue
         if home.node.reuse != "refill":
             raise Refused(
-                f"{tensor} in {home.node.component} is read by {consumer} at other iterations than {producer} writes it; whether "
-                f"reuse: {home.node.reuse} keeps it that long is not decided here",
+                f"{tensor} in {home.node.component} is read by {consumer} at other iterations than "
+                f"{producer} writes it; whether reuse: {home.node.reuse} keeps it that long is not decided here",
                 f"store {tensor} above these loops",
             )
         x = () if element is None else element[len(a.spatial) + len(a.temporal) :]
         return _fault(
-            tensor, views[0], a, x,
-            f"{consumer} reads {tensor} where {home.node.component} (node {home.id}) does not hold all that {producer} writes of it",
+            tensor,
+            views[0],
+            a,
+            x,
+            f"{consumer} reads {tensor} where {home.node.component} (node {home.id}) does not hold all "
+            f"that {producer} writes of it",
             f"store {tensor} above the loops between, or tile both Einsums alike",
         )
     return None

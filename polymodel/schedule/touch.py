@@ -156,9 +156,16 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
     blocks = []
     for members in classes.values():
         ranks = tuple(sorted(x for x in members if isinstance(x, int)))
-        names = frozenset(x for x in members if isinstance(x, tuple) and x[0] != "loop")
-        blocks.append(Block(ranks, names))
-    return tuple(sorted(blocks, key=lambda b: (b.ranks or (10**6,), sorted(b.variables))))
+        variables = frozenset(
+            (str(x[0]), str(x[1])) for x in members if isinstance(x, tuple) and x[0] != "loop"
+        )
+        blocks.append(Block(ranks, variables))
+    return _ordered(blocks)
+
+
+def _ordered(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Blocks with ranks first, by rank; the others by name."""
+    return tuple(sorted(blocks, key=lambda b: (not b.ranks, b.ranks, sorted(b.variables))))
 
 
 def axes_of(view: View) -> tuple[Axis, ...]:
@@ -183,9 +190,7 @@ def _tile(loop: Loop) -> tuple[int, int | None]:
     return loop.tile_shape, loop.initial_tile_shape
 
 
-def _chain(
-    variable: str, loops: Sequence[tuple[str, Loop]], origin: int
-) -> list[tuple[list[str], str]]:
+def _chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int) -> list[tuple[list[str], str]]:
     """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
     options: list[tuple[list[str], str]] = [([], f"{origin}")]
     for counter, loop in loops:
@@ -231,9 +236,7 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
             for i, (_, loop, _) in enumerate(view.loops)
             if loop.variable_in(name) == variable
         ]
-        origin = next(
-            (o for _, loop, o in view.loops if loop.variable_in(name) == variable), 0
-        )
+        origin = next((o for _, loop, o in view.loops if loop.variable_in(name) == variable), 0)
         chains = _chain(names[variable], loops, origin)
         if variable in view.offsets:
             offset = counters[len(view.loops) + view.offsets.index(variable)]
@@ -278,7 +281,7 @@ def merge_blocks(blocks: tuple[Block, ...], which: Iterable[int]) -> tuple[Block
     ranks = tuple(sorted(r for i in chosen for r in blocks[i].ranks))
     variables = frozenset(v for i in chosen for v in blocks[i].variables)
     rest = [b for i, b in enumerate(blocks) if i not in chosen]
-    return tuple(sorted([*rest, Block(ranks, variables)], key=lambda b: (b.ranks or (10**6,), sorted(b.variables))))
+    return _ordered([*rest, Block(ranks, variables)])
 
 
 def joint_blocks(views: tuple[View, ...], blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -114,15 +114,16 @@ def _check_places(problem: Problem) -> None:
             for loop in above:
                 if problem.hierarchy.index(loop.component) > level:
                     raise Refused(
-                        f"storage {step.node.component} on the path of {einsum} stands below a spatial loop over "
-                        f"{loop.component}.{loop.dim}, which does not replicate it",
+                        f"storage {step.node.component} on the path of {einsum} stands below a spatial loop "
+                        f"over {loop.component}.{loop.dim}, which does not replicate it",
                         "move the storage node above the spatial loop",
                     )
             for _, loop in problem.tree.loops(einsum):
                 if loop.spatial and loop not in above and problem.hierarchy.index(loop.component) <= level:
                     raise Refused(
-                        f"storage {step.node.component} on the path of {einsum} stands above the spatial loop over "
-                        f"{loop.component}.{loop.dim}, which replicates it",
+                        f"storage {step.node.component} on the path of {einsum} stands above "
+                        f"the spatial loop "
+                        f"over {loop.component}.{loop.dim}, which replicates it",
                         "move the storage node below the spatial loop",
                     )
 
@@ -154,8 +155,15 @@ def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
         for node_id, (users, loops_above, parent) in places.items():
             node = tree_node(problem, users[0], node_id)
             nodes[node_id, tensor] = Node(
-                node_id, node.component, tensor, reuse or node.reuse, parent, users,
-                _views_above(full, tensor, users, loops_above), blocks[tensor], loops_above,
+                node_id,
+                node.component,
+                tensor,
+                reuse or node.reuse,
+                parent,
+                users,
+                _views_above(full, tensor, users, loops_above),
+                blocks[tensor],
+                loops_above,
                 producer.name if producer and producer.name in users else None,
             )
     return Layout(problem, nodes, full, blocks)

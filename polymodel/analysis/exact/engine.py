@@ -43,8 +43,13 @@ class Exact:
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
             working = _interleave(layout, working, peaks)
         return Analysis(
-            self.name, buffets, _traffic(layout, ledger), _compute(layout), _loads(layout, ledger),
-            working, _tolls(layout, ledger),
+            self.name,
+            buffets,
+            _traffic(layout, ledger),
+            _compute(layout),
+            _loads(layout, ledger),
+            working,
+            _tolls(layout, ledger),
         )
 
 
@@ -63,7 +68,13 @@ def _buffets(layout: Layout) -> tuple[Buffet, ...]:
             if node is not None:
                 rows.append(
                     Buffet(
-                        node.id, node.component, tensor, node.reuse, node.users, node.parent, *tile_numbers(node)
+                        node.id,
+                        node.component,
+                        tensor,
+                        node.reuse,
+                        node.users,
+                        node.parent,
+                        *tile_numbers(node),
                     )
                 )
     return tuple(rows)
@@ -125,7 +136,10 @@ def _extents(groups: list[tuple[int, list[Product]]]) -> dict[int, int]:
 
 
 def _load(
-    einsum: str, component: str, reads: list[tuple[int, list[Product]]], writes: list[tuple[int, list[Product]]]
+    einsum: str,
+    component: str,
+    reads: list[tuple[int, list[Product]]],
+    writes: list[tuple[int, list[Product]]],
 ) -> InstanceLoad | None:
     """Per-instance sums; each group is (bits per element, products)."""
     extents = _extents(reads + writes)
@@ -179,7 +193,8 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
         for component in layout.problem.hierarchy.components:
             for tensor in layout.problem.cascade[einsum].tensors:
                 mine = [
-                    p for p in ledger.tolls
+                    p
+                    for p in ledger.tolls
                     if (p.einsum, p.component, p.tensor) == (einsum, component.name, tensor)
                 ]
                 down = sum(total(p.products) for p in mine if not p.up)
@@ -200,9 +215,15 @@ def _working_sets(layout: Layout) -> tuple[WorkingSet, ...]:
                 swept = swept or Sweep(layout)
                 row = swept_peaks(layout, swept, component.name, "tile").get(einsum)
             else:
-                row = peak(layout, einsum, component.name, "tile", items_of(layout, einsum, component.name, False))
+                row = peak(
+                    layout, einsum, component.name, "tile", items_of(layout, einsum, component.name, False)
+                )
             rows.append(row)
-            rows.append(peak(layout, einsum, component.name, "reserved", items_of(layout, einsum, component.name, True)))
+            rows.append(
+                peak(
+                    layout, einsum, component.name, "reserved", items_of(layout, einsum, component.name, True)
+                )
+            )
     return tuple(row for row in rows if row is not None and row.bits)
 
 
@@ -215,4 +236,3 @@ def _interleave(
     return tuple(
         sorted([*tiles, *live], key=lambda w: (einsums[w.einsum], order[w.component], measure[w.measure]))
     )
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
@@ -97,9 +98,9 @@ def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
 
 
 def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
-    """Per level of an output's chain, the transitions over which it may stay: its parent must keep it too."""
+    """Per level of an output's chain, where it may stay: its parent must keep it too."""
     found = [frozenset(range(chain[0].loops))]
-    for parent, node in zip(chain, chain[1:], strict=False):
+    for parent, node in pairwise(chain):
         above = found[-1]
         found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
     return tuple(found)
@@ -114,8 +115,12 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
         charge = nodes[position - 1].loops if position else 0
         levels.append(
             Level(
-                node.touch_of((einsum,)), node.all_touch, carries[position] if position else frozenset(), charge,
-                layout.problem.hierarchy[node.component].read_first, node,
+                node.touch_of((einsum,)),
+                node.all_touch,
+                carries[position] if position else frozenset(),
+                charge,
+                layout.problem.hierarchy[node.component].read_first,
+                node,
             )
         )
     full = _compute_touch(layout, einsum, tensor)
@@ -146,7 +151,14 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
             layout, einsum, node, target, (level.now, level.held, level.carries), shared, "up", forward=True
         )
         ledger.tolls += pass_tolls(
-            layout, einsum, node, target, (level.now, level.held, level.carries), shared, "partial", chain=(chain, child)
+            layout,
+            einsum,
+            node,
+            target,
+            (level.now, level.held, level.carries),
+            shared,
+            "partial",
+            chain=(chain, child),
         )
         if position:
             ledger.book(einsum, node, "writes_fill", chain.filled(position))
@@ -154,12 +166,13 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
 
 
 def _check_ends(nodes: list[Node], child: int, shared: frozenset[int], level: Level) -> None:
-    """Drains of a node that consumers keep visiting end elsewhere than production; refuse reductions there."""
+    """Drains of a node that consumers keep visiting end later than production; no reductions there."""
     if child >= len(nodes) or not level.carries or level.now == level.held:
         return
     if any(a >= level.charge and a in shared for a in level.now.spatial):
         raise Refused(
-            f"{nodes[child].tensor} in {nodes[child].component} is carried, shared with consumers and spread over instances",
+            f"{nodes[child].tensor} in {nodes[child].component} is carried, shared with consumers and "
+            "spread over instances",
             "use reuse: refill for this node",
         )
 
@@ -191,13 +204,22 @@ def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:
             minus_reads = moved(before, node.all_touch, carries, parent.loops, shared)
             if node.producer and any(a >= parent.loops and a in shared for a in now.spatial):
                 raise Refused(
-                    f"{node.tensor} in {node.component} is read by {user} where it is not written, in instances that share a read",
+                    f"{node.tensor} in {node.component} is read by {user} where it is not "
+                    f"written, in instances "
+                    "that share a read",
                     "keep the tensor below the spatial loop only where it is produced",
                 )
         ledger.book(user, node, "writes_fill", writes + _minus(minus_writes))
         ledger.book(user, parent, "reads_fill", reads + _minus(minus_reads))
         ledger.tolls += pass_tolls(
-            layout, user, parent, node.component, (now, node.all_touch, carries), shared, "down", before=before
+            layout,
+            user,
+            parent,
+            node.component,
+            (now, node.all_touch, carries),
+            shared,
+            "down",
+            before=before,
         )
 
 

@@ -182,7 +182,7 @@ def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[Worki
         place, first, last = _runs(uses, _open_visits(layout, uses))
         curve = _counts(place, first, last, np.ones_like(place), len(uses.places), sweep.phase_count)
         counts[key] = int(curve.max())
-    rows = []
+    rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
         if component.kind == "memory":
             rows += swept_peaks(layout, sweep, component.name, "live").values()

@@ -117,12 +117,10 @@ def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
     if before and after:
         return item
     reach = shared_before if before else shared_after
-    loops = tuple(a for a in range(node.loops, reach) if not _is_spatial(layout, einsum, a))
-    if not loops:
+    between = tuple(a for a in range(node.loops, reach) if not _is_spatial(layout, einsum, a))
+    if not between:
         return None
-    if before:
-        return replace(item, not_last=loops)
-    return replace(item, not_first=loops)
+    return replace(item, not_last=between) if before else replace(item, not_first=between)
 
 
 def _is_spatial(layout: Layout, einsum: str, axis: int) -> bool:
@@ -150,7 +148,9 @@ def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
         if any(a < shared for a in node.policy_carries):
             return True
     strangers = [
-        n for n in layout.nodes.values() if n.component == component and n.id in on_path and einsum not in n.users
+        n
+        for n in layout.nodes.values()
+        if n.component == component and n.id in on_path and einsum not in n.users
     ]
     return any(n.policy_carries or _other_ranges(layout, einsum, n) for n in strangers)
 
@@ -165,7 +165,9 @@ def _other_ranges(layout: Layout, einsum: str, node: Node) -> bool:
     return False
 
 
-def _bare_factors(layout: Layout, einsum: str, reach: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...]:
+def _bare_factors(
+    layout: Layout, einsum: str, reach: int
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...]:
     """The stamps of an Einsum over its first `reach` loops, as text that compares equal only if they are."""
     view = next(v for (e, _), v in layout.full.items() if e == einsum)
     bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:reach])
@@ -214,7 +216,8 @@ def _join(bare: View, touched: Touch, axes: set[int]) -> Touch:
         return touched
     name = bare.einsum.name
     names = [
-        frozenset((name, touched.axes[a].variable) for a in (*f.spatial, *f.temporal)) for f in touched.factors
+        frozenset((name, touched.axes[a].variable) for a in (*f.spatial, *f.temporal))
+        for f in touched.factors
     ]
     blocks = tuple(Block((), _closure(bare, n)) for n in names)
     which = [k for k, f in enumerate(touched.factors) if f in hit]
@@ -278,9 +281,7 @@ def _bits_over_classes(item: Item, position: int, tables: list[list[Row]]) -> Ar
     return np.asarray(value, dtype=object)
 
 
-def _classes(
-    text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[Item]
-) -> list[Row]:
+def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[Item]) -> list[Row]:
     """Distinct rows over the stamps of one factor: per item (size factor, at first, at last)."""
     mine = (*spatial, *temporal)
     requests: list[tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[int, ...], tuple[int, ...]]] = []

@@ -21,6 +21,7 @@ from polymodel.analysis.exact.tally import (
     Array,
     Product,
     first_tally,
+    kept_tally,
     located_tally,
     tally,
 )
@@ -64,14 +65,16 @@ def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
             if axis not in shared and not indexed and tally(shape_of(factor), len(factor.spatial)).size > 1:
                 where = f"{last.now.axes[axis].component}.{last.now.axes[axis].dim}"
                 raise Refused(
-                    f"spatial loop over {where} does not index output {tensor} and its may_reuse does not name it, so its "
-                    "partial sums cannot be reduced",
+                    f"spatial loop over {where} does not index output {tensor} and its may_reuse does not "
+                    "name it, so its partial sums cannot be reduced",
                     f"add {tensor} to may_reuse of that dimension",
                 )
 
 
-def examine(levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str) -> Reduction:
-    """Check that the chain is one that the counting rules above cover; refuse by name if not."""
+def examine(
+    levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
+) -> Reduction:
+    """Check that the counting rules above cover the chain; refuse by name if not."""
     last = levels[-1].now
     blocks = []
     uneven = False
@@ -82,7 +85,8 @@ def examine(levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozen
         if factor.ranks:
             if not steps.instance_of_element(shape.text, shape.np, shape.nt):
                 raise Refused(
-                    f"output {tensor} is written by several instances at once along a loop that also indexes it",
+                    f"output {tensor} is written by several instances at once along a loop "
+                    f"that also indexes it",
                     "make the spatial loop temporal, or index the output by it alone",
                 )
             continue
@@ -151,13 +155,13 @@ class Chain:
     def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
         here = self.levels[level]
-        return moved(
-            here.now, here.held, here.carries, here.charge, self.reduction.shared, forward=forward
-        )
+        return moved(here.now, here.held, here.carries, here.charge, self.reduction.shared, forward=forward)
 
     def firsts(self, level: int) -> tuple[Product, ...]:
         """Elements per instance that is active at the element's first stamp."""
-        return (Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in self.levels[level].now.factors)),)
+        return (
+            Product(1, tuple((f.spatial, first_tally(shape_of(f))) for f in self.levels[level].now.factors)),
+        )
 
     def filled(self, level: int) -> tuple[Product, ...]:
         """Filled runs per instance of the level; the writes that fills make there."""
@@ -186,7 +190,7 @@ class Chain:
         return events + _negative(before) + self.filled(level - 1)
 
     def _lifted(self, level: int, target: int, *, united: bool) -> list[Product]:
-        """Runs of `level` (`united`: child events of its parent) per instance of level `target` that receives them."""
+        """Runs of `level` (`united`: child events of its parent) per receiving instance of `target`."""
         here, goal = self.levels[level], self.levels[target]
         choices: list[int | None] = [None]
         if level:
@@ -203,8 +207,7 @@ class Chain:
         here = self.levels[level]
         f = here.factor(goal.block)
         if f is None:
-            base = _ones(0) if not goal.ranks else _ones(0)
-            return self._spread(base, 0, level, target, goal, united)
+            return self._spread(_ones(0), 0, level, target, goal, united)
         held = next(h for h in here.held.factors if h.block == f.block)
         mode = None if axis is None else transition_mode(held, axis)
         shape = shape_of(f)
@@ -220,8 +223,6 @@ class Chain:
         if mode is None:
             array = tally(shape, keep, drop)
         else:
-            from polymodel.analysis.exact.tally import kept_tally
-
             array = kept_tally(shape, held.text, mode, False, keep, drop)
         return self._spread(array, keep, level, target, goal, united)
 

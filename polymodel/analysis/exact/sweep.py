@@ -42,7 +42,8 @@ def operations(view: View) -> Operations:
     extents = [high - low + 1 for low, high in einsum.bounds]
     if prod(extents) > _OPERATIONS:
         raise Refused(
-            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to follow each element's lifetime",
+            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to follow each "
+            "element's lifetime",
             "ask for allocation: tile, or use a smaller workload for live figures",
         )
     grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
@@ -117,7 +118,9 @@ class Sweep:
         width = max((len(c) for c in columns.values()), default=0)
         table = np.concatenate(
             [
-                np.stack([*c, *[np.zeros(self.operations[n].count, dtype=np.int64)] * (width - len(c))], axis=1)
+                np.stack(
+                    [*c, *[np.zeros(self.operations[n].count, dtype=np.int64)] * (width - len(c))], axis=1
+                )
                 if width
                 else np.zeros((self.operations[n].count, 0), dtype=np.int64)
                 for n, c in columns.items()
@@ -155,7 +158,12 @@ class Sweep:
         visit = _rank(stamp)
         place_id = _rank(place)
         return Uses(
-            node, place_id, _distinct(place), visit, _distinct(stamp), _rank(np.concatenate(elements)),
+            node,
+            place_id,
+            _distinct(place),
+            visit,
+            _distinct(stamp),
+            _rank(np.concatenate(elements)),
             np.concatenate(phases),
         )
 

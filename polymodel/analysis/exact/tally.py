@@ -90,7 +90,5 @@ def dense(products: Sequence[Product], order: tuple[int, ...], shape: tuple[int,
                 index[order.index(axis)] = array.shape[k]
             value = value * array.astype(kind).reshape(index)
         if not empty:
-            result[tuple(slice(0, n) for n in value.shape)] += np.broadcast_to(
-                value, value.shape
-            )
+            result[tuple(slice(0, n) for n in value.shape)] += np.broadcast_to(value, value.shape)
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.tally import Product
@@ -52,7 +53,11 @@ def pass_tolls(
         if parent.tensor not in component.keep.tensors(einsum):
             continue
         level = hierarchy.index(component.name)
-        above = [p for p, (_, loop) in enumerate(loops) if loop.spatial and hierarchy.index(loop.component) <= level]
+        above = [
+            p
+            for p, (_, loop) in enumerate(loops)
+            if loop.spatial and hierarchy.index(loop.component) <= level
+        ]
         charge = max((p + 1 for p in above), default=0)
         charge = max(charge, parent.loops)
         if any(a < charge and a not in above for a in now.spatial):
@@ -79,7 +84,8 @@ def _partial(chain: Chain | RefilledChain, child: int, charge: int) -> tuple[Pro
         return chain.reads(child)
     if any(x.carries for x in chain.levels):
         raise Refused(
-            "partial sums that are carried pass a toll between two spatial loops", "use reuse: refill for this output"
+            "partial sums that are carried pass a toll between two spatial loops",
+            "use reuse: refill for this output",
         )
     if isinstance(chain, RefilledChain):
         return chain.passed(child, charge)

@@ -22,7 +22,13 @@ def modes(factors: tuple[Factor, ...], axis: int) -> list[Mode] | None:
 
 
 def moved(
-    now: Touch, held: Touch, carries: Iterable[int], charge: int, shared: frozenset[int], *, forward: bool = False
+    now: Touch,
+    held: Touch,
+    carries: Iterable[int],
+    charge: int,
+    shared: frozenset[int],
+    *,
+    forward: bool = False,
 ) -> tuple[Product, ...]:
     """Elements that are touched in `now` and not held at the neighbouring visit.
 

@@ -42,7 +42,7 @@ class RefilledChain:
         return (Product(1, tuple((f.spatial, tally(shape_of(f), len(f.spatial))) for f in now.factors)),)
 
     def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
-        """Distinct touches over shared instances, per instance of the parent (the same in either direction)."""
+        """Distinct touches over shared instances, per instance of the parent, in either direction."""
         return (self._united(level, self._touched(level), 1),)
 
     def reads(self, level: int) -> tuple[Product, ...]:
@@ -75,7 +75,9 @@ class RefilledChain:
         """Dimensions of one factor: (np, nt, np of the parent, nt of the parent)."""
         charge = self.levels[level].charge
         return (
-            len(f.spatial), len(f.temporal), sum(1 for a in f.spatial if a < charge),
+            len(f.spatial),
+            len(f.temporal),
+            sum(1 for a in f.spatial if a < charge),
             sum(1 for a in f.temporal if a < charge),
         )
 
