@@ -126,7 +126,8 @@ def _home(
         if home.node.reuse != "refill":
             raise Refused(
                 f"{tensor} in {home.node.component} is read by {consumer} at other iterations than "
-                f"{producer} writes it; whether reuse: {home.node.reuse} keeps it that long is not decided here",
+                f"{producer} writes it; whether reuse: {home.node.reuse} keeps it so long "
+                "is not decided here",
                 f"store {tensor} above these loops",
             )
         x = () if element is None else element[len(a.spatial) + len(a.temporal) :]

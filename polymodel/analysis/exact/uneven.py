@@ -8,14 +8,16 @@ recursion along the chain stays exact for uneven, overlapping and partly broadca
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import islpy
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.tally import Product, tally
 from polymodel.polyhedra import counting, receive, sets
 from polymodel.schedule.touch import Factor
+
+if TYPE_CHECKING:
+    import islpy
 
 Sets = tuple["islpy.Set", ...]
 
