@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(PY) -m polymodel.cli evaluate tpu_v4i gpt3_6.7B gpt3_6.7B/fused_tpu_v4i --var N_TOKENS=2048 --out $(OUT)
+	$(PY) -m polymodel.cli evaluate tpu_v4i gpt3_6.7B/fused --var N_TOKENS=2048 --out $(OUT) --parquet
 
 test: lint types
 	$(PY) -m pytest -n $(JOBS)
