@@ -19,7 +19,7 @@ from polymodel.analysis.exact.tally import Array, Shape, tally
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split, StorageNode
-from polymodel.polyhedra import classes
+from polymodel.polyhedra import classes, sets
 from polymodel.polyhedra.classes import Row
 from polymodel.schedule.touch import Block, Touch, View, merge_blocks, partition, touch
 from polymodel.workload.einsum import TensorAccess
@@ -160,19 +160,22 @@ def _other_ranges(layout: Layout, einsum: str, node: Node) -> bool:
     for user in node.users:
         split, _, _ = _divergence(layout, einsum, user)
         reach = sum(1 for i, _ in layout.problem.tree.loops(einsum) if i < split)
-        if reach > node.loops and _bare_factors(layout, einsum, reach) != _bare_factors(layout, user, reach):
+        if reach > node.loops and not _same_stamps(layout, einsum, user, reach):
             return True
     return False
 
 
-def _bare_factors(
-    layout: Layout, einsum: str, reach: int
-) -> tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...]:
-    """The stamps of an Einsum over its first `reach` loops, as text that compares equal only if they are."""
-    view = next(v for (e, _), v in layout.full.items() if e == einsum)
-    bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:reach])
-    factors = touch((bare,), partition((bare,))).factors
-    return tuple(sorted((f.spatial, f.temporal, f.text) for f in factors))
+def _same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
+    """True if two Einsums run the same iterations of their first `reach` loops."""
+    pair = []
+    for einsum in (one, other):
+        view = next(v for (e, _), v in layout.full.items() if e == einsum)
+        bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:reach])
+        factors = touch((bare,), partition((bare,))).factors
+        pair.append(sorted((f.spatial, f.temporal, f.text) for f in factors))
+    return [f[:2] for f in pair[0]] == [f[:2] for f in pair[1]] and all(
+        sets.same(a[2], b[2]) for a, b in zip(*pair, strict=True)
+    )
 
 
 def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:
