@@ -20,6 +20,7 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
+from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, read_file, read_mapping
@@ -88,11 +89,13 @@ class Spec:
             raise SpecError(self._lacking("arch", self.raw_arch is None))
         return self._resolution.arch
 
-    @property
+    @cached_property
     def mapping(self) -> LoopTree | None:
         """The LoopTree with the values of symbols filled in; symbols without a value keep their name."""
         found = self._resolution.mapping
-        return found.tree if found else None
+        if found is None or self._resolution.workload is None:
+            return found.tree if found else None
+        return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade))
 
     @cached_property
     def template(self) -> LoopTree | None:

@@ -7,10 +7,15 @@ Node ids are positions in preorder, counting every node (also splits and compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.errors import Refused
+
+if TYPE_CHECKING:
+    import islpy
 
 Reuse = Literal["refill", "slide", "keep_previous"]
 
@@ -78,6 +83,14 @@ class LoopTree:
 
     nodes: tuple[Node, ...]
     name: str = ""
+    scheduler: Callable[[LoopTree, str], islpy.Map] | None = field(default=None, compare=False, repr=False)
+
+    def schedule(self, einsum: str) -> islpy.Map:
+        """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec."""
+        if self.scheduler is None:
+            remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
+            raise Refused("this LoopTree knows no workload", remedy)
+        return self.scheduler(self, einsum)
 
     def walk(self) -> Iterator[tuple[int, Node, int]]:
         """Preorder (id, node, depth); depth counts enclosing splits."""

@@ -74,3 +74,8 @@ def bounding_box(points: isl.Set) -> tuple[tuple[int, int], ...] | None:
 def parse_set(text: str) -> isl.Set:
     """A set from text that this package wrote itself; the same text is parsed once."""
     return isl.Set(text)
+
+
+def parse_map(text: str) -> isl.Map:
+    """A relation from text that this package wrote itself."""
+    return isl.Map(text)

@@ -190,7 +190,7 @@ def _tile(loop: Loop) -> tuple[int, int | None]:
     return loop.tile_shape, loop.initial_tile_shape
 
 
-def _chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int) -> list[tuple[list[str], str]]:
+def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int) -> list[tuple[list[str], str]]:
     """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
     options: list[tuple[list[str], str]] = [([], f"{origin}")]
     for counter, loop in loops:
@@ -237,7 +237,7 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
             if loop.variable_in(name) == variable
         ]
         origin = next((o for _, loop, o in view.loops if loop.variable_in(name) == variable), 0)
-        chains = _chain(names[variable], loops, origin)
+        chains = chain(names[variable], loops, origin)
         if variable in view.offsets:
             offset = counters[len(view.loops) + view.offsets.index(variable)]
             chains = [(c + [f"{offset} = {names[variable]} - ({base})"], base) for c, base in chains]
