@@ -22,6 +22,7 @@ from polymodel.analysis.result import (
     Traffic,
     WorkingSet,
 )
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 from polymodel.schedule.touch import View, partition, touch
 from polymodel.workload.einsum import TensorAccess
@@ -37,7 +38,8 @@ class Exact:
         layout = lay_out(problem, reuse)
         ledger = flows(layout)
         buffets = _buffets(layout)
-        working = _working_sets(layout)
+        notes: list[str] = []
+        working = _working_sets(layout, notes if reuse else None)
         if live:
             counts, peaks = live_counts(layout)
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
@@ -50,6 +52,7 @@ class Exact:
             _loads(layout, ledger),
             working,
             _tolls(layout, ledger),
+            tuple(notes),
         )
 
 
@@ -204,20 +207,21 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
     return tuple(rows)
 
 
-def _working_sets(layout: Layout) -> tuple[WorkingSet, ...]:
-    rows = []
+def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
+    """All peaks. A comparison of policies (`notes` given) goes on without those that are refused, and says so."""
+    rows: list[WorkingSet | None] = []
     swept: Sweep | None = None
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
-            if has_gaps(layout, einsum, component.name):
-                swept = swept or Sweep(layout)
-                row = swept_peaks(layout, swept, component.name, "tile").get(einsum)
-            else:
-                row = peak(
-                    layout, einsum, component.name, "tile", items_of(layout, einsum, component.name, False)
-                )
+            try:
+                row, swept = _tile_peak(layout, einsum, component.name, swept)
+            except Refused as refusal:
+                if notes is None:
+                    raise
+                notes.append(f"working set of {component.name} under {einsum}: {refusal.message}")
+                row = None
             rows.append(row)
             rows.append(
                 peak(
@@ -225,6 +229,16 @@ def _working_sets(layout: Layout) -> tuple[WorkingSet, ...]:
                 )
             )
     return tuple(row for row in rows if row is not None and row.bits)
+
+
+def _tile_peak(
+    layout: Layout, einsum: str, component: str, swept: Sweep | None
+) -> tuple[WorkingSet | None, Sweep | None]:
+    """The tile peak by classes of stamps, or phase by phase where carried tiles outlive their branch."""
+    if not has_gaps(layout, einsum, component):
+        return peak(layout, einsum, component, "tile", items_of(layout, einsum, component, False)), swept
+    swept = swept or Sweep(layout)
+    return swept_peaks(layout, swept, component, "tile").get(einsum), swept
 
 
 def _interleave(
