@@ -1,0 +1,119 @@
+"""The packaged libraries: everything loads by name, is legal, fits its machine, and is what its name says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+
+ROOT = Path(__file__).resolve().parent.parent
+MAPPINGS = sorted(p.relative_to(ROOT / "workloads") for p in (ROOT / "workloads").glob("*/*/*.yaml"))
+ARCHITECTURES = sorted(p.stem for p in (ROOT / "arch").glob("*.yaml"))
+WORKLOADS = sorted(p.name.removesuffix(".yaml") for p in (ROOT / "workloads").glob("*.yaml"))
+# Twice the global buffer at the default size, which is what the mapping is there to show.
+VARIABLES: dict[str, dict[str, int]] = {
+    "gpt3_6.7B/tpu_v4i/fused": {"N_TOKENS": 2048},
+    "gpt3_6.7B/tpu_v4i/unfused": {"N_TOKENS": 2048},
+    "gpt3_6.7B/tpu_v4i/untiled_fused": {"N_TOKENS": 1024},
+    "conv2d/eyeriss_like/row_stationary": {"BITS": 16},
+}
+
+
+def report(workload: str, arch: str, variant: str, variables: dict[str, int] | None = None) -> pm.Report:
+    key = f"{workload}/{arch}/{variant}"
+    given = VARIABLES.get(key, {}) if variables is None else variables
+    return pm.evaluate(pm.load(arch, f"{workload}/{variant}", **given))
+
+
+@pytest.mark.parametrize("path", MAPPINGS, ids=lambda p: str(p.with_suffix("")))
+def test_mapping_is_evaluated_and_fits(path: Path) -> None:
+    workload, arch, variant = path.parts[0], path.parts[1], path.stem
+    found = report(workload, arch, variant)
+    assert found.feasible, found.violations
+    assert (found.accesses["read_bits"] >= 0).all()
+    assert found.total_latency > 0
+    assert found.total_energy > 0
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_each_workload_has_a_mapping_and_names_for_its_tensors(name: str) -> None:
+    assert any(p.parts[0] == name for p in MAPPINGS)
+    for einsum in pm.load(name).workload:
+        assert {"input", "weight", "output"} <= {n for n, _ in einsum.renames}
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_each_architecture_is_used_and_cites_its_numbers(name: str) -> None:
+    assert any(p.parts[1] == name for p in MAPPINGS)
+    text = (ROOT / "arch" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert "chosen for illustration" in text
+    assert pm.load(name).arch.components
+
+
+def moved(found: pm.Report, component: str, tensor: str) -> int:
+    rows = found.accesses
+    rows = rows[(rows["component"] == component) & (rows["tensor"] == tensor)]
+    return int(rows["read_bits"].sum() + rows["write_bits"].sum())
+
+
+@pytest.mark.parametrize(
+    ("workload", "arch", "memory", "intermediates"),
+    [
+        ("matmul_chain_2", "simple_two_level", "DRAM", ("T1",)),
+        ("matmul_chain_3", "simple_two_level", "DRAM", ("T1", "T2")),
+        ("matvec_chain", "two_buffers", "OffChipBuffer", ("A",)),
+        ("attention", "simple_two_level", "DRAM", ("QK", "SM")),
+        ("resnet_basic_block", "edge_npu", "DRAM", ("T1", "T2")),
+        ("resnet_bottleneck_block", "edge_npu", "DRAM", ("T1", "T2", "T3")),
+        ("gpt3_6.7B", "tpu_v4i", "DRAM", ("V", "K", "Q", "QK", "QK_softmax", "AV", "Z", "FFA")),
+    ],
+)
+def test_fusion_keeps_intermediates_on_chip(
+    workload: str, arch: str, memory: str, intermediates: tuple[str, ...]
+) -> None:
+    tokens = {"N_TOKENS": 1024} if workload == "gpt3_6.7B" else {}
+    variants = {p.stem for p in MAPPINGS if p.parts[:2] == (workload, arch)}
+    assert {"unfused", "untiled_fused"} <= variants
+    for variant in variants:
+        found = report(workload, arch, variant, tokens)
+        for tensor in intermediates:
+            assert (moved(found, memory, tensor) > 0) == (variant == "unfused"), (variant, tensor)
+
+
+def test_gpt3_fused_moves_each_weight_once_and_keeps_the_array_busy() -> None:
+    found = report("gpt3_6.7B", "tpu_v4i", "fused")
+    rows = found.accesses[found.accesses["component"] == "DRAM"]
+    reads = dict(rows.groupby("tensor")["read_elements"].sum())
+    model, hidden, tokens = 4096, 16384, 2048
+    assert {t: int(n) for t, n in reads.items() if n} == {
+        "I_in": tokens * model,
+        **dict.fromkeys(("WV", "WK", "WQ", "WZ"), model * model),
+        **dict.fromkeys(("WFFA", "WFFB"), model * hidden),
+    }
+    products = found.summary.set_index("einsum")["operations"]
+    per_product = tokens * model * model
+    assert int(products["V"]) == per_product
+    assert int(products["FFA"]) == 4 * per_product
+    assert int(products["QK"]) == tokens * tokens * model
+    # Every multiplier works in every cycle of a product.
+    busy = {c.einsum: (c.busiest, c.instances) for c in found.analysis.compute if c.component == "MAC"}
+    assert busy["V"] == (per_product // (4 * 128 * 128), 4 * 128 * 128)
+    assert busy["AV"] == (tokens * tokens * model // (4 * 128 * 128), 4 * 128 * 128)
+
+
+def test_gpt3_untiled_fusion_does_not_fit_at_2048_tokens() -> None:
+    found = report("gpt3_6.7B", "tpu_v4i", "untiled_fused", {"N_TOKENS": 2048})
+    assert not found.feasible
+    assert any(v.component == "GLB" for v in found.violations)
+
+
+def test_convolution_variants() -> None:
+    for workload in ("conv1d", "conv2d"):
+        variant = {"conv1d": "sliding_window", "conv2d": "row_bands"}[workload]
+        macs = set()
+        for stride, dilation in ((1, 1), (2, 1), (1, 2), (3, 2)):
+            found = report(workload, "simple_two_level", variant, {"STRIDE": stride, "DILATION": dilation})
+            macs.add(int(found.summary["operations"].iloc[0]))
+        assert len(macs) == 1
