@@ -53,12 +53,14 @@ def points_of(domain: isl.Set) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     n = domain.dim(isl.dim_type.set)
 
+    # isl swallows exceptions of callbacks, so the size is checked before.
+    if size(domain) > _POINT_LIMIT:
+        raise Refused(
+            "a piece of the iteration space has too many different tile sizes to enumerate",
+            "use rectangular tiles or a smaller workload",
+        )
+
     def take(point: isl.Point) -> None:
-        if len(found) >= _POINT_LIMIT:
-            raise Refused(
-                "a piece of the iteration space has too many different tile sizes to enumerate",
-                "use rectangular tiles or a smaller workload",
-            )
         found.append(tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(n)))
 
     domain.foreach_point(take)

@@ -1,0 +1,76 @@
+"""Counts and steps of small sets against plain enumeration."""
+
+from __future__ import annotations
+
+import itertools
+
+import islpy as isl
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.affine import Affine, Constraint
+from polymodel.errors import Refused
+from polymodel.polyhedra import build, counting, steps
+
+Point = tuple[int, ...]
+
+
+def tiles(extent: int, tile: int, halo: int) -> tuple[str, set[Point]]:
+    """`[k, x]`: tile k of `tile` rows of `extent`, with a window of `halo`; as text and as points."""
+    text = (
+        f"{{ [c0, x0] : exists v0, v1 : 0 <= v0 < {extent} and 0 <= v1 < {halo} and x0 = v0 + v1 "
+        f"and {tile}*c0 <= v0 < {tile}*c0 + {tile} }}"
+    )
+    return text, {(v // tile, v + r) for v in range(extent) for r in range(halo)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4))
+def test_counts_agree_with_points(extent: int, tile: int, halo: int) -> None:
+    text, points = tiles(extent, tile, halo)
+    found = build.parse_set(text)
+    assert counting.size(found) == len(points)
+    by_tile = counting.count_by(found, 1)
+    assert list(by_tile) == [sum(p[0] == k for p in points) for k in range(max(p[0] for p in points) + 1)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 4))
+def test_kept_is_what_the_preceding_tile_held(extent: int, tile: int, halo: int) -> None:
+    text, points = tiles(extent, tile, halo)
+    candidates, stay = steps.kept(text, text, 0, 1, ("at", 0), False)
+    expected = {(k, x) for k, x in points if (k - 1, x) in points}
+    assert counting.size(stay) == len(expected)
+    assert counting.size(candidates) == sum(k > 0 for k, _ in points)
+    _, forward = steps.kept(text, text, 0, 1, ("at", 0), True)
+    assert counting.size(forward) == len({(k, x) for k, x in points if (k + 1, x) in points})
+
+
+def test_count_by_two_axes_of_a_triangle() -> None:
+    found = counting.count_by(isl.Set("{ [a, b, x] : 0 <= a < 3 and 0 <= b <= a and 0 <= x <= a + b }"), 2)
+    expected = np.zeros((3, 3), dtype=object)
+    for a, b in itertools.product(range(3), range(3)):
+        expected[a, b] = a + b + 1 if b <= a else 0
+    assert (found == expected).all()
+
+
+def test_bounding_box_of_a_constrained_space_and_of_none() -> None:
+    m, n = Affine.variable("m"), Affine.variable("n")
+    rules = (Constraint(m), Constraint(n - m), Constraint(Affine(((("n", -1)),), 7)), Constraint(m, "mod", 3))
+    assert build.bounding_box(build.set_from_constraints("E", ("m", "n"), rules)) == ((0, 6), (0, 7))
+    assert build.bounding_box(build.set_from_constraints("E", ("m", "n"), rules[:1])) is None
+    with pytest.raises(ValueError, match="unknown variables"):
+        build.set_from_constraints("E", ("m",), rules)
+
+
+def test_too_many_single_points_are_refused_not_listed() -> None:
+    with pytest.raises(Refused, match="too many"):
+        counting.points_of(isl.Set("{ [a, b] : 0 <= a, b < 1000 }"))
+
+
+def test_a_loop_of_one_iteration_never_moves() -> None:
+    text, _ = tiles(4, 4, 1)
+    assert not steps.moves(text, 0, 1, 0)
+    assert not steps.depends(text, 0, 1, 0)
