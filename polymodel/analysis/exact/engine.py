@@ -208,7 +208,7 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
 
 
 def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
-    """All peaks. A comparison of policies (`notes` given) goes on without those that are refused, and says so."""
+    """All peaks. A comparison of policies (`notes` given) goes on without those that are refused."""
     rows: list[WorkingSet | None] = []
     swept: Sweep | None = None
     for einsum in layout.problem.tree.einsums:

@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.flows import output_carries
 from polymodel.analysis.exact.occupancy import item_of
-from polymodel.analysis.exact.sweep import Ints, Sweep, Uses
+from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct, rank
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 
@@ -68,23 +68,21 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
 def _tile_intervals(uses: Uses, opened: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """(instance, first, last, tile) per visit of an instance; joined visits reach to the next one's start."""
     key = np.stack([uses.place, uses.visit], axis=1)
-    cells, row = np.unique(key, axis=0, return_inverse=True)
-    row = np.asarray(row).reshape(-1)
+    cells, row = distinct(key), rank(key)
     first = np.full(len(cells), np.iinfo(np.int64).max)
     last = np.full(len(cells), -1)
     np.minimum.at(first, row, uses.phase)
     np.maximum.at(last, row, uses.phase)
-    held = np.unique(np.stack([row, uses.element], axis=1), axis=0)
+    held = distinct(np.stack([row, uses.element], axis=1))
     tile = np.bincount(held[:, 0], minlength=len(cells))
-    by_cell = {(int(p), int(v)): i for i, (p, v) in enumerate(cells)}
-    content: dict[int, set[int]] = {}
-    for cell, x in held:
-        content.setdefault(int(cell), set()).add(int(x))
-    for (p, v), i in by_cell.items():
-        after = by_cell.get((p, v + 1))
-        if after is not None and opened[v + 1] and content[i] & content[after]:
-            last[i] = starts[v + 1] - 1
-            first[after] = starts[v + 1]
+    place, visit, element = cells[held[:, 0], 0], cells[held[:, 0], 1], held[:, 1]
+    order = np.lexsort((visit, element, place))
+    here, then = order[:-1], order[1:]
+    stays = (place[here] == place[then]) & (element[here] == element[then]) & (visit[then] == visit[here] + 1)
+    stays &= opened[visit[then]] == 1
+    before, after = held[here[stays], 0], held[then[stays], 0]
+    last[before] = starts[cells[after, 1]] - 1
+    first[after] = starts[cells[after, 1]]
     return cells[:, 0], first, last, tile
 
 
@@ -138,7 +136,7 @@ def _curves(layout: Layout, sweep: Sweep, component: str, live: bool) -> Iterato
         sites = _sites(layout, node, uses)
         item = item_of(layout, node)
         if item.fixed is not None:
-            held = np.unique(np.stack([uses.place, uses.element], axis=1), axis=0)
+            held = distinct(np.stack([uses.place, uses.element], axis=1))
             amounts = np.bincount(held[:, 0], minlength=len(sites))
             curves = np.repeat(amounts[:, None], sweep.phase_count, axis=1)
         elif live:

@@ -126,7 +126,7 @@ class Sweep:
                 for n, c in columns.items()
             ]
         )
-        ids = _rank(table)
+        ids = rank(table)
         found, at = {}, 0
         for name, ops in self.operations.items():
             found[name] = ids[at : at + ops.count]
@@ -155,15 +155,15 @@ class Sweep:
             phases.append(self.phases[view.einsum.name])
         stamp = np.concatenate(stamps)
         place = np.concatenate(places)
-        visit = _rank(stamp)
-        place_id = _rank(place)
+        visit = rank(stamp)
+        place_id = rank(place)
         return Uses(
             node,
             place_id,
-            _distinct(place),
+            distinct(place),
             visit,
-            _distinct(stamp),
-            _rank(np.concatenate(elements)),
+            distinct(stamp),
+            rank(np.concatenate(elements)),
             np.concatenate(phases),
         )
 
@@ -177,25 +177,46 @@ class Sweep:
                 ops = self.operations[name]
                 stamps.append(_table([ops.counters[i] for i in temporal], ops.count))
                 phases.append(self.phases[name])
-        rank = _rank(np.concatenate(stamps))
+        order = rank(np.concatenate(stamps))
         visits = len(uses.stamps)
-        starts = np.full(int(rank.max()) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(starts, rank[visits:], np.concatenate(phases))
-        return np.asarray(starts[rank[:visits]], dtype=np.int64)
+        starts = np.full(int(order.max()) + 1, np.iinfo(np.int64).max)
+        np.minimum.at(starts, order[visits:], np.concatenate(phases))
+        return np.asarray(starts[order[:visits]], dtype=np.int64)
 
 
 def _table(columns: list[Ints], rows: int) -> Ints:
     return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
 
 
-def _distinct(table: Ints) -> Ints:
+def _keys(table: Ints) -> Ints | None:
+    """One integer per row that orders like the row; None if 63 bits do not hold it."""
+    low, high = table.min(axis=0), table.max(axis=0)
+    if prod(int(h - b) + 1 for b, h in zip(low, high, strict=True)) >= 2**63:
+        return None
+    keys = np.zeros(len(table), dtype=np.int64)
+    for column, b, h in zip(table.T, low, high, strict=True):
+        keys = keys * (h - b + 1) + (column - b)
+    return keys
+
+
+def distinct(table: Ints) -> Ints:
+    """The different rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    return np.asarray(np.unique(table, axis=0), dtype=np.int64)
+    keys = _keys(table)
+    if keys is None:
+        return np.asarray(np.unique(table, axis=0), dtype=np.int64)
+    return np.asarray(table[np.unique(keys, return_index=True)[1]], dtype=np.int64)
 
 
-def _rank(table: Ints) -> Ints:
+def rank(table: Ints) -> Ints:
     """Dense lexicographic rank of the rows."""
     if table.shape[1] == 0:
         return np.zeros(table.shape[0], dtype=np.int64)
-    return np.asarray(np.unique(table, axis=0, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    keys = _keys(table)
+    ranks = (
+        np.unique(table, axis=0, return_inverse=True)
+        if keys is None
+        else np.unique(keys, return_inverse=True)
+    )[1]
+    return np.asarray(ranks, dtype=np.int64).reshape(-1)
