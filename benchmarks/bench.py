@@ -23,7 +23,7 @@ Row = dict[str, float | str]
 
 
 def seconds(action: Callable[[], object], repeats: int) -> float:
-    """Median wall time of `action`, after one call that is not counted; no repeat remembers earlier counts."""
+    """Median wall time of `action`, after one call that is not counted; no repeat remembers counts."""
     action()
     times = []
     for _ in range(repeats):
