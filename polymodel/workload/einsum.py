@@ -6,6 +6,7 @@ Built by `spec` from YAML or Python objects; nothing here reads text. The ISL vi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -107,7 +108,7 @@ class Cascade:
                 return e
         raise KeyError(f"no Einsum {name}; there are {', '.join(e.name for e in self.einsums)}")
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[Einsum]:
         return iter(self.einsums)
 
     def __len__(self) -> int:

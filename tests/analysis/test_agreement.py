@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -14,12 +13,13 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.result import Analysis
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Node, Reuse, Split
 from tests.generators import problems
 
-EXACT = cast(Engine | None, getattr(importlib.import_module("polymodel.analysis.exact"), "ENGINE", None))
+EXACT: Engine = exact_engine
 REFUSED_AT_MOST = 0.05
 SETTINGS: dict[str, Any] = {
     "deadline": None,
@@ -91,7 +91,6 @@ def differences(ours: Analysis, referee: Analysis) -> list[str]:
 
 def compare(problem: Problem, reuse: Reuse | None, tally: Counter[str]) -> None:
     """Assert agreement; a refusal of the exact engine is counted, the referee's own cannot happen."""
-    assert EXACT is not None
     referee = REFEREE.analyse(problem, live=True)
     if reuse is not None:
         try:
@@ -147,17 +146,14 @@ def assert_few_refusals(tally: Counter[str]) -> None:
     assert share < REFUSED_AT_MOST, f"{tally['refused']} of {tally['examples']} problems were refused"
 
 
-needs_exact = pytest.mark.skipif(EXACT is None, reason="polymodel.analysis.exact has no ENGINE")
 
 
-@needs_exact
 def test_engines_agree() -> None:
     tally = run_many(300)
     assert tally["examples"] >= 300
     assert_few_refusals(tally)
 
 
-@needs_exact
 @pytest.mark.slow
 def test_engines_agree_at_length() -> None:
     tally = run_many(10_000)
