@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from tests.analysis.test_agreement import differences
 
 ROOT = Path(__file__).resolve().parent.parent
 MAPPINGS = sorted(p.relative_to(ROOT / "workloads") for p in (ROOT / "workloads").glob("*/*/*.yaml"))
@@ -117,3 +118,25 @@ def test_convolution_variants() -> None:
             found = report(workload, "simple_two_level", variant, {"STRIDE": stride, "DILATION": dilation})
             macs.add(int(found.summary["operations"].iloc[0]))
         assert len(macs) == 1
+
+
+SMALL: dict[str, dict[str, int]] = {
+    "attention": {"H": 1, "M": 12, "P": 6, "E": 4},
+    "conv1d": {"M": 2, "C": 2, "P": 12, "STRIDE": 2},
+    "conv2d": {"M": 16, "C": 4, "P": 5, "Q": 3},
+    "depthwise_conv2d": {"C": 16, "P": 16, "Q": 2},
+    "matmul": {"M": 33, "N": 33, "K": 9},
+    "matmul_chain_2": {"M": 16, "N0": 4, "N1": 6, "N2": 5},
+    "matmul_chain_3": {"M": 16, "N0": 4, "N1": 6, "N2": 5, "N3": 3},
+    "matvec_chain": {"M": 2, "NI": 5, "NA": 6, "NB": 3},
+}
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MAPPINGS if p.parts[0] in SMALL and p.stem != "weight_stationary"], ids=str
+)
+def test_small_sizes_of_each_mapping_agree_with_the_referee(path: Path) -> None:
+    spec = pm.load(path.parts[1], f"{path.parts[0]}/{path.stem}", **SMALL[path.parts[0]])
+    ours, referee = pm.evaluate(spec, engine="exact"), pm.evaluate(spec, engine="enumerate")
+    assert not differences(ours.analysis, referee.analysis)
+    assert ours.table("summary").rows == referee.table("summary").rows
