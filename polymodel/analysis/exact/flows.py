@@ -145,10 +145,12 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
         ledger.book(einsum, node, "reads_fill", chain.reads(child))
         level = chain.levels[child]
         _check_ends(nodes, child, shared, level)
-        ledger.book(einsum, node, "writes_drain", chain.events(child, forward=True))
+        # Where consumers keep a run alive after its last write, it ends at no writing visit: count starts.
+        ends = not (level.carries and level.now != level.held)
+        ledger.book(einsum, node, "writes_drain", chain.events(child, forward=ends))
         target = nodes[child].component if child < len(nodes) else _component_of(layout, einsum)
         ledger.tolls += pass_tolls(
-            layout, einsum, node, target, (level.now, level.held, level.carries), shared, "up", forward=True
+            layout, einsum, node, target, (level.now, level.held, level.carries), shared, "up", forward=ends
         )
         ledger.tolls += pass_tolls(
             layout,
