@@ -1,0 +1,5 @@
+"""Closed forms in tile-size symbols; imports nothing from the other engines."""
+
+from polymodel.analysis.symbolic.engine import ENGINE as ENGINE
+from polymodel.analysis.symbolic.engine import Symbolic as Symbolic
+from polymodel.analysis.symbolic.engine import forms as forms

@@ -1,0 +1,188 @@
+"""Closed forms of everything that is counted, and their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic.counts import Space, Use, count, largest
+from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
+from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.analysis.symbolic.layout import Layout, lay_out
+from polymodel.analysis.symbolic.occupancy import working_sets
+from polymodel.analysis.symbolic.records import (
+    BuffetForm,
+    ComputeForm,
+    LoadForm,
+    SymbolicAnalysis,
+    TollForm,
+    TrafficForm,
+)
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
+
+
+class Symbolic:
+    """DESIGN 4, `symbolic`: boxes with ranks of one or two rank variables. Raises NotSeparable elsewhere."""
+
+    name = "symbolic"
+
+    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+        """The numbers of a problem without symbols."""
+        if live:
+            raise NotSeparable("element-level lifetimes have no closed form here", "use engine exact")
+        return forms(problem, reuse=reuse).at({})
+
+
+ENGINE = Symbolic()
+
+
+def forms(problem: Problem, *, reuse: Reuse | None = None) -> SymbolicAnalysis:
+    """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable."""
+    layout = lay_out(problem, reuse)
+    ledger = flows(layout)
+    return SymbolicAnalysis(
+        _buffets(layout),
+        _traffic(layout, ledger),
+        tuple(_compute(layout, e) for e in problem.tree.einsums),
+        _loads(layout, ledger),
+        working_sets(layout),
+        _tolls(layout, ledger),
+        _symbols(layout),
+    )
+
+
+def _symbols(layout: Layout) -> tuple[str, ...]:
+    tiles = (a.tile for path in layout.paths.values() for a in path)
+    return tuple(dict.fromkeys(t for t in tiles if isinstance(t, str)))
+
+
+def _order(layout: Layout) -> dict[int, tuple[str, ...]]:
+    return {i: n.tensors for i, n, _ in layout.problem.tree.walk() if isinstance(n, StorageNode)}
+
+
+def _buffets(layout: Layout) -> tuple[BuffetForm, ...]:
+    rows = []
+    for node in layout.nodes.values():
+        space, n = node.space, len(node.space.axes)
+        stamps = space.bare()
+        apart: dict[int, Use] = dict.fromkeys(range(n), "keep")
+        together: dict[int, Use] = dict.fromkeys(range(n), "merge")
+        places: dict[int, Use] = {i: "keep" if a.spatial else "merge" for i, a in enumerate(space.axes)}
+        rows.append(
+            BuffetForm(
+                node.id, node.component, node.tensor, node.reuse, node.users, node.parent,
+                largest(space), count(space, apart), count(stamps, apart),
+                count(stamps, places), count(space, together),
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _traffic(layout: Layout, ledger: Ledger) -> tuple[TrafficForm, ...]:
+    order = _order(layout)
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        mine = [k for k in ledger.accesses if k[0] == einsum]
+        for _, node_id, tensor in sorted(mine, key=lambda k: (k[1], order[k[1]].index(k[2]))):
+            entry = ledger.accesses[einsum, node_id, tensor]
+            component = layout.nodes[node_id, tensor].component
+            rows.append(TrafficForm(einsum, node_id, component, tensor, **entry.whole))
+    return tuple(rows)
+
+
+def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollForm, ...]:
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for component in layout.problem.hierarchy.components:
+            for tensor in layout.problem.cascade[einsum].tensors:
+                entry = ledger.tolls.get((einsum, component.name, tensor))
+                if entry is not None:
+                    down, up = entry.whole["reads_fill"], entry.whole["writes_drain"]
+                    rows.append(TollForm(einsum, component.name, tensor, down, up))
+    return tuple(rows)
+
+
+def _compute(layout: Layout, einsum: str) -> ComputeForm:
+    leaf = layout.problem.tree.path(einsum)[-1].node
+    assert isinstance(leaf, ComputeNode)
+    one = layout.problem.cascade[einsum]
+    if one.is_copy:
+        return ComputeForm(einsum, leaf.component, Form(), Form(), Form())
+    stamps = Space(one, one.accesses[0], layout.executed[einsum]).bare()
+    spatial = [i for i, a in enumerate(stamps.axes) if a.spatial]
+    every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
+    first: dict[int, Use] = {i: "at0" if i in spatial else "keep" for i in every}
+    places: dict[int, Use] = {i: "keep" if i in spatial else "merge" for i in every}
+    return ComputeForm(
+        einsum, leaf.component, count(stamps, every), count(stamps, first), count(stamps, places)
+    )
+
+
+@dataclass
+class _Load:
+    reads: Form
+    writes: Form
+    instances: Form
+
+
+def _loads(layout: Layout, ledger: Ledger) -> tuple[LoadForm, ...]:
+    found: dict[tuple[str, str], _Load] = {}
+    for (einsum, node_id, tensor), entry in ledger.accesses.items():
+        node = layout.nodes[node_id, tensor]
+        if any(f.terms for f in entry.whole.values()):
+            depth = sum(1 for a in layout.paths[einsum] if a.node < node.id)
+            _add(
+                layout,
+                found,
+                (einsum, node.component),
+                tensor,
+                entry,
+                _instances(layout, einsum, depth, None),
+            )
+    for (einsum, toll, tensor), entry in ledger.tolls.items():
+        level = layout.problem.hierarchy.index(toll)
+        if any(f.terms for f in entry.whole.values()):
+            _add(layout, found, (einsum, toll), tensor, entry, _instances(layout, einsum, None, level))
+    hierarchy = layout.problem.hierarchy
+    order = [(e, c.name) for e in layout.problem.tree.einsums for c in hierarchy.components]
+    return tuple(
+        LoadForm(*key, found[key].reads, found[key].writes, found[key].instances)
+        for key in order
+        if key in found
+    )
+
+
+def _add(
+    layout: Layout,
+    found: dict[tuple[str, str], _Load],
+    key: tuple[str, str],
+    tensor: str,
+    entry: Entry,
+    instances: Form,
+) -> None:
+    bits = layout.bits(tensor)
+    reads = (entry.first["reads_fill"] + entry.first["reads_drain"]) * bits
+    writes = (entry.first["writes_fill"] + entry.first["writes_drain"]) * bits
+    if key not in found:
+        found[key] = _Load(reads, writes, instances)
+        return
+    load = found[key]
+    if load.instances != instances:
+        raise NotSeparable(f"{key[1]} stands at several depths on the path of {key[0]}", "use engine exact")
+    load.reads, load.writes = load.reads + reads, load.writes + writes
+
+
+def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None) -> Form:
+    """How many instances of a storage at `depth`, or a toll at `level`, the Einsum uses."""
+    one, hierarchy = layout.problem.cascade[einsum], layout.problem.hierarchy
+    axes = layout.paths[einsum][:depth]
+    uses: dict[int, Use] = {}
+    for i, a in enumerate(axes):
+        replicates = a.spatial and a.loop is not None
+        if replicates and level is not None:
+            assert a.loop is not None
+            replicates = hierarchy.index(a.loop.component) <= level
+        uses[i] = "keep" if replicates else "merge"
+    return count(Space(one, one.accesses[0], axes).bare(), uses) if uses else number(1)

@@ -1,0 +1,321 @@
+"""What moves over each link, as closed forms (docs/semantics.md, Links and Tolls)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from polymodel.analysis.symbolic.counts import Space, Use, carried, count
+from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
+from polymodel.analysis.symbolic.records import TRAFFIC
+from polymodel.architecture.hierarchy import FanoutDim
+from polymodel.errors import NotSeparable
+
+Chosen = Callable[[int], Use]
+
+
+@dataclass
+class Entry:
+    """One row's forms: over all instances, and of the first instance."""
+
+    whole: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
+    first: dict[str, Form] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, Form()))
+
+    def add(self, kind: str, form: Callable[[bool], Form]) -> None:
+        self.whole[kind] = self.whole[kind] + form(False)
+        self.first[kind] = self.first[kind] + form(True)
+
+
+@dataclass
+class Ledger:
+    """Accesses by (Einsum, node, tensor) and passages by (Einsum, toll, tensor)."""
+
+    accesses: dict[tuple[str, int, str], Entry] = field(default_factory=dict)
+    tolls: dict[tuple[str, str, str], Entry] = field(default_factory=dict)
+
+    def entry(self, einsum: str, node: Node) -> Entry:
+        return self.accesses.setdefault((einsum, node.id, node.tensor), Entry())
+
+
+@dataclass(frozen=True)
+class Link:
+    """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
+
+    `space` has the loops above the child (compute: all of the operation's coordinates).
+    """
+
+    layout: Layout
+    einsum: str
+    chain: tuple[Node, ...]
+    place: int
+    carried: tuple[Carry, ...]
+
+    @property
+    def tensor(self) -> str:
+        return self.chain[0].tensor
+
+    @property
+    def child(self) -> Node | None:
+        return self.chain[self.place] if self.place < len(self.chain) else None
+
+    @property
+    def parent(self) -> Node:
+        return self.chain[self.place - 1]
+
+    @property
+    def space(self) -> Space:
+        child = self.child
+        return self.layout.space(self.einsum, self.tensor, None if child is None else child.depth)
+
+    @property
+    def carry(self) -> Carry:
+        return self.carried[self.place] if self.child is not None else {}
+
+    def reach(self, place: int) -> int:
+        """How many loops stand above chain[place]."""
+        return self.chain[place].depth if place >= 0 else 0
+
+    def dim(self, position: int) -> FanoutDim:
+        loop = self.space.axes[position].loop
+        assert loop is not None
+        return self.layout.problem.hierarchy[loop.component].dim(loop.dim)
+
+    def shares(self, position: int) -> bool:
+        return self.dim(position).reuses(self.einsum, self.tensor)
+
+    def level(self, position: int) -> int:
+        """Place in the hierarchy of the component that the spatial loop at `position` replicates."""
+        loop = self.space.axes[position].loop
+        assert loop is not None
+        return self.layout.problem.hierarchy.index(loop.component)
+
+
+def flows(layout: Layout) -> Ledger:
+    """All accesses and passages, booked as docs/semantics.md says."""
+    ledger = Ledger()
+    for einsum in layout.problem.tree.einsums:
+        one = layout.problem.cascade[einsum]
+        if one.is_copy:
+            _copy(layout, einsum, ledger)
+            continue
+        for access in one.accesses:
+            chain = layout.chain(einsum, access.tensor)
+            for node in chain:
+                ledger.entry(einsum, node)
+            kept = carries(layout, einsum, chain)
+            for place in range(1, len(chain) + 1):
+                link = Link(layout, einsum, chain, place, kept)
+                if access.output:
+                    _output(link, ledger)
+                elif _is_filled(link):
+                    _input(link, ledger)
+    return ledger
+
+
+def _is_filled(link: Link) -> bool:
+    """An input's fill is booked once, to the first user; what is produced below the child needs none."""
+    child = link.child
+    return child is None or (child.producer is None and child.users[0] == link.einsum)
+
+
+def needed(space: Space, use: Chosen, carry: Carry, reuse: str = "") -> Form:
+    """Distinct (counters in use, element) that are not carried into the visit."""
+    uses = {i: use(i) for i in range(len(space.axes))}
+    result = count(space, uses)
+    for axis, stays in carry.items():
+        result = result - stays * carried(space, axis, uses, reuse != "keep_previous")
+    return result
+
+
+def _use(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Chosen:
+    """Temporal counters are kept; spatial ones up to `held` are the instance's, the others `between`."""
+
+    def use(i: int) -> Use:
+        if not link.space.axes[i].spatial:
+            return "keep"
+        if i < held:
+            return "at0" if first else "keep"
+        return between(i)
+
+    return use
+
+
+def _shared(link: Link) -> Callable[[int], Use]:
+    return lambda i: "merge" if link.shares(i) else "keep"
+
+
+def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
+    reuse = link.child.reuse if link.child is not None else ""
+    return needed(link.space, _use(link, first, held, between), link.carry, reuse)
+
+
+def _input(link: Link, ledger: Ledger) -> None:
+    parent, child = link.parent, link.child
+    outer = ledger.entry(link.einsum, parent)
+    outer.add("reads_fill", lambda first: _needed_over(link, first, parent.depth, _shared(link)))
+    if child is not None:
+        inner = ledger.entry(link.einsum, child)
+        inner.add("writes_fill", lambda first: _needed_over(link, first, child.depth, _shared(link)))
+    for toll, level in _tolls(link):
+        entry = ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry())
+        held = _held(link, level)
+        entry.add("reads_fill", lambda first, held=held: _needed_over(link, first, held, _shared(link)))  # type: ignore[misc]  # a default in a lambda
+
+
+def _output(link: Link, ledger: Ledger) -> None:
+    _refuse_uneven_runs(link)
+    parent, child = link.parent, link.child
+    outer = ledger.entry(link.einsum, parent)
+    outer.add("reads_fill", lambda first: fillable(link, first, parent.depth, _shared(link)))
+    outer.add("writes_drain", lambda first: _needed_over(link, first, parent.depth, _shared(link)))
+    if child is not None:
+        inner = ledger.entry(link.einsum, child)
+        inner.add(
+            "writes_fill", lambda first: fillable(link, first, parent.depth, _received(link), inside=True)
+        )
+        inner.add("reads_drain", lambda first: _needed_over(link, first, child.depth, _shared(link)))
+    for toll, level in _tolls(link):
+        entry = ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry())
+        held = _held(link, level)
+
+        def down(first: bool, held: int = held) -> Form:
+            return fillable(link, first, parent.depth, _received(link, held), inside=True, reach=held)
+
+        def up(first: bool, held: int = held) -> Form:
+            return _needed_over(link, first, held, _shared(link))
+
+        entry.add("reads_fill", down)
+        entry.add("writes_drain", up)
+
+
+def _received(link: Link, held: int | None = None) -> Callable[[int], Use]:
+    """One instance receives a partial sum, all along dimensions that broadcast (seen up to `held`)."""
+
+    def use(i: int) -> Use:
+        if not link.shares(i):
+            return "keep"
+        if held is not None and i >= held:
+            return "merge"
+        return "keep" if link.dim(i).broadcast_partials else "merge"
+
+    return use
+
+
+def fillable(
+    link: Link,
+    first: bool,
+    held: int,
+    between: Callable[[int], Use],
+    inside: bool = False,
+    reach: int | None = None,
+) -> Form:
+    """Partial sums that the parent holds when they are needed: needs - starts of runs + filled runs.
+
+    `inside`: `first` is the first instance of the child (up to loop `reach`), not of the parent.
+    """
+    space = link.space
+    end = len(space.axes) if reach is None else reach
+
+    def chosen(i: int) -> Use:
+        if not space.axes[i].spatial:
+            return "keep"
+        if first and i < (end if inside else held):
+            return "at0"
+        return "keep" if i < held else between(i)
+
+    return _fillable(link, link.place, chosen)
+
+
+def _fillable(link: Link, place: int, use: Chosen) -> Form:
+    """The same at any link of the chain; counters inside chain[place] are as `use` has them."""
+    parent = link.chain[place - 1]
+    here = link.chain[place] if place < len(link.chain) else None
+    carry = link.carried[place] if here is not None else {}
+    events = needed(link.space, use, carry, here.reuse if here is not None else "")
+    if link.layout.problem.hierarchy[parent.component].read_first:
+        return events
+    depth = parent.depth
+    starts = needed(link.space, _opening(link, depth, use), link.carried[place - 1], parent.reuse)
+    if place == 1:
+        starts = count(link.space, {i: _opening(link, 0, use)(i) for i in range(len(link.space.axes))})
+        return events - starts
+    outer = link.reach(place - 2)
+
+    def filled(i: int) -> Use:
+        inner = _opening(link, depth, use)(i)
+        if not link.space.axes[i].spatial or not outer <= i < depth or inner == "at0":
+            return inner
+        broadcast = link.dim(i).broadcast_partials or not link.shares(i)
+        return inner if broadcast else "merge"
+
+    return events - starts + _fillable(link, place - 1, filled)
+
+
+def _opening(link: Link, depth: int, use: Chosen) -> Chosen:
+    """At the start of a run: temporal counters inside `depth` are at their first."""
+
+    def opening(i: int) -> Use:
+        return "merge" if i >= depth and not link.space.axes[i].spatial else use(i)
+
+    return opening
+
+
+def _refuse_uneven_runs(link: Link) -> None:
+    """Refuse runs of one partial sum that start and end at different times in different instances."""
+    space = link.space
+    for h in space.halos:
+        if any(space.axes[i].spatial for v in (h.p, h.r) for i in space.of(v)):
+            raise NotSeparable(
+                f"instances along {h.p} and {h.r} reduce into the same elements of {link.tensor} in "
+                f"{link.einsum}",
+                "use engine exact",
+            )
+    if not link.carry:
+        return
+    for v in space.spread:
+        merged = [i for i in space.of(v) if space.axes[i].spatial and i >= link.parent.depth]
+        temporal = [i for i in space.of(v) if not space.axes[i].spatial]
+        if merged and temporal:
+            raise NotSeparable(
+                f"instances along {v} keep partial sums of {link.tensor} in {link.einsum} for different "
+                "times",
+                "use engine exact, or reuse: refill",
+            )
+
+
+def _tolls(link: Link) -> Iterator[tuple[str, int]]:
+    """Tolls that the link crosses and that charge for the tensor."""
+    hierarchy = link.layout.problem.hierarchy
+    outer = hierarchy.index(link.parent.component)
+    child = link.child
+    inner = len(hierarchy.components) if child is None else hierarchy.index(child.component)
+    for c in hierarchy.components[outer + 1 : inner]:
+        if c.kind == "toll" and c.keep is not None and link.tensor in c.keep.tensors(link.einsum):
+            yield c.name, hierarchy.index(c.name)
+
+
+def _held(link: Link, level: int) -> int:
+    """Loop position up to which spatial loops replicate the component at `level`."""
+    spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
+    inside = [i for i in spatial if link.level(i) > level]
+    held = min(inside, default=len(link.space.axes))
+    if any(i > held and link.level(i) <= level for i in spatial):
+        raise NotSeparable("spatial loops stand in another order than the hierarchy", "use engine exact")
+    return held
+
+
+def _copy(layout: Layout, einsum: str, ledger: Ledger) -> None:
+    """A copy reads at the source's backing node and writes at the destination's, stamp by stamp."""
+    one = layout.problem.cascade[einsum]
+    (source,), (target,) = one.inputs, one.outputs
+    here, there = layout.chain(einsum, source.tensor)[0], layout.chain(einsum, target.tensor)[0]
+    outer, inner = ledger.entry(einsum, here), ledger.entry(einsum, there)
+    if here.component == there.component:
+        return
+    space = there.space
+    if any(a.spatial for a in space.axes):
+        raise NotSeparable(f"copy {einsum} stands below a spatial loop", "use engine exact")
+    moved = needed(space, lambda i: "keep", {})
+    outer.add("reads_fill", lambda first: moved)
+    inner.add("writes_fill", lambda first: moved)

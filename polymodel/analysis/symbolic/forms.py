@@ -1,0 +1,134 @@
+"""Closed forms as data: sums of products of atoms, and the maxima over phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.ops import INTEGERS
+
+Product = tuple[Atom, ...]
+
+
+def _key(a: Atom) -> tuple[str, ...]:
+    return (str(a.extent), repr(a.levels), repr(a.leaf))
+
+
+@dataclass(frozen=True)
+class Form:
+    """`sum of coefficient * product of atoms`: integer-valued, exact for every tile size.
+
+    The coefficient of the empty product is the constant. Forms are equal if they are written alike.
+    """
+
+    terms: tuple[tuple[Product, int], ...] = ()
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        return frozenset(s for product, _ in self.terms for a in product for s in a.symbols)
+
+    @property
+    def constant(self) -> int | None:
+        """The number, if it depends on no symbol."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def __add__(self, other: Form | int) -> Form:
+        if isinstance(other, int):
+            other = number(other)
+        return _collected([*self.terms, *other.terms])
+
+    def __sub__(self, other: Form | int) -> Form:
+        return self + other * -1
+
+    def __mul__(self, other: Form | int) -> Form:
+        if isinstance(other, int):
+            return Form(tuple((p, c * other) for p, c in self.terms)) if other else Form()
+        return _collected(
+            (tuple(sorted((*p, *q), key=_key)), c * d) for p, c in self.terms for q, d in other.terms
+        )
+
+    def at(self, values: Mapping[str, int]) -> int:
+        """The number for given symbols (each name -> int). KeyError if one is missing."""
+        total = 0
+        for product, coefficient in self.terms:
+            for a in product:
+                coefficient *= _number(a, values)
+            total += coefficient
+        return total
+
+
+def _number(a: Atom, values: Mapping[str, int]) -> int:
+    return int(a.value(INTEGERS, values))
+
+
+def _collected(terms: Iterable[tuple[Product, int]]) -> Form:
+    found: dict[Product, int] = {}
+    for product, coefficient in terms:
+        found[product] = found.get(product, 0) + coefficient
+    return Form(tuple((p, c) for p, c in found.items() if c))
+
+
+ZERO = Form()
+
+
+def number(n: int) -> Form:
+    """A constant form."""
+    return Form((((), n),)) if n else ZERO
+
+
+def of_atom(a: Atom) -> Form:
+    """One atom as a form; its number if it depends on no symbol."""
+    if not a.symbols:
+        return number(_number(a, {}))
+    return Form((((a,), 1),))
+
+
+def product(forms: Iterable[Form]) -> Form:
+    result = number(1)
+    for f in forms:
+        result = result * f
+    return result
+
+
+@dataclass(frozen=True)
+class Held:
+    """One buffet in a working set: `ceil(elements * bits * numerator / denominator) * count` bits."""
+
+    node: int
+    tensor: str
+    elements: Form
+    bits: int
+    numerator: int = 1
+    denominator: int = 1
+    count: int = 1
+
+    def at(self, values: Mapping[str, int]) -> int:
+        bits = self.elements.at(values) * self.bits * self.numerator
+        return -(-bits // self.denominator) * self.count
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The largest of several sums of buffets, one sum per phase that may be the peak."""
+
+    phases: tuple[tuple[Held, ...], ...]
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        return frozenset(s for phase in self.phases for h in phase for s in h.elements.symbols)
+
+    def at(self, values: Mapping[str, int]) -> tuple[int, tuple[tuple[Held, int], ...]]:
+        """(bits at the peak, who holds how many of them)."""
+        best: tuple[int, tuple[tuple[Held, int], ...]] = (0, ())
+        for phase in self.phases:
+            each = tuple((h, h.at(values)) for h in phase)
+            total = sum(n for _, n in each)
+            if total > best[0]:
+                best = total, each
+        return best

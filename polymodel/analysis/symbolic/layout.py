@@ -1,0 +1,222 @@
+"""Each tensor in each storage node, for mappings that the closed forms cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from polymodel.affine import Affine
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.symbolic.counts import Axis, Space, halos, settled
+from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.errors import NotSeparable, Refused
+from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.placement import storage_chain, users
+from polymodel.workload.einsum import Einsum
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tensor in one storage node. `space`: of its first user; all users touch the same tiles."""
+
+    id: int
+    component: str
+    tensor: str
+    reuse: Reuse
+    parent: int | None
+    users: tuple[str, ...]
+    space: Space
+    producer: str | None
+
+    @property
+    def depth(self) -> int:
+        """How many loops stand above."""
+        return len(self.space.axes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All buffets of a problem, and each Einsum's whole path."""
+
+    problem: Problem
+    nodes: dict[tuple[int, str], Node]
+    paths: dict[str, tuple[Axis, ...]]
+    executed: dict[str, tuple[Axis, ...]]
+
+    def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
+        """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
+        steps = storage_chain(self.problem.tree, einsum, tensor)
+        if self.problem.cascade[einsum].is_copy:
+            steps = steps[:1]
+        return tuple(self.nodes[s.id, tensor] for s in steps)
+
+    def space(self, einsum: str, tensor: str, depth: int | None = None) -> Space:
+        """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
+        one = self.problem.cascade[einsum]
+        axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
+        return Space(one, one.access_of(tensor), axes)
+
+    def bits(self, tensor: str) -> int:
+        """Bits per value: of the first access in cascade order."""
+        return next(
+            e.access_of(tensor).bits_per_value for e in self.problem.cascade.einsums if tensor in e.tensors
+        )
+
+
+def lay_out(problem: Problem, reuse: Reuse | None) -> Layout:
+    """All buffets; NotSeparable where the closed forms do not reach."""
+    tree = problem.tree
+    for name in tree.einsums:
+        _check_box(problem.cascade[name])
+    _check_loops(problem)
+    paths = {
+        e: tuple(Axis(loop.rank_variable, loop.tile_shape, loop, i) for i, loop in tree.loops(e))
+        for e in tree.einsums
+    }
+    executed = {e: paths[e] + _offsets(problem.cascade[e], paths[e]) for e in tree.einsums}
+    layout = Layout(problem, {}, paths, executed)
+    for node_id, node, _ in tree.walk():
+        if isinstance(node, StorageNode):
+            for tensor in node.tensors:
+                made = _node(layout, node_id, node, tensor, reuse)
+                if made is not None:
+                    layout.nodes[node_id, tensor] = made
+    return layout
+
+
+def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: Reuse | None) -> Node | None:
+    problem = layout.problem
+    found, parent, producer = [], None, None
+    for einsum in users(problem.tree, node_id):
+        one = problem.cascade[einsum]
+        if tensor not in one.tensors:
+            continue
+        ids = [s.id for s in storage_chain(problem.tree, einsum, tensor)]
+        if one.is_copy and ids[0] != node_id:
+            continue
+        found.append(einsum)
+        place = ids.index(node_id)
+        parent = ids[place - 1] if place else None
+        if one.access_of(tensor).output:
+            producer = einsum
+    if not found:
+        return None
+    depth = sum(1 for a in layout.paths[found[0]] if a.node < node_id)
+    spaces = [layout.space(e, tensor, depth) for e in found]
+    for other in spaces[1:]:
+        if tile_signature(other) != tile_signature(spaces[0]):
+            raise NotSeparable(
+                f"{spaces[0].einsum.name} and {other.einsum.name} touch different tiles of {tensor} in "
+                f"{node.component}",
+                "use engine exact",
+            )
+    return Node(
+        node_id, node.component, tensor, reuse or node.reuse, parent, tuple(found), spaces[0], producer
+    )
+
+
+def tile_signature(space: Space) -> tuple[object, ...]:
+    """What decides which elements are touched at which stamp: equal signatures, equal tiles."""
+    return tuple(_rank_signature(space, expr) for expr in space.access.projection)
+
+
+def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
+    parts = []
+    for v, c in expr.terms:
+        low, high = space.einsum.bound(v)
+        parts.append((c, low, high, tuple(space.axes[i].node for i in space.of(v))))
+    return (expr.constant, *sorted(parts))
+
+
+def _check_box(einsum: Einsum) -> None:
+    """Refuse spaces that are no boxes: a constraint that the bounding box does not imply."""
+    box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
+    for c in einsum.constraints:
+        single = len(c.expr.variables) == 1 and c.kind == "ge" and abs(c.expr.terms[0][1]) == 1
+        least = c.expr.constant + sum(min(k * box[v][0], k * box[v][1]) for v, k in c.expr.terms)
+        if c.kind != "ge" or (least < 0 and not single):
+            raise NotSeparable(f"the iteration space of {einsum.name} is no box: {c}", "use engine exact")
+    for access in einsum.accesses:
+        halos(einsum, access)
+
+
+def _check_loops(problem: Problem) -> None:
+    cascade, tree = problem.cascade, problem.tree
+    for node_id, node, _ in tree.walk():
+        if not isinstance(node, Loop):
+            continue
+        if node.initial_tile_shape not in (None, node.tile_shape):
+            raise NotSeparable(
+                f"the loop over {node.rank_variable} has an initial_tile_shape of its own", "use engine exact"
+            )
+        if node.per_einsum:
+            raise NotSeparable("loops that bind other rank variables per Einsum have no closed form")
+        ranges = {}
+        for e in users(tree, node_id):
+            if node.rank_variable not in cascade[e].rank_variables:
+                raise Refused(
+                    f"Einsum {e} stands below a loop over {node.rank_variable} but has no such rank variable",
+                    "move the loop below the split, or wait for loops whose producers are inferred",
+                )
+            ranges[cascade[e].bound(node.rank_variable)] = e
+        if len(ranges) > 1:
+            raise NotSeparable(
+                f"{' and '.join(ranges.values())} run {node.rank_variable} over different ranges",
+                "use engine exact",
+            )
+
+
+def _offsets(einsum: Einsum, path: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Positions inside innermost tiles, which run one by one."""
+    found = []
+    for v in einsum.rank_variables:
+        low, high = einsum.bound(v)
+        tiles = [a.tile for a in path if a.variable == v]
+        if (not tiles and high > low) or (tiles and tiles[-1] != 1):
+            found.append(Axis(v, 1, None, -1))
+    return tuple(found)
+
+
+Carry = dict[int, Form]
+
+
+def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry, ...]:
+    """Per buffet of a chain: loop position -> form that is 1 where elements stay over its steps.
+
+    docs/semantics.md, Carry: an element that is written stays only while the parent keeps it.
+    """
+    found: list[Carry] = []
+    for place, node in enumerate(chain):
+        own = policy(node)
+        if node.producer is not None and place:
+            above, reach = found[-1], chain[place - 1].depth
+            own = {
+                a: form if a >= reach else form * above.get(a, Form())
+                for a, form in own.items()
+                if a >= reach or a in above
+            }
+        found.append({a: form for a, form in own.items() if form != Form()})
+    if chain and chain[0].producer is not None:
+        # Whatever was given to the backing node stays there.
+        found[0] = {a: number(1) for a in _temporal(chain[0].space)}
+    return tuple(found)
+
+
+def policy(node: Node) -> Carry:
+    """The node's own policy: loop position -> 1 where it lets elements stay."""
+    space = node.space
+    if node.reuse == "refill":
+        return {}
+    if node.reuse == "keep_previous":
+        return {a: number(1) for a in _temporal(space)}
+    found: Carry = {}
+    settled_inside = number(1)
+    for a in reversed(list(_temporal(space))):
+        found[a] = settled_inside
+        if space.axes[a].variable in space.access.variables:
+            settled_inside = settled_inside * settled(space, a)
+    return found
+
+
+def _temporal(space: Space) -> Iterator[int]:
+    return (i for i, a in enumerate(space.axes) if not a.spatial)

@@ -1,0 +1,208 @@
+"""Working sets as the largest of few phases (docs/semantics.md, Occupancy).
+
+In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent
+there (used by later branches, from an earlier iteration) asks for other stamps: the second ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
+from polymodel.analysis.symbolic.counts import Space, count, settled
+from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
+from polymodel.analysis.symbolic.layout import Layout, Node
+from polymodel.analysis.symbolic.records import WorkingSetForm
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import Split, StorageNode
+
+
+@dataclass(frozen=True)
+class Item:
+    """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops."""
+
+    node: Node
+    held: Held
+    not_first: tuple[int, ...] = ()
+    not_last: tuple[int, ...] = ()
+
+
+def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
+    """`tile` and `reserved` of every memory during every Einsum."""
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for component in layout.problem.hierarchy.components:
+            if component.kind != "memory":
+                continue
+            _refuse_gaps(layout, einsum, component.name)
+            items = _items(layout, einsum, component.name)
+            rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(_phases(layout, einsum, items))))
+            whole = _reserved(layout, einsum, component.name)
+            if whole:
+                rows.append(WorkingSetForm(component.name, einsum, "reserved", Peak((whole,))))
+    return tuple(r for r in rows if r.peak.phases)
+
+
+def _item(layout: Layout, node: Node) -> Item:
+    accesses = [a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor]
+    held = Held(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
+    if node.parent is None:
+        scale = accesses[0].backing_scale
+        held = replace(held, numerator=scale.numerator, denominator=scale.denominator)
+        if _persistent(layout, node):
+            times = max(layout.problem.cascade[e].n_instances for e in node.users)
+            held = replace(held, elements=_ever_held(node.space), count=times)
+    return Item(node, held)
+
+
+def _persistent(layout: Layout, node: Node) -> bool:
+    accesses = (a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor)
+    return node.parent is None and any(a.persistent for a in accesses)
+
+
+def _largest(space: Space) -> Form:
+    elements = replace(space, einsum=space.einsum)
+    return _elements(elements, dict.fromkeys(range(len(space.axes)), "first"))
+
+
+def _ever_held(space: Space) -> Form:
+    """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
+    return count_merged(space)
+
+
+def count_merged(space: Space) -> Form:
+    return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
+
+
+def _elements(space: Space, roles: dict[int, Role]) -> Form:
+    """The size of the tile at the stamp that the roles choose."""
+
+    def chain(v: str, leaf: Leaf) -> Form:
+        levels = tuple(Level(space.axes[i].tile, roles[i], space.axes[i].spatial) for i in space.of(v))
+        return of_atom(atom(space.extent(v), levels, leaf))
+
+    result = product(chain(v, SIZE) for v in sorted(space.single))
+    result = result * product(chain(v, ONE) for v in space.spread)
+    for h in space.halos:
+        over = chain(h.p, Leaf("over", h.shift_p)) * chain(h.r, Leaf("over", h.shift_r))
+        result = result * (chain(h.p, SIZE) * chain(h.r, SIZE) - over)
+    return result
+
+
+def _reserved(layout: Layout, einsum: str, component: str) -> tuple[Held, ...]:
+    on_path = {s.id for s in layout.problem.tree.path(einsum)}
+    found = []
+    for node in layout.nodes.values():
+        here = node.id in on_path or _persistent(layout, node)
+        if node.component == component and here:
+            found.append(_item(layout, node).held)
+    return tuple(found)
+
+
+def _items(layout: Layout, einsum: str, component: str) -> list[Item]:
+    on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
+    found = []
+    for node in layout.nodes.values():
+        if node.component != component:
+            continue
+        item = _item(layout, node)
+        if _persistent(layout, node) or (node.id in on_path and einsum in node.users):
+            found.append(item)
+        elif node.id in on_path:
+            stays = _residence(layout, einsum, item)
+            if stays is not None:
+                found.append(stays)
+    return found
+
+
+def _residence(layout: Layout, einsum: str, item: Item) -> Item | None:
+    """When a buffet that the Einsum does not use is resident in its phases, if ever."""
+    node = item.node
+    before = after = False
+    earlier = later = -1
+    for user in node.users:
+        split, mine, theirs = divergence(layout, einsum, user)
+        loops = sum(1 for a in layout.paths[einsum] if a.node < split)
+        if theirs < mine:
+            before, earlier = True, max(earlier, loops)
+        else:
+            after, later = True, max(later, loops)
+    if before and after:
+        return item
+    between = range(node.depth, earlier if before else later)
+    loops_ = tuple(i for i in between if not layout.paths[einsum][i].spatial)
+    if not loops_:
+        return None
+    return replace(item, not_last=loops_) if before else replace(item, not_first=loops_)
+
+
+def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
+    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
+    tree = layout.problem.tree
+    for a, b in zip(tree.path(one), tree.path(other), strict=False):
+        if isinstance(a.node, Split) and a.branch != b.branch:
+            return a.id, a.branch, b.branch
+    raise KeyError((one, other))
+
+
+def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
+    """The stamps that may be the peak: the first, and the second of each loop that brings a buffet in."""
+    if not items:
+        return ()
+    one = layout.problem.cascade[einsum]
+    bare = Space(one, one.accesses[0], layout.paths[einsum])
+    phases = [tuple(_at(bare, item, None) for item in items if not item.not_first)]
+    for axis in sorted({a for item in items for a in item.not_first}):
+        here = [i for i in items if not i.not_first or axis in i.not_first]
+        reached = number(1) - settled(bare, axis)
+        phases.append(
+            tuple(replace(h, elements=h.elements * reached) for h in (_at(bare, i, axis) for i in here))
+        )
+    return tuple(p for p in phases if p)
+
+
+def _at(bare: Space, item: Item, second: int | None) -> Held:
+    """The item at the first stamp, or at the second step of one loop; nothing where it is gone."""
+    held = item.held
+    if second is not None and second < item.node.depth and held.count and not _fixed(item):
+        roles: dict[int, Role] = {i: "second" if i == second else "first" for i in range(item.node.depth)}
+        held = replace(held, elements=_elements(item.node.space, roles))
+    if item.not_last:
+        gone = number(1)
+        for a in item.not_last:
+            gone = gone * (_two(bare, a) if a == second else settled(bare, a))
+        if second is not None and second not in item.not_last:
+            inside = [a for a in item.not_last if bare.axes[a].variable == bare.axes[second].variable]
+            if inside:
+                raise NotSeparable("tiles of one variable come and go on two levels", "use engine exact")
+        held = replace(held, elements=held.elements * (number(1) - gone))
+    return held
+
+
+def _fixed(item: Item) -> bool:
+    return item.held.elements == _ever_held(item.node.space) and item.held.count > 1
+
+
+def _two(space: Space, axis: int) -> Form:
+    """1 if the loop has at most two trips."""
+    v = space.axes[axis].variable
+    above = [i for i in space.of(v) if i < axis]
+    levels = [Level(space.axes[i].tile, "first", space.axes[i].spatial) for i in above]
+    return of_atom(atom(space.extent(v), (*levels, Level(space.axes[axis].tile, "two")), ONE))
+
+
+def _refuse_gaps(layout: Layout, einsum: str, component: str) -> None:
+    """Refuse carried tiles that may stay allocated while another Einsum, which does not use them, runs."""
+    on_path = {s.id for s in layout.problem.tree.path(einsum)}
+    for node in layout.nodes.values():
+        if node.component != component or node.reuse == "refill" or einsum in node.users:
+            continue
+        shared = node.depth
+        if node.id not in on_path:
+            split, _, _ = divergence(layout, einsum, node.users[0])
+            shared = sum(1 for a in layout.paths[einsum] if a.node < split)
+        if any(not a.spatial for a in layout.paths[einsum][:shared]):
+            raise NotSeparable(
+                f"{node.tensor} may stay in {component} under {node.reuse} while {einsum} runs",
+                "use engine exact, or reuse: refill",
+            )

@@ -1,0 +1,152 @@
+"""What the symbolic engine returns: the records of `analysis.result` with forms for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from polymodel.analysis.result import (
+    Analysis,
+    Buffet,
+    Compute,
+    InstanceLoad,
+    Resident,
+    TollTraffic,
+    Traffic,
+    WorkingSet,
+)
+from polymodel.analysis.symbolic.forms import ZERO, Form, Peak
+
+TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+
+
+@dataclass(frozen=True)
+class BuffetForm:
+    """`analysis.result.Buffet`, in elements."""
+
+    node: int
+    component: str
+    tensor: str
+    reuse: str
+    einsums: tuple[str, ...]
+    parent: int | None
+    tile_max: Form
+    tile_total: Form
+    visits: Form
+    instances: Form
+    distinct: Form
+
+    def at(self, values: Mapping[str, int]) -> Buffet:
+        numbers = (self.tile_max, self.tile_total, self.visits, self.instances, self.distinct)
+        return Buffet(
+            self.node, self.component, self.tensor, self.reuse, self.einsums, self.parent,
+            *(n.at(values) for n in numbers),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrafficForm:
+    """`analysis.result.Traffic`, in elements."""
+
+    einsum: str
+    node: int
+    component: str
+    tensor: str
+    reads_fill: Form = ZERO
+    reads_drain: Form = ZERO
+    writes_fill: Form = ZERO
+    writes_drain: Form = ZERO
+
+    def at(self, values: Mapping[str, int]) -> Traffic:
+        numbers = (getattr(self, kind).at(values) for kind in TRAFFIC)
+        return Traffic(self.einsum, self.node, self.component, self.tensor, *numbers)
+
+
+@dataclass(frozen=True)
+class TollForm:
+    """`analysis.result.TollTraffic`, in elements."""
+
+    einsum: str
+    component: str
+    tensor: str
+    down: Form
+    up: Form
+
+    def at(self, values: Mapping[str, int]) -> TollTraffic:
+        return TollTraffic(self.einsum, self.component, self.tensor, self.down.at(values), self.up.at(values))
+
+
+@dataclass(frozen=True)
+class ComputeForm:
+    """`analysis.result.Compute`, in operations."""
+
+    einsum: str
+    component: str
+    operations: Form
+    busiest: Form
+    instances: Form
+
+    def at(self, values: Mapping[str, int]) -> Compute:
+        numbers = (self.operations, self.busiest, self.instances)
+        return Compute(self.einsum, self.component, *(n.at(values) for n in numbers))
+
+
+@dataclass(frozen=True)
+class LoadForm:
+    """`analysis.result.InstanceLoad`: bits that the first instance, the busiest, reads and writes."""
+
+    einsum: str
+    component: str
+    reads: Form
+    writes: Form
+    instances: Form
+
+    def at(self, values: Mapping[str, int]) -> InstanceLoad:
+        load = (self.reads.at(values), self.writes.at(values))
+        return InstanceLoad(self.einsum, self.component, (load,), self.instances.at(values))
+
+
+@dataclass(frozen=True)
+class WorkingSetForm:
+    """`analysis.result.WorkingSet`: the largest of several phases."""
+
+    component: str
+    einsum: str
+    measure: str
+    peak: Peak
+
+    def at(self, values: Mapping[str, int]) -> WorkingSet:
+        bits, held = self.peak.at(values)
+        residents = tuple(Resident(h.node, h.tensor, n) for h, n in held if n)
+        return WorkingSet(self.component, self.einsum, self.measure, bits, residents)
+
+
+@dataclass(frozen=True)
+class SymbolicAnalysis:
+    """Everything that is counted, as closed forms. `symbols`: all that a form depends on."""
+
+    buffets: tuple[BuffetForm, ...]
+    traffic: tuple[TrafficForm, ...]
+    compute: tuple[ComputeForm, ...]
+    loads: tuple[LoadForm, ...]
+    working_sets: tuple[WorkingSetForm, ...]
+    tolls: tuple[TollForm, ...] = ()
+    symbols: tuple[str, ...] = ()
+
+    def at(self, values: Mapping[str, int]) -> Analysis:
+        """The numbers for given symbols (name -> int): what the other engines return.
+
+        Tiles must be legal (1 to the enclosing extent); that is the caller's business.
+        """
+        loads = (r.at(values) for r in self.loads)
+        working = (r.at(values) for r in self.working_sets)
+        tolls = (r.at(values) for r in self.tolls)
+        return Analysis(
+            "symbolic",
+            tuple(r.at(values) for r in self.buffets),
+            tuple(r.at(values) for r in self.traffic),
+            tuple(r.at(values) for r in self.compute),
+            tuple(r for r in loads if r.loads != ((0, 0),)),
+            tuple(r for r in working if r.bits),
+            tuple(r for r in tolls if r.down or r.up),
+        )
