@@ -49,13 +49,20 @@ class Halo:
 
 @dataclass(frozen=True)
 class Space:
-    """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access."""
+    """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
+
+    `sizes`: (rank variable, symbol) of extents that are symbols.
+    """
 
     einsum: Einsum
     access: TensorAccess
     axes: tuple[Axis, ...]
+    sizes: tuple[tuple[str, str], ...] = ()
 
-    def extent(self, variable: str) -> int:
+    def extent(self, variable: str) -> int | str:
+        for name, symbol in self.sizes:
+            if name == variable:
+                return symbol
         low, high = self.einsum.bound(variable)
         return high - low + 1
 

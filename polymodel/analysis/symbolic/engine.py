@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
-from polymodel.analysis.symbolic.counts import Space, Use, count, largest
+from polymodel.analysis.symbolic.counts import Use, count, largest
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.layout import Layout, lay_out
@@ -38,9 +39,14 @@ class Symbolic:
 ENGINE = Symbolic()
 
 
-def forms(problem: Problem, *, reuse: Reuse | None = None) -> SymbolicAnalysis:
-    """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable."""
-    layout = lay_out(problem, reuse)
+def forms(
+    problem: Problem, *, reuse: Reuse | None = None, ranks: Mapping[str, str] | None = None
+) -> SymbolicAnalysis:
+    """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable.
+
+    `ranks`: rank variable -> symbol that stands for its extent.
+    """
+    layout = lay_out(problem, reuse, ranks)
     ledger = flows(layout)
     return SymbolicAnalysis(
         _buffets(layout),
@@ -50,12 +56,23 @@ def forms(problem: Problem, *, reuse: Reuse | None = None) -> SymbolicAnalysis:
         working_sets(layout),
         _tolls(layout, ledger),
         _symbols(layout),
+        _chains(layout),
     )
 
 
 def _symbols(layout: Layout) -> tuple[str, ...]:
-    tiles = (a.tile for path in layout.paths.values() for a in path)
-    return tuple(dict.fromkeys(t for t in tiles if isinstance(t, str)))
+    sizes = [a.tile for path in layout.paths.values() for a in path] + [s for _, s in layout.sizes]
+    return tuple(dict.fromkeys(s for s in sizes if isinstance(s, str)))
+
+
+def _chains(layout: Layout) -> tuple[tuple[int | str, ...], ...]:
+    found: dict[tuple[int | str, ...], None] = {}
+    for einsum, path in layout.paths.items():
+        one = layout.problem.cascade[einsum]
+        for v in one.rank_variables:
+            extent = layout.stamps(einsum, ()).extent(v)
+            found[extent, *(a.tile for a in path if a.variable == v)] = None
+    return tuple(found)
 
 
 def _order(layout: Layout) -> dict[int, tuple[str, ...]]:
@@ -110,7 +127,7 @@ def _compute(layout: Layout, einsum: str) -> ComputeForm:
     one = layout.problem.cascade[einsum]
     if one.is_copy:
         return ComputeForm(einsum, leaf.component, Form(), Form(), Form())
-    stamps = Space(one, one.accesses[0], layout.executed[einsum]).bare()
+    stamps = layout.stamps(einsum, layout.executed[einsum])
     spatial = [i for i, a in enumerate(stamps.axes) if a.spatial]
     every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
     first: dict[int, Use] = {i: "at0" if i in spatial else "keep" for i in every}
@@ -176,7 +193,7 @@ def _add(
 
 def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None) -> Form:
     """How many instances of a storage at `depth`, or a toll at `level`, the Einsum uses."""
-    one, hierarchy = layout.problem.cascade[einsum], layout.problem.hierarchy
+    hierarchy = layout.problem.hierarchy
     axes = layout.paths[einsum][:depth]
     uses: dict[int, Use] = {}
     for i, a in enumerate(axes):
@@ -185,4 +202,4 @@ def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None
             assert a.loop is not None
             replicates = hierarchy.index(a.loop.component) <= level
         uses[i] = "keep" if replicates else "merge"
-    return count(Space(one, one.accesses[0], axes).bare(), uses) if uses else number(1)
+    return count(layout.stamps(einsum, axes), uses) if uses else number(1)

@@ -84,6 +84,8 @@ def number(n: int) -> Form:
 
 def of_atom(a: Atom) -> Form:
     """One atom as a form; its number if it depends on no symbol."""
+    if not a.levels and a.leaf.kind == "one":
+        return number(1)  # no space is empty
     if not a.symbols:
         return number(_number(a, {}))
     return Form((((a,), 1),))

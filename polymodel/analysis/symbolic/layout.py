@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.affine import Affine
@@ -12,7 +12,7 @@ from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain, users
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Layout:
     nodes: dict[tuple[int, str], Node]
     paths: dict[str, tuple[Axis, ...]]
     executed: dict[str, tuple[Axis, ...]]
+    sizes: tuple[tuple[str, str], ...] = ()
 
     def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
         """The buffets of a tensor on an Einsum's path, outermost first (of a copy only the backing one)."""
@@ -54,7 +55,12 @@ class Layout:
         """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
         one = self.problem.cascade[einsum]
         axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
-        return Space(one, one.access_of(tensor), axes)
+        return Space(one, one.access_of(tensor), axes, self.sizes)
+
+    def stamps(self, einsum: str, axes: tuple[Axis, ...]) -> Space:
+        """Stamps of one Einsum over some of its loops, without elements."""
+        one = self.problem.cascade[einsum]
+        return Space(one, TensorAccess("", (), ()), axes, self.sizes)
 
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""
@@ -63,8 +69,11 @@ class Layout:
         )
 
 
-def lay_out(problem: Problem, reuse: Reuse | None) -> Layout:
-    """All buffets; NotSeparable where the closed forms do not reach."""
+def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | None = None) -> Layout:
+    """All buffets; NotSeparable where the closed forms do not reach.
+
+    `ranks`: rank variable -> symbol that stands for its extent.
+    """
     tree = problem.tree
     for name in tree.einsums:
         _check_box(problem.cascade[name])
@@ -74,7 +83,7 @@ def lay_out(problem: Problem, reuse: Reuse | None) -> Layout:
         for e in tree.einsums
     }
     executed = {e: paths[e] + _offsets(problem.cascade[e], paths[e]) for e in tree.einsums}
-    layout = Layout(problem, {}, paths, executed)
+    layout = Layout(problem, {}, paths, executed, tuple((ranks or {}).items()))
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:

@@ -19,12 +19,16 @@ from polymodel.mapping.looptree import Split, StorageNode
 
 @dataclass(frozen=True)
 class Item:
-    """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops."""
+    """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
+
+    `fixed`: it is persistent, all that it ever holds stays.
+    """
 
     node: Node
     held: Held
     not_first: tuple[int, ...] = ()
     not_last: tuple[int, ...] = ()
+    fixed: bool = False
 
 
 def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
@@ -51,7 +55,7 @@ def _item(layout: Layout, node: Node) -> Item:
         held = replace(held, numerator=scale.numerator, denominator=scale.denominator)
         if _persistent(layout, node):
             times = max(layout.problem.cascade[e].n_instances for e in node.users)
-            held = replace(held, elements=_ever_held(node.space), count=times)
+            return Item(node, replace(held, elements=_ever_held(node.space), count=times), fixed=True)
     return Item(node, held)
 
 
@@ -61,16 +65,11 @@ def _persistent(layout: Layout, node: Node) -> bool:
 
 
 def _largest(space: Space) -> Form:
-    elements = replace(space, einsum=space.einsum)
-    return _elements(elements, dict.fromkeys(range(len(space.axes)), "first"))
+    return _elements(space, dict.fromkeys(range(len(space.axes)), "first"))
 
 
 def _ever_held(space: Space) -> Form:
     """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
-    return count_merged(space)
-
-
-def count_merged(space: Space) -> Form:
     return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
@@ -149,8 +148,7 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
     """The stamps that may be the peak: the first, and the second of each loop that brings a buffet in."""
     if not items:
         return ()
-    one = layout.problem.cascade[einsum]
-    bare = Space(one, one.accesses[0], layout.paths[einsum])
+    bare = layout.stamps(einsum, layout.paths[einsum])
     phases = [tuple(_at(bare, item, None) for item in items if not item.not_first)]
     for axis in sorted({a for item in items for a in item.not_first}):
         here = [i for i in items if not i.not_first or axis in i.not_first]
@@ -164,7 +162,7 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
 def _at(bare: Space, item: Item, second: int | None) -> Held:
     """The item at the first stamp, or at the second step of one loop; nothing where it is gone."""
     held = item.held
-    if second is not None and second < item.node.depth and held.count and not _fixed(item):
+    if second is not None and second < item.node.depth and not item.fixed:
         roles: dict[int, Role] = {i: "second" if i == second else "first" for i in range(item.node.depth)}
         held = replace(held, elements=_elements(item.node.space, roles))
     if item.not_last:
@@ -177,10 +175,6 @@ def _at(bare: Space, item: Item, second: int | None) -> Held:
                 raise NotSeparable("tiles of one variable come and go on two levels", "use engine exact")
         held = replace(held, elements=held.elements * (number(1) - gone))
     return held
-
-
-def _fixed(item: Item) -> bool:
-    return item.held.elements == _ever_held(item.node.space) and item.held.count > 1
 
 
 def _two(space: Space, axis: int) -> Form:

@@ -123,7 +123,11 @@ class WorkingSetForm:
 
 @dataclass(frozen=True)
 class SymbolicAnalysis:
-    """Everything that is counted, as closed forms. `symbols`: all that a form depends on."""
+    """Everything that is counted, as closed forms.
+
+    `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent
+    and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it).
+    """
 
     buffets: tuple[BuffetForm, ...]
     traffic: tuple[TrafficForm, ...]
@@ -132,6 +136,7 @@ class SymbolicAnalysis:
     working_sets: tuple[WorkingSetForm, ...]
     tolls: tuple[TollForm, ...] = ()
     symbols: tuple[str, ...] = ()
+    chains: tuple[tuple[int | str, ...], ...] = ()
 
     def at(self, values: Mapping[str, int]) -> Analysis:
         """The numbers for given symbols (name -> int): what the other engines return.

@@ -1,0 +1,140 @@
+"""Closed forms as SymPy expressions, made when they are looked at.
+
+Tiles are legal, 1 <= tile <= enclosing tile, so `min(X, t)` is written `t` wherever X encloses t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.analysis.symbolic.atoms import Atom, Size, Value
+from polymodel.analysis.symbolic.forms import Form, Held, Peak
+
+if TYPE_CHECKING:
+    import sympy
+
+Assume = Literal["divides"] | None
+
+
+class Expressions:
+    """`Ops` on SymPy integers. `nested`: pairs (tile, enclosing tile) of every chain."""
+
+    def __init__(self, nested: Iterable[tuple[Value, Value]], divides: bool) -> None:
+        import sympy
+
+        self.sp = sympy
+        self.nested = frozenset(nested)
+        self.divides = divides
+        # Expressions that are at least 1 because tiles are legal.
+        self.one_or_more: set[Value] = set()
+
+    def fits(self, inner: Value, outer: Value) -> bool:
+        """True if `inner <= outer` for all legal tiles."""
+        if inner == outer or inner == 1:
+            return True
+        if self.is_number(inner) and self.is_number(outer):
+            return bool(inner <= outer)
+        return (inner, outer) in self.nested
+
+    def is_number(self, a: Value) -> bool:
+        return isinstance(a, int) or a.is_Integer
+
+    def floordiv(self, a: Value, b: Value) -> Value:
+        return self._quotient(a, b, self.sp.floor)
+
+    def ceildiv(self, a: Value, b: Value) -> Value:
+        return self._quotient(a, b, self.sp.ceiling)
+
+    def _quotient(self, a: Value, b: Value, rounded: Value) -> Value:
+        if self.is_number(a) and self.is_number(b):
+            return rounded(self.sp.Rational(int(a), int(b)))
+        whole = self.divides and self.fits(b, a)
+        result = self.sp.sympify(a) / b if whole else rounded(self.sp.sympify(a) / b)
+        if self.fits(b, a):
+            self.one_or_more.add(result)
+        return result
+
+    def least(self, a: Value, b: Value) -> Value:
+        if self.fits(b, a):
+            return b
+        return a if self.fits(a, b) else self.sp.Min(a, b)
+
+    def above_zero(self, a: Value) -> Value:
+        if self.is_number(a):
+            return max(int(a), 0)
+        if a + 1 in self.one_or_more or a in self.one_or_more:
+            return a
+        return self.sp.Max(0, a)
+
+    def le(self, a: Value, b: Value) -> Value:
+        if self.fits(a, b):
+            return 1
+        if self.is_number(a) and self.is_number(b):
+            return 0
+        condition = self.sp.Eq(a, b) if self.fits(b, a) else self.sp.Le(a, b)
+        return self.sp.Piecewise((1, condition), (0, True))
+
+    def positive(self, a: Value) -> Value:
+        if self.is_number(a):
+            return int(a > 0)
+        if a.is_Symbol or a in self.one_or_more:
+            return 1
+        return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))
+
+
+class Renderer:
+    """SymPy for forms and peaks; every atom is rendered once.
+
+    `chains`: the sizes of each rank variable's loops, outermost (its extent) first. `assume="divides"`:
+    every tile divides its enclosing one, which gives the textbook forms.
+    """
+
+    def __init__(self, chains: Iterable[tuple[Size, ...]], assume: Assume = None) -> None:
+        self._chains = tuple(chains)
+        self._divides = assume == "divides"
+        self._atoms: dict[Atom, sympy.Expr] = {}
+
+    @cached_property
+    def symbols(self) -> dict[str, sympy.Symbol]:
+        """Positive integer symbols by name."""
+        import sympy
+
+        names = dict.fromkeys(s for chain in self._chains for s in chain if isinstance(s, str))
+        return {n: sympy.Symbol(n, integer=True, positive=True) for n in names}
+
+    @cached_property
+    def ops(self) -> Expressions:
+        pairs = []
+        for chain in self._chains:
+            sizes = [self._size(s) for s in chain]
+            pairs += [(inner, outer) for outer, inner in combinations(sizes, 2)]
+        return Expressions(pairs, self._divides)
+
+    def _size(self, size: Size) -> Value:
+        return self.symbols[size] if isinstance(size, str) else size
+
+    def atom(self, atom: Atom) -> sympy.Expr:
+        found = self._atoms.get(atom)
+        if found is None:
+            found = self._atoms[atom] = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
+        return found
+
+    def form(self, form: Form) -> sympy.Expr:
+        """The sum of products, as it stands."""
+        sp = self.ops.sp
+        return sp.Add(*(sp.Mul(c, *(self.atom(a) for a in product)) for product, c in form.terms))
+
+    def held(self, held: Held) -> sympy.Expr:
+        """Bits of one buffet."""
+        sp = self.ops.sp
+        bits = self.form(held.elements) * held.bits * held.numerator
+        return (bits if held.denominator == 1 else sp.ceiling(bits / held.denominator)) * held.count
+
+    def peak(self, peak: Peak) -> sympy.Expr:
+        """Bits at the largest phase."""
+        sp = self.ops.sp
+        sums = dict.fromkeys(sp.Add(*(self.held(h) for h in phase)) for phase in peak.phases)
+        return sp.Max(*sums) if len(sums) > 1 else next(iter(sums), sp.Integer(0))

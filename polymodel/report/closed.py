@@ -1,0 +1,323 @@
+"""The report in closed form: the tables of a report with SymPy expressions in their cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.forms import Form, Held
+from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
+from polymodel.analysis.symbolic.render import Assume, Renderer
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
+from polymodel.report.closed_cells import Cell, Formula, Weighted, expression, rendered, value
+from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
+
+if TYPE_CHECKING:
+    import pandas
+    import sympy
+
+TABLES = ("summary", "tiles", "accesses", "reuse", "working_sets", "latency", "energy")
+KEY = ("einsum", "component", "tensor")
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolicTable:
+    """Rows of words, numbers and formulas; formulas are rendered when they are looked at."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    renderer: Renderer
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def cell(self, row: int, column: str) -> object:
+        """One cell: a SymPy expression, or a plain value. KeyError for an unknown column."""
+        if column not in self.columns:
+            raise KeyError(f"table {self.name} has no column {column}; there are {', '.join(self.columns)}")
+        return rendered(self.rows[row][self.columns.index(column)], self.renderer)
+
+    def frame(self) -> pandas.DataFrame:
+        """Everything rendered."""
+        import pandas
+
+        cells = [[rendered(c, self.renderer) for c in row] for row in self.rows]
+        return pandas.DataFrame(cells, columns=list(self.columns), dtype=object)
+
+    def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
+        """The rows with numbers for given symbols (name -> int)."""
+        return [
+            {
+                n: value(c, values) if isinstance(c, Formula) else c
+                for n, c in zip(self.columns, row, strict=True)
+            }
+            for row in self.rows
+        ]
+
+    def _repr_html_(self) -> str:
+        """Formulas in LaTeX."""
+        from sympy import latex
+
+        cells = [
+            [f"${latex(expression(c, self.renderer))}$" if isinstance(c, Formula) else c for c in row]
+            for row in self.rows
+        ]
+        import pandas
+
+        made: str = pandas.DataFrame(cells, columns=list(self.columns)).to_html(escape=False, index=False)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolicReport:
+    """Closed forms of a mapping whose tile sizes are symbols. Tables are DataFrames of SymPy expressions.
+
+    `assume="divides"` (see `assuming`) writes the textbook forms, right where each tile divides its
+    enclosing one; without it the forms hold for every legal tile size (1 to the enclosing tile).
+    Units are in the column names: bits, elements, joules, seconds.
+    """
+
+    problem: Problem
+    analysis: SymbolicAnalysis
+    assume: Assume = None
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return Renderer(self.analysis.chains, self.assume)
+
+    @property
+    def symbols(self) -> dict[str, sympy.Symbol]:
+        """The tile sizes (and extents) that are symbols, as SymPy has them in the tables."""
+        return self.renderer.symbols
+
+    def assuming(self, assume: Assume) -> SymbolicReport:
+        """The same under an assumption on the tile sizes: `"divides"` or None."""
+        return replace(self, assume=assume)
+
+    def table(self, name: str) -> SymbolicTable:
+        """One table whose cells are rendered on demand. KeyError for a name that is not in `TABLES`."""
+        makers = {
+            "tiles": self._tiles, "accesses": self._accesses, "reuse": self._reuse,
+            "working_sets": self._working_sets, "latency": self._latency, "energy": self._energy,
+            "summary": self._summary,
+        }  # fmt: skip
+        if name not in makers:
+            raise KeyError(f"no symbolic table {name}; there are {', '.join(TABLES)}")
+        columns, rows = makers[name]()
+        return SymbolicTable(name, columns, tuple(rows), self.renderer)
+
+    def _rows_of(self) -> list[tuple[str, BuffetForm]]:
+        return [(e, b) for e in self.problem.tree.einsums for b in self.analysis.buffets if e in b.einsums]
+
+    def _bits(self, tensor: str) -> int:
+        return bits_of(self.problem, tensor)
+
+    def _stored(self, b: BuffetForm) -> Held:
+        accesses = [a for e in self.problem.cascade.einsums for a in e.accesses if a.tensor == b.tensor]
+        scale = accesses[0].backing_scale
+        top, bottom = (scale.numerator, scale.denominator) if b.parent is None else (1, 1)
+        return Held(b.node, b.tensor, b.tile_max, self._bits(b.tensor), top, bottom)
+
+    def _tiles(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = (
+            *KEY, "node", "reuse", "tile_elements", "tile_bits", "total_elements", "visits", "instances",
+        )  # fmt: skip
+        rows: list[tuple[Cell, ...]] = [
+            (
+                e, b.component, b.tensor, b.node, b.reuse, b.tile_max, self._stored(b), b.tile_total,
+                b.visits, b.instances,
+            )
+            for e, b in self._rows_of()
+        ]  # fmt: skip
+        return columns, rows
+
+    def _moves(self) -> dict[tuple[str, str, str], list[Form]]:
+        found: dict[tuple[str, str, str], list[Form]] = {}
+        for t in self.analysis.traffic:
+            sums = found.setdefault((t.einsum, t.component, t.tensor), [Form()] * 4)
+            added = (
+                t.reads_fill + t.reads_drain,
+                t.writes_fill + t.writes_drain,
+                t.writes_fill,
+                t.reads_drain,
+            )
+            sums[:] = [a + b for a, b in zip(sums, added, strict=True)]
+        for p in self.analysis.tolls:
+            found[p.einsum, p.component, p.tensor] = [p.down, p.up, Form(), Form()]
+        return found
+
+    def _accesses(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        names = ("read", "write", "fill", "drain")
+        columns = (*KEY, *(f"{n}_bits" for n in names), *(f"{n}_elements" for n in names))
+        moves = self._moves()
+        order = {e: i for i, e in enumerate(self.problem.tree.einsums)}
+        level = {c.name: i for i, c in enumerate(self.problem.hierarchy.components)}
+        rows: list[tuple[Cell, ...]] = []
+        for key in sorted(moves, key=lambda k: (order[k[0]], level[k[1]])):
+            elements = [f * self.problem.cascade[key[0]].n_instances for f in moves[key]]
+            rows.append((*key, *(f * self._bits(key[2]) for f in elements), *elements))
+        return columns, rows
+
+    def _reuse(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = (*KEY, "node", "reuse", "distinct_elements", "moved_bits", "access_elements")
+        rows: list[tuple[Cell, ...]] = []
+        for e, b in self._rows_of():
+            mine = [t for t in self.analysis.traffic if (t.einsum, t.node, t.tensor) == (e, b.node, b.tensor)]
+            moved, touched = Form(), Form()
+            for t in mine:
+                moved = moved + t.writes_fill + t.reads_drain
+                touched = touched + t.reads_fill + t.reads_drain + t.writes_fill + t.writes_drain
+            bits = moved * (self._bits(b.tensor) * self.problem.cascade[e].n_instances)
+            rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched))
+        return columns, rows
+
+    def _working_sets(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = ("component", "einsum", "measure", "bits", "capacity_bits")
+        rows: list[tuple[Cell, ...]] = [
+            (w.component, w.einsum, w.measure, w.peak, self.problem.hierarchy[w.component].size_bits)
+            for w in self.analysis.working_sets
+        ]
+        return columns, rows
+
+    @cached_property
+    def _times(self) -> list[TimeForm]:
+        return times(self.problem, self.analysis)
+
+    @cached_property
+    def _latencies(self) -> dict[str, Formula]:
+        return latencies(self.problem, self._times)
+
+    @cached_property
+    def _energies(self) -> list[EnergyForm]:
+        return energies(self.problem, self.analysis, self._latencies)
+
+    def _latency(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = (
+            "einsum", "component", "read_bits", "write_bits", "operations", "latency_s", "instances_used",
+            "instances",
+        )  # fmt: skip
+        rows: list[tuple[Cell, ...]] = [
+            (
+                t.einsum, t.component, t.read_bits, t.write_bits, t.operations, t.seconds, t.instances,
+                self.problem.hierarchy.instances(t.component),
+            )
+            for t in self._times
+        ]  # fmt: skip
+        return columns, rows
+
+    def _energy(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = (*KEY, "action", "count", "unit", "energy_per_unit_J", "energy_J", "provenance")
+        rows: list[tuple[Cell, ...]] = [
+            (r.einsum, r.component, r.tensor, r.action, r.count, r.unit, r.each, r.energy, r.provenance)
+            for r in self._energies
+        ]
+        return columns, rows
+
+    def _summary(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+        columns = ("einsum", "n_instances", "operations", "latency_s", "energy_J")
+        rows: list[tuple[Cell, ...]] = []
+        executed = {c.einsum: c.operations for c in self.analysis.compute}
+        total = Form()
+        for e in self.problem.tree.einsums:
+            n = self.problem.cascade[e].n_instances
+            total = total + executed[e] * n
+            rows.append((e, n, executed[e] * n, self._latencies[e], self._joules(e)))
+        seconds = Weighted(tuple((1.0, f) for f in self._latencies.values()))
+        rows.append(("total", None, total, seconds, self._joules(None)))
+        return columns, rows
+
+    def _joules(self, einsum: str | None) -> Weighted:
+        """Joules of one Einsum, or of all."""
+        return Weighted(tuple((r.each, r.count) for r in self._energies if einsum in (None, r.einsum)))
+
+    @property
+    def tiles(self) -> pandas.DataFrame:
+        """Tile sizes, their sums over all stamps, and how many stamps there are."""
+        return self.table("tiles").frame()
+
+    @property
+    def accesses(self) -> pandas.DataFrame:
+        """Reads, writes, fills and drains, all instances and executions."""
+        return self.table("accesses").frame()
+
+    @property
+    def reuse(self) -> pandas.DataFrame:
+        """Different elements held, bits exchanged with the parent, accesses."""
+        return self.table("reuse").frame()
+
+    @property
+    def working_sets(self) -> pandas.DataFrame:
+        """Peaks as maxima over phases."""
+        return self.table("working_sets").frame()
+
+    @property
+    def latency(self) -> pandas.DataFrame:
+        """Seconds per Einsum and component."""
+        return self.table("latency").frame()
+
+    @property
+    def energy(self) -> pandas.DataFrame:
+        """Joules per action."""
+        return self.table("energy").frame()
+
+    @property
+    def summary(self) -> pandas.DataFrame:
+        """Operations, seconds and joules per Einsum and in all."""
+        return self.table("summary").frame()
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.analysis.symbols)
+        return f"SymbolicReport({len(self.problem.cascade)} Einsums, symbols: {names or 'none'})"
+
+    def _repr_html_(self) -> str:
+        return f"<h4>{self!r}</h4>" + self.table("summary")._repr_html_()
+
+
+def closed_forms(
+    problem: Problem, *, tiles: bool = False, ranks: bool = False, assume: Assume = None
+) -> SymbolicReport:
+    """The report in closed form of a problem whose tile shapes may be names.
+
+    `tiles`: each tile size above 1 becomes a symbol of its own (T, rank variable, number from outside
+    in), also where it is a number. `ranks`: so does each extent (the rank variable in capitals).
+    Raises NotSeparable.
+    """
+    chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
+    sizes = _extents(problem) if ranks else {}
+    return SymbolicReport(chosen, forms(chosen, ranks=sizes), assume)
+
+
+def _extents(problem: Problem) -> dict[str, str]:
+    ranges: dict[str, set[tuple[int, int]]] = {}
+    for e in problem.cascade.einsums:
+        for v, bounds in zip(e.rank_variables, e.bounds, strict=True):
+            ranges.setdefault(v, set()).add(bounds)
+    mixed = sorted(v for v, found in ranges.items() if len(found) > 1)
+    if mixed:
+        raise NotSeparable(f"{', '.join(mixed)} have other extents in other Einsums", "leave extents numbers")
+    return {v: v.upper() for v in ranges}
+
+
+def _named(tree: LoopTree) -> LoopTree:
+    """The tree with a symbol for every tile size above 1 that is a number."""
+    used: dict[str, int] = {}
+
+    def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in nodes:
+            if isinstance(node, Split):
+                node = replace(node, branches=tuple(renamed(b) for b in node.branches))
+            elif isinstance(node, Loop) and isinstance(node.tile_shape, int) and node.tile_shape > 1:
+                name = f"T{node.rank_variable.upper()}"
+                used[name] = used.get(name, -1) + 1
+                node = replace(node, tile_shape=f"{name}{used[name]}")
+            found.append(node)
+        return tuple(found)
+
+    return replace(tree, nodes=renamed(tree.nodes))

@@ -1,0 +1,67 @@
+"""What a cell of a symbolic table may be: a formula that is turned into SymPy when it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.symbolic.forms import Form, Held, Peak
+from polymodel.analysis.symbolic.render import Renderer
+
+if TYPE_CHECKING:
+    import sympy
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """`constant + sum of weight * part`; joules, seconds."""
+
+    parts: tuple[tuple[float, Formula], ...]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest of several formulas, 0 if there is none."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula = Form | Held | Peak | Weighted | Largest
+Cell = Formula | int | float | str | bool | None
+
+
+def rendered(cell: Cell, renderer: Renderer) -> object:
+    """The SymPy expression of a formula; other cells as they are."""
+    if isinstance(cell, Formula):
+        return expression(cell, renderer)
+    return cell
+
+
+def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
+    """The formula in SymPy."""
+    sp = renderer.ops.sp
+    if isinstance(formula, Form):
+        return renderer.form(formula)
+    if isinstance(formula, Held):
+        return renderer.held(formula)
+    if isinstance(formula, Peak):
+        return renderer.peak(formula)
+    parts: list[sympy.Expr]
+    if isinstance(formula, Largest):
+        parts = list(dict.fromkeys(expression(p, renderer) for p in formula.parts))
+        return sp.Max(*parts) if parts else sp.Integer(0)
+    parts = [weight * expression(p, renderer) for weight, p in formula.parts if weight]
+    return sp.Add(*parts, *([formula.constant] if formula.constant else []))
+
+
+def value(formula: Formula, at: Mapping[str, int]) -> int | float:
+    """The number for given symbols."""
+    if isinstance(formula, (Form, Held)):
+        return formula.at(at)
+    if isinstance(formula, Peak):
+        return formula.at(at)[0]
+    if isinstance(formula, Largest):
+        return max((value(p, at) for p in formula.parts), default=0)
+    return sum((w * value(p, at) for w, p in formula.parts), formula.constant)
