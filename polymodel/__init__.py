@@ -18,6 +18,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Place, PolymodelError, Re
 
 if TYPE_CHECKING:
     from polymodel.analysis.engine import Problem as Problem
+    from polymodel.evaluate import closed_forms as closed_forms
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
     from polymodel.loading import Spec as Spec
@@ -37,6 +38,7 @@ _LAZY = {
     "Report": "polymodel.report.report",
     "compare": "polymodel.report.compare",
     "evaluate_problem": "polymodel.evaluate",
+    "closed_forms": "polymodel.evaluate",
     **dict.fromkeys(
         (
             "Action",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.engine import Engine, Problem
+from polymodel.analysis.result import Analysis
 from polymodel.cost.costs import costs
-from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.mapping.looptree import Loop, Split
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
+    from polymodel.report.closed import SymbolicReport
 
 ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
@@ -22,8 +24,9 @@ ENGINES = ("auto", "exact", "enumerate", "symbolic")
 def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | None = None) -> Report:
     """What the spec's workload costs on its architecture under its mapping.
 
-    `engine`: `exact`, `enumerate` (small cases only), or `auto`. `symbols` gives values to tile sizes
-    and other symbols. Raises SpecError for a wrong spec, Refused for what cannot be counted exactly.
+    `engine`: `symbolic` (closed forms), `exact`, `enumerate` (small cases only), or `auto`: symbolic where
+    it applies, else exact; the numbers are the same. `symbols` gives values to tile sizes and other
+    symbols. Raises SpecError for a wrong spec, Refused for what cannot be counted exactly.
     """
     bound = spec.bind(**symbols) if symbols else spec
     if bound.mapping is None:
@@ -31,11 +34,40 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     faults = bound.check()
     if faults:
         raise SpecError(faults)
-    return evaluate_problem(Problem(bound.workload, bound.arch, bound.mapping), engine=engine)
+    problem = Problem(bound.workload, bound.arch, bound.mapping)
+    return evaluate_problem(problem, engine=engine, template=bound.template)
 
 
-def evaluate_problem(problem: Problem, *, engine: str = "auto") -> Report:
-    """The same for resolved objects: cascade, hierarchy and LoopTree."""
+def closed_forms(
+    spec: Spec,
+    *,
+    tiles: bool = False,
+    ranks: bool = False,
+    assume: Literal["divides"] | None = None,
+    bound: bool = False,
+) -> SymbolicReport:
+    """Every count, energy and latency in closed form; tile sizes that are symbols stay symbols.
+
+    `tiles`: tile sizes that are numbers become symbols as well (1 excepted); `ranks`: so do the extents of
+    rank variables; `assume="divides"`: textbook forms, right where every tile divides its enclosing one.
+    `bound`: symbols that have a value in the spec are replaced by it. Raises SpecError for a wrong spec,
+    NotSeparable outside boxes whose ranks are sums of one or two rank variables.
+    """
+    from polymodel.report.closed import closed_forms as report_of
+
+    tree = spec.mapping if bound else spec.template
+    if tree is None:
+        raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])
+    problem = Problem(spec.workload, spec.arch, tree)
+    _refuse_what_is_not_built(problem)
+    return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
+
+
+def evaluate_problem(problem: Problem, *, engine: str = "auto", template: LoopTree | None = None) -> Report:
+    """The same for resolved objects: cascade, hierarchy and LoopTree.
+
+    `template`: the LoopTree before its symbols got values, for `Report.symbolic`.
+    """
     _refuse_what_is_not_built(problem)
     unbound = _unbound_symbols(problem)
     if unbound:
@@ -48,12 +80,29 @@ def evaluate_problem(problem: Problem, *, engine: str = "auto") -> Report:
     live = any(c.allocation == "live" for c in problem.hierarchy.components)
     analysis = chosen.analyse(problem, live=live)
     found = costs(problem, analysis)
-    return Report(problem, analysis, found, chosen, perf_counter() - start)
+    return Report(problem, analysis, found, chosen, perf_counter() - start, template)
+
+
+class Auto:
+    """Closed forms where they apply, else relations; both give the same numbers."""
+
+    name = "auto"
+
+    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+        """Raises Refused where neither engine reaches."""
+        if not live:
+            try:
+                return _engine("symbolic").analyse(problem, reuse=reuse)
+            except NotSeparable:
+                pass
+        return _engine("exact").analyse(problem, reuse=reuse, live=live)
 
 
 def _engine(name: str) -> Engine:
     # Imported when chosen: the engines do not share a line, and only one of them is needed.
-    if name in ("auto", "exact"):
+    if name == "auto":
+        return Auto()
+    if name == "exact":
         from polymodel.analysis.exact import ENGINE as exact
 
         return exact
@@ -62,7 +111,9 @@ def _engine(name: str) -> Engine:
 
         return enumerating
     if name == "symbolic":
-        raise Refused("engine symbolic is not built yet", "use engine exact, which gives the same numbers")
+        from polymodel.analysis.symbolic import ENGINE as symbolic
+
+        return symbolic
     raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES))])
 
 
@@ -86,6 +137,9 @@ def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
                 if isinstance(size, str):
                     names.setdefault(size, node.rank_variable)
     return [
-        Diagnostic(f"symbol {s} (tile shape of a loop over {v}) has no value", f"bind it: spec.bind({s}=...)")
+        Diagnostic(
+            f"symbol {s} (tile shape of a loop over {v}) has no value",
+            f"bind it: spec.bind({s}=...), or leave it open: closed_forms(spec)",
+        )
         for s, v in names.items()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs, Violation
 from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report import costed, counted
 from polymodel.report.table import Table
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
+    from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
 
 TABLES = (
@@ -42,6 +44,19 @@ class Report:
     costs: Costs
     engine: Engine
     seconds: float = 0.0
+    template: LoopTree | None = None
+
+    @cached_property
+    def symbolic(self) -> SymbolicReport:
+        """The same tables in closed form: tile sizes that the mapping names stay symbols.
+
+        A mapping without symbols gets one for each tile size above 1. Raises NotSeparable.
+        """
+        from polymodel.report.closed import closed_forms
+
+        tree = self.template or self.problem.tree
+        named = any(isinstance(n, Loop) and isinstance(n.tile_shape, str) for _, n, _ in tree.walk())
+        return closed_forms(replace(self.problem, tree=tree), tiles=not named)
 
     @property
     def feasible(self) -> bool:
