@@ -204,6 +204,11 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     for v in sorted(space.single):
         result = result * of_atom(atom(space.extent(v), _stays(space, v, axis, uses), SIZE))
     for halo in space.halos:
+        still = not any(_temporal_inside(space, v, axis, uses) for v in (halo.p, halo.r))
+        if still and moving not in (halo.p, halo.r):
+            # The windows are the same before and after, also those that instances share.
+            result = result * _windows(space, halo, uses)
+            continue
         _refuse_wrapping(space, halo, axis, uses, sliding)
         result = result * _shared_window(space, halo, axis, uses)
     return result

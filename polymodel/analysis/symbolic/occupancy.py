@@ -7,9 +7,11 @@ there (used by later branches, from an earlier iteration) asks for other stamps:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
+from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
-from polymodel.analysis.symbolic.counts import Space, count, settled
+from polymodel.analysis.symbolic.counts import Space, count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Layout, Node
 from polymodel.analysis.symbolic.records import WorkingSetForm
@@ -145,44 +147,58 @@ def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
 
 
 def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
-    """The stamps that may be the peak: the first, and the second of each loop that brings a buffet in."""
+    """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
+
+    At any other stamp, let each buffet that is there name one of its loops that has advanced: the stamp
+    where just these are at their second step holds no fewer and no smaller buffets.
+    """
     if not items:
         return ()
     bare = layout.stamps(einsum, layout.paths[einsum])
-    phases = [tuple(_at(bare, item, None) for item in items if not item.not_first)]
-    for axis in sorted({a for item in items for a in item.not_first}):
-        here = [i for i in items if not i.not_first or axis in i.not_first]
-        reached = number(1) - settled(bare, axis)
-        phases.append(
-            tuple(replace(h, elements=h.elements * reached) for h in (_at(bare, i, axis) for i in here))
+    sets = sorted({i.not_first for i in items if i.not_first})
+    chosen = {
+        frozenset(axes)
+        for n in range(len(sets) + 1)
+        for some in combinations(sets, n)
+        for axes in cartesian(*some)
+    }
+    phases = []
+    for seconds in sorted(chosen, key=sorted):
+        here = [i for i in items if not i.not_first or seconds & {*i.not_first}]
+        reached = product(
+            of_atom(atom(bare.extent(v), _steps(bare, bare.of(v), seconds), ONE)) for v in bare.spread
         )
+        held = (_at(bare, i, seconds) for i in here)
+        phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
     return tuple(p for p in phases if p)
 
 
-def _at(bare: Space, item: Item, second: int | None) -> Held:
-    """The item at the first stamp, or at the second step of one loop; nothing where it is gone."""
+def _steps(bare: Space, positions: list[int], seconds: frozenset[int]) -> tuple[Level, ...]:
+    """The stamp where the loops at `seconds` are at their second step, all others at their first."""
+    return tuple(
+        Level(bare.axes[i].tile, "second" if i in seconds else "first", bare.axes[i].spatial)
+        for i in positions
+    )
+
+
+def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
+    """The item at the stamp that `seconds` choose; nothing where it is gone."""
     held = item.held
-    if second is not None and second < item.node.depth and not item.fixed:
-        roles: dict[int, Role] = {i: "second" if i == second else "first" for i in range(item.node.depth)}
+    if not item.fixed:
+        roles: dict[int, Role] = {i: "second" if i in seconds else "first" for i in range(item.node.depth)}
         held = replace(held, elements=_elements(item.node.space, roles))
     if item.not_last:
-        gone = number(1)
-        for a in item.not_last:
-            gone = gone * (_two(bare, a) if a == second else settled(bare, a))
-        if second is not None and second not in item.not_last:
-            inside = [a for a in item.not_last if bare.axes[a].variable == bare.axes[second].variable]
-            if inside:
-                raise NotSeparable("tiles of one variable come and go on two levels", "use engine exact")
+        gone = product(_is_last(bare, a, seconds) for a in item.not_last)
         held = replace(held, elements=held.elements * (number(1) - gone))
     return held
 
 
-def _two(space: Space, axis: int) -> Form:
-    """1 if the loop has at most two trips."""
-    v = space.axes[axis].variable
-    above = [i for i in space.of(v) if i < axis]
-    levels = [Level(space.axes[i].tile, "first", space.axes[i].spatial) for i in above]
-    return of_atom(atom(space.extent(v), (*levels, Level(space.axes[axis].tile, "two")), ONE))
+def _is_last(bare: Space, axis: int, seconds: frozenset[int]) -> Form:
+    """1 if the loop at `axis` has no step after the one that the stamp chooses."""
+    a = bare.axes[axis]
+    above = _steps(bare, [i for i in bare.of(a.variable) if i < axis], seconds)
+    step = Level(a.tile, "two" if axis in seconds else "only")
+    return of_atom(atom(bare.extent(a.variable), (*above, step), ONE))
 
 
 def _refuse_gaps(layout: Layout, einsum: str, component: str) -> None:
