@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from polymodel.mapping.looptree import LoopTree as LoopTree
     from polymodel.report.compare import compare as compare
     from polymodel.report.report import Report as Report
+    from polymodel.sweep.result import Sweep as Sweep
+    from polymodel.sweep.run import sweep as sweep
+    from polymodel.sweep.values import all_sizes as all_sizes
+    from polymodel.sweep.values import divisors as divisors
+    from polymodel.sweep.values import powers as powers
 
 __version__ = "0.1.0"
 
@@ -39,6 +44,8 @@ _LAZY = {
     "compare": "polymodel.report.compare",
     "evaluate_problem": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
+    "Sweep": "polymodel.sweep.result",
+    **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (
             "Action",
@@ -79,6 +86,7 @@ __all__ = [
     "Refused",
     "SpecError",
     "evaluate",
+    "sweep",
     *_LAZY,
 ]
 
@@ -92,7 +100,8 @@ def __getattr__(name: str) -> object:
 
 
 class _Facade(ModuleType):
-    """Importing the module `polymodel.evaluate` would put it where the function of that name belongs."""
+    """Importing the modules `polymodel.evaluate` and `polymodel.sweep` would put them where the functions
+    of these names belong."""
 
     @property
     def evaluate(self) -> object:
@@ -102,9 +111,17 @@ class _Facade(ModuleType):
     def evaluate(self, module: ModuleType) -> None:
         """Ignore the module that the import system puts here."""
 
+    @property
+    def sweep(self) -> object:
+        return importlib.import_module("polymodel.sweep.run").sweep
+
+    @sweep.setter
+    def sweep(self, module: ModuleType) -> None:
+        """Ignore the package that the import system puts here."""
+
 
 sys.modules[__name__].__class__ = _Facade
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "evaluate", *_LAZY])
+    return sorted([*globals(), "evaluate", "sweep", *_LAZY])

@@ -59,7 +59,7 @@ def closed_forms(
     if tree is None:
         raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])
     problem = Problem(spec.workload, spec.arch, tree)
-    _refuse_what_is_not_built(problem)
+    refuse_what_is_not_built(problem)
     return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
 
 
@@ -68,7 +68,7 @@ def evaluate_problem(problem: Problem, *, engine: str = "auto", template: LoopTr
 
     `template`: the LoopTree before its symbols got values, for `Report.symbolic`.
     """
-    _refuse_what_is_not_built(problem)
+    refuse_what_is_not_built(problem)
     unbound = _unbound_symbols(problem)
     if unbound:
         raise SpecError(unbound)
@@ -117,7 +117,7 @@ def _engine(name: str) -> Engine:
     raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES))])
 
 
-def _refuse_what_is_not_built(problem: Problem) -> None:
+def refuse_what_is_not_built(problem: Problem) -> None:
     for _, node, _ in problem.tree.walk():
         if isinstance(node, Split) and node.pipeline:
             raise Refused("Pipeline: branches that overlap are not evaluated yet", "write Sequential")

@@ -1,0 +1,135 @@
+"""Expressions and comparisons over symbols, on whole arrays at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.numbers import symbols_in
+from polymodel.spec.scan import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic, names_in
+from polymodel.spec.scan import parse_arithmetic as parse
+from polymodel.sweep.values import wrong
+
+Value = Any  # a number or an array of numbers
+
+_COMPARE: dict[str, Callable[[Value, Value], Value]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "=": np.equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+_BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "**": np.float_power,
+}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`TM0 <= TM1 < 2*TN and ...`: `holds` says where, for arrays of values."""
+
+    text: str
+    sides: tuple[tuple[str, Tree, Tree], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        trees = [t for _, left, right in self.sides for t in (left, right)]
+        return frozenset(n.name for t in trees for n in names_in(t))
+
+    def holds(self, values: Mapping[str, Value]) -> Value:
+        """True where every comparison does (broadcast over the arrays given)."""
+        each = [_COMPARE[op](of_tree(a, values), of_tree(b, values)) for op, a, b in self.sides]
+        return reduce(np.logical_and, each)
+
+
+def constraint(text: str) -> Constraint:
+    """The comparisons of a `where` text. Raises SpecError for bad syntax."""
+    try:
+        cursor = Cursor(text)
+        sides: list[tuple[str, Tree, Tree]] = []
+        while True:
+            left = arithmetic(cursor)
+            token = cursor.take(*_COMPARE)
+            if token is None:
+                raise TextFault("a constraint needs a comparison", cursor.now.offset, "write TM0 <= TM1")
+            while token is not None:
+                right = arithmetic(cursor)
+                sides.append((token.text, left, right))
+                left, token = right, cursor.take(*_COMPARE)
+            if not cursor.take("and", "&&"):
+                cursor.finish()
+                return Constraint(text, tuple(sides))
+    except TextFault as fault:
+        raise wrong(f"where `{text}`: {fault.message}", fault.remedy) from fault
+
+
+def of_text(text: str, values: Mapping[str, Value]) -> Value:
+    """The value of an expression over arrays. Raises SpecError for bad syntax or unknown names."""
+    try:
+        tree = parse(text)
+    except TextFault as fault:
+        raise wrong(f"`{text}`: {fault.message}", fault.remedy) from fault
+    return of_tree(tree, values)
+
+
+def names_of(text: str) -> frozenset[str]:
+    """Names that an expression uses. Raises SpecError for bad syntax."""
+    try:
+        return frozenset(symbols_in(text))
+    except TextFault as fault:
+        raise wrong(f"`{text}`: {fault.message}", fault.remedy) from fault
+
+
+def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
+    """The value of a syntax tree, elementwise."""
+    if isinstance(tree, Number):
+        return tree.value
+    if isinstance(tree, Name):
+        if tree.name not in values:
+            raise wrong(f"unknown symbol {tree.name}", suggestion(tree.name, values, "symbols"))
+        return values[tree.name]
+    if isinstance(tree, Unary):
+        value = of_tree(tree.operand, values)
+        return -value if tree.op == "-" else value
+    if isinstance(tree, Call):
+        return _called(tree, [of_tree(a, values) for a in tree.arguments])
+    left, right = of_tree(tree.left, values), of_tree(tree.right, values)
+    return _combined(tree, left, right)
+
+
+def _combined(tree: Binary, left: Value, right: Value) -> Value:
+    if tree.op in ("/", "//", "%") and np.any(np.equal(right, 0)):
+        raise wrong("division by zero", "change the divisor")
+    found = _BINARY[tree.op](left, right)
+    if tree.op == "**" and np.all(np.abs(found) < 2.0**53) and np.all(found == np.floor(found)):
+        return np.asarray(found).astype(np.int64)
+    return found
+
+
+def _called(tree: Call, values: list[Value]) -> Value:
+    if tree.name in ("min", "max"):
+        return reduce(np.minimum if tree.name == "min" else np.maximum, values)
+    known: dict[str, Callable[[Value], Value]] = {
+        "ceil": np.ceil,
+        "floor": np.floor,
+        "log2": np.log2,
+        "sqrt": np.sqrt,
+    }
+    if tree.name not in known or len(values) != 1:
+        raise wrong(
+            f"unknown function {tree.name}", suggestion(tree.name, (*known, "min", "max"), "functions")
+        )
+    return known[tree.name](values[0])

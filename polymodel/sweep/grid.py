@@ -1,0 +1,196 @@
+"""The grid of a sweep: independent symbols with their values, linked symbols, constraints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.loading import Spec
+from polymodel.mapping.resolve import unbound_symbols
+from polymodel.spec.faults import suggestion
+from polymodel.spec.numbers import evaluate_number
+from polymodel.sweep.expressions import Constraint, constraint, names_of
+from polymodel.sweep.values import Choice, Number, numbers_of, wrong
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`names[i]` takes `values[i]`; `linked`: name -> expression; a point's number is its mixed-radix
+    index, the last symbol fastest, whatever is infeasible or left out."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Number, ...], ...]
+    linked: tuple[tuple[str, str], ...] = ()
+    where: tuple[Constraint, ...] = ()
+
+    @cached_property
+    def size(self) -> int:
+        return math.prod(len(v) for v in self.values)
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """How far apart in number two neighbours along a symbol are."""
+        found, step = {}, 1
+        for name, values in zip(reversed(self.names), reversed(self.values), strict=True):
+            found[name] = step
+            step *= len(values)
+        return found
+
+    def of(self, name: str) -> tuple[Number, ...]:
+        return self.values[self.names.index(name)]
+
+    def point(self, number: int) -> dict[str, Number]:
+        """Values of all symbols, also the linked ones, of one point."""
+        found = {
+            name: values[number // self.strides[name] % len(values)]
+            for name, values in zip(self.names, self.values, strict=True)
+        }
+        return {**found, **self.following(found)}
+
+    def following(self, given: Mapping[str, Number]) -> dict[str, Number]:
+        """Linked symbols whose independent symbols are all given."""
+        known: dict[str, Number | None] = dict(given)
+        for name, text in self.linked:
+            if names_of(text) <= known.keys():
+                known[name] = evaluate_number(text, known)
+        return {n: v for n, v in known.items() if n not in given and v is not None}
+
+    def combinations(self, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Number]]]:
+        """(share of the point number, values) of every combination of some symbols."""
+        for digits in product(*(range(len(self.of(n))) for n in names)):
+            share = sum(d * self.strides[n] for d, n in zip(digits, names, strict=True))
+            yield share, {n: self.of(n)[d] for d, n in zip(digits, names, strict=True)}
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What each independent symbol changes: `blocks` the workload, or mapping and architecture at
+    once; `arch` costs alone; `tiles` the mapping alone."""
+
+    blocks: tuple[str, ...]
+    arch: tuple[str, ...]
+    tiles: tuple[str, ...]
+
+
+def make_grid(spec: Spec, symbols: Mapping[str, Choice], where: Iterable[str]) -> Grid:
+    """The grid; SpecError for unknown names, Refused for more points than 2^62."""
+    linked = tuple((n, c) for n, c in symbols.items() if isinstance(c, str))
+    free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
+    ordered = _in_order(linked, set(symbols), spec)
+    extents = _extents(spec, free)
+    names = tuple(free)
+    values = tuple(numbers_of(n, free[n], extents) for n in names)
+    limits = tuple(constraint(text) for text in where)
+    used = {n for _, text in linked for n in names_of(text)} | {n for c in limits for n in c.names}
+    for name in symbols:
+        if name not in spec.symbols and name not in used:
+            raise wrong(f"unknown symbol {name}", suggestion(name, spec.symbols, "symbols"))
+    for limit in limits:
+        for name in sorted(limit.names - symbols.keys()):
+            if spec.symbols.get(name) is None:
+                raise wrong(
+                    f"where `{limit.text}`: unknown symbol {name}", suggestion(name, symbols, "symbols")
+                )
+    grid = Grid(names, values, ordered, limits)
+    if grid.size >= 2**62:
+        raise Refused(f"the grid has {grid.size} points", "sweep fewer symbols, or fewer values of each")
+    return grid
+
+
+def _in_order(
+    linked: tuple[tuple[str, str], ...], names: set[str], spec: Spec
+) -> tuple[tuple[str, str], ...]:
+    """Linked symbols so that each stands behind those that it uses; fixed symbols filled in."""
+    waiting, found = dict(linked), {}
+    fixed = {n: v for n, v in spec.symbols.items() if v is not None and n not in names}
+    for name, text in waiting.items():
+        for used in names_of(text):
+            if used not in names and used not in fixed:
+                raise wrong(
+                    f"symbol {name} = `{text}`: unknown symbol {used}", suggestion(used, names, "symbols")
+                )
+            if used in fixed:
+                text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
+        waiting[name] = text
+    while waiting:
+        ready = [n for n, text in waiting.items() if not names_of(text) & waiting.keys()]
+        if not ready:
+            raise wrong("linked symbols refer to each other: " + ", ".join(waiting), "break the cycle")
+        found.update({n: waiting.pop(n) for n in ready})
+    return tuple(found.items())
+
+
+def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:
+    """Extent of each rank variable (the largest over the Einsums), first values for open symbols."""
+    firsts: dict[str, Number] = {}
+    for name, choice in free.items():
+        if isinstance(choice, (list, tuple, range)) and choice and spec.symbols.get(name, 0) is None:
+            firsts[name] = choice[0]
+    tiles = set(unbound_symbols(spec.template)) if spec.template else set()
+    bound = {n: v for n, v in firsts.items() if n not in tiles}
+    chosen = spec.bind(**bound) if bound else spec
+    found: dict[str, int] = {}
+    for einsum in chosen.workload.einsums:
+        for v in einsum.rank_variables:
+            low, high = einsum.bound(v)
+            found[v] = max(found.get(v, 0), high - low + 1)
+    return found
+
+
+def roles(spec: Spec, grid: Grid) -> Roles:
+    """Which independent symbols change workload, architecture and mapping of this spec."""
+    texts = {**{n: t for n, t in spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
+    used = Uses(grid, texts)
+    workload = used.of_all(_words(spec.raw_workload.model_dump() if spec.raw_workload else None))
+    arch = used.of_all(_words(spec.raw_arch.model_dump() if spec.raw_arch else None))
+    mapping = used.of_all(unbound_symbols(spec.template) if spec.template else ())
+    blocks = workload | (arch & mapping)
+    costs = arch - blocks
+    return Roles(
+        tuple(n for n in grid.names if n in blocks),
+        tuple(n for n in grid.names if n in costs),
+        tuple(n for n in grid.names if n not in blocks | costs),
+    )
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Which independent symbols a name depends on."""
+
+    grid: Grid
+    texts: Mapping[str, str]
+
+    def of(self, name: str) -> frozenset[str]:
+        if name in self.grid.names:
+            return frozenset((name,))
+        if name in self.texts:
+            return self.of_all(names_of(self.texts[name]) - {name})
+        return frozenset()
+
+    def of_all(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(s for n in names for s in self.of(n))
+
+
+# Fields that hold names, set expressions or remarks, never numbers.
+_NAMES = ("name", "type", "keep", "may_keep", "may_reuse", "source", "renames", "file", "topology")
+
+
+def _words(value: object) -> set[str]:
+    """Every name in the texts of a schema object that may be a symbol; keys are rank and set names."""
+    if isinstance(value, str):
+        return set(re.findall(r"[A-Za-z_]\w*", value))
+    if isinstance(value, Mapping):
+        return {w for k, v in value.items() if k not in _NAMES for w in _words(v)}
+    if isinstance(value, (list, tuple)):
+        return {w for v in value for w in _words(v)}
+    return set()

@@ -1,0 +1,55 @@
+"""What a sweep may minimise, per block of points and per exact row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polymodel.spec.faults import suggestion
+from polymodel.sweep.metrics import Block, Found, need
+from polymodel.sweep.plan import Costing
+from polymodel.sweep.values import wrong
+
+Array = Any
+PLAIN = ("energy", "latency", "edp")
+WAYS = ("reads", "writes", "accesses", "working_set")
+
+
+def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> tuple[str, ...]:
+    """The names, if each is `energy`, `latency`, `edp` or like `accesses:DRAM`. Raises SpecError."""
+    known = [*PLAIN, *(f"{way}:{c}" for costing in costings for c in _components(costing) for way in WAYS)]
+    if not names:
+        raise wrong("a sweep needs an objective", "name energy or latency")
+    for name in names:
+        if name not in known:
+            raise wrong(f"unknown objective {name}", suggestion(name, dict.fromkeys(known), "objectives"))
+    return tuple(dict.fromkeys(names))
+
+
+def _components(costing: Costing) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(c for c, _, _ in costing.accesses))
+
+
+def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
+    """Values of one objective over a block (float64, broadcast)."""
+    if name == "energy":
+        return found.energy
+    if name == "latency":
+        return found.latency
+    if name == "edp":
+        return found.energy * found.latency
+    way, _, component = name.partition(":")
+    if way == "working_set":
+        phases = [limit.phases for limit in costing.limits if limit.name == component]
+        return _float(need(phases[0], block)) if phases else 0.0
+    total: Array = 0.0
+    for c, action, linear in costing.accesses:
+        if c == component and (way == "accesses" or action + "s" == way):
+            total = total + _float(block.linear(linear))
+    return total
+
+
+def _float(value: Array) -> Array:
+    return np.asarray(value).astype(np.float64)

@@ -1,0 +1,100 @@
+"""What a sweep returns: the kept points, and how to get from a row back to a spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.sweep.grid import Grid
+from polymodel.sweep.values import Number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
+    `points`: size of the whole grid; `rate`: points per second."""
+
+    specs: tuple[Spec, ...]
+    grid: Grid
+    objectives: tuple[str, ...]
+    columns: Mapping[str, Any]
+    infeasible: Mapping[str, int]
+    points: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        return self.points / self.seconds if self.seconds else float("inf")
+
+    @property
+    def feasible(self) -> int:
+        """Points that fit."""
+        return self.points - sum(self.infeasible.values())
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row per kept point: number, mapping, symbols, objectives, accesses and working sets."""
+        import pandas as pd
+
+        found = pd.DataFrame(dict(self.columns))
+        found.attrs["units"] = dict(self.units)
+        return found
+
+    @cached_property
+    def front(self) -> pd.DataFrame:
+        """The rows that no other feasible row dominates, by the first objective."""
+        from polymodel.sweep.pareto import Front
+
+        rows = self.frame[self.frame["feasible"]]
+        front = Front(len(self.objectives))
+        if len(rows):
+            front.offer(rows[list(self.objectives)].to_numpy(float).T, rows.index.to_numpy())
+        return self.frame.loc[front.ids]
+
+    def best(self, objective: str = "") -> pd.Series[Any]:
+        """The feasible row with the least of an objective (default: the first)."""
+        name = objective or self.objectives[0]
+        if name not in self.frame.columns:
+            known = ", ".join(self.objectives)
+            raise SpecError([Diagnostic(f"the sweep has no objective {name}", f"objectives: {known}")])
+        rows = self.frame[self.frame["feasible"]]
+        if rows.empty:
+            reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
+            raise SpecError([Diagnostic("no point is feasible", reasons)])
+        return rows.iloc[int(rows[name].to_numpy(float).argmin())]
+
+    def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
+        """Values of all symbols of a row (or of a point number)."""
+        number = int(row) if isinstance(row, int) else int(row["point"])
+        return self.grid.point(number % self.grid.size)
+
+    def spec(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> Spec:
+        """The spec bound to a row's symbols: `evaluate` finds the row's numbers."""
+        number = int(row) if isinstance(row, int) else int(row["point"])
+        chosen = self.specs[number // self.grid.size]
+        return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
+
+    def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
+        """The row's mapping as YAML that loads back."""
+        tree = self.spec(row).mapping
+        assert tree is not None
+        return mapping_to_yaml(tree)
+
+    def __repr__(self) -> str:
+        kept = len(next(iter(self.columns.values()), ()))
+        lines = [
+            f"Sweep: {self.points} points in {self.seconds:.3g} s ({self.rate:.3g} points/s), {kept} kept, "
+            f"{self.feasible} feasible",
+            *(f"  infeasible: {n} ({reason})" for reason, n in self.infeasible.items()),
+            *(f"  note: {n}" for n in self.notes),
+        ]
+        return "\n".join(lines)

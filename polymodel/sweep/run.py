@@ -1,0 +1,331 @@
+"""`sweep`: every point of a grid, its costs, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from polymodel.errors import Refused, SpecError
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import LoopTree
+from polymodel.spec import MappingSpec
+from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
+from polymodel.sweep.kernel import BLOCK, RIGHT
+from polymodel.sweep.metrics import Block
+from polymodel.sweep.objectives import check_objectives, objective
+from polymodel.sweep.pareto import Front
+from polymodel.sweep.pointwise import evaluate_points
+from polymodel.sweep.result import Sweep
+from polymodel.sweep.rows import Cells, Found, exact_rows, table
+from polymodel.sweep.scenario import Scenario, Variant, scenario
+from polymodel.sweep.values import Choice, wrong
+
+Array = Any
+Keep = Literal["front", "all", "top"]
+Progress = Callable[[int, int, float], None]
+MappingLike = LoopTree | MappingSpec | str | Path
+TILES = "tile size below 1, not whole, or larger than its enclosing extent"
+WHERE = "left out by `where`"
+LINES = 2048  # left combinations prepared at once
+EXACT_ROWS = 20_000
+UNITS = {"energy": "J", "latency": "s", "edp": "J s", "reads": "bit", "writes": "bit"}
+
+
+@dataclass
+class Keeper:
+    """What is kept so far, and why points do not count."""
+
+    keep: Keep
+    front: Front
+    top: int
+    limit: int
+    infeasible: dict[str, int] = field(default_factory=dict)
+    ids: list[Array] = field(default_factory=list)
+    best: Array = field(default_factory=lambda: np.empty(0))
+    done: int = 0
+
+    def refuse(self, reason: str, count: int) -> None:
+        if count:
+            self.infeasible[reason] = self.infeasible.get(reason, 0) + count
+
+    def offer(self, values: Array, ids: Array) -> None:
+        """Feasible points: values [objectives, n], ids [n]."""
+        if self.keep == "front":
+            self.front.offer(values, ids)
+        elif self.keep == "top":
+            every = np.concatenate([self.best, values[0]])
+            numbers = np.concatenate([*self.ids, ids])
+            order = np.lexsort((numbers, every))[: self.top]
+            self.best, self.ids = every[order], [numbers[order]]
+
+    def everything(self, ids: Array) -> None:
+        if sum(map(len, self.ids)) + len(ids) > self.limit:
+            raise Refused(
+                f"keep='all' would keep more than {self.limit} rows",
+                "use keep='front' or keep='top', or a smaller grid",
+            )
+        self.ids.append(ids)
+
+    def numbers(self) -> list[int]:
+        """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""
+        if self.keep == "front":
+            return [int(i) for i in self.front.ids]
+        found = np.concatenate([np.empty(0, np.int64), *self.ids])
+        return [int(i) for i in (np.sort(found) if self.keep == "all" else found)]
+
+
+def sweep(
+    spec: Spec,
+    symbols: Mapping[str, Choice],
+    *,
+    mappings: Sequence[MappingLike] | None = None,
+    where: Sequence[str] = (),
+    objectives: Sequence[str] = ("energy", "latency"),
+    keep: Keep = "front",
+    eps: float = 0,
+    top: int | None = None,
+    store: str | Path | None = None,
+    resume: bool = True,
+    workers: int = 1,
+    memory: str = "1GB",
+    progress: Progress | None = None,
+) -> Sweep:
+    """Evaluate every combination of the symbols' values, and keep the best.
+
+    `symbols`: name -> values (a list, a range, `divisors("m")`, `all_sizes("m")`, `powers(2, "m")`) or an
+    expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same
+    grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, or reads:X,
+    writes:X, accesses:X, working_set:X of a component. `keep`: the Pareto `front`, the `top` ones by the
+    first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
+    then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
+    Raises SpecError for wrong input, Refused where a large grid has no closed forms.
+    """
+    _refuse_what_is_not_built(eps, store, workers, keep)
+    start = perf_counter()
+    if isinstance(where, str):
+        where = (where,)
+    specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
+    if not specs:
+        raise wrong("`mappings` is empty", "give at least one, or leave it out")
+    grids = [make_grid(s, symbols, where) for s in specs]
+    grid, names = grids[0], _names(specs, mappings)
+    state = Keeper(keep, Front(len(dict.fromkeys(objectives))), top or 10, max(1, _bytes(memory) // 1000))
+    notes: list[str] = []
+    places: dict[tuple[object, ...], Found] = {}
+    points: dict[int, Cells] = {}
+    chosen = tuple(dict.fromkeys(objectives))
+    total = grid.size * len(specs)
+    try:
+        for i, one in enumerate(specs):
+            parts = roles(one, grid)
+            for share, given in grid.combinations(parts.blocks):
+                try:
+                    block = scenario(one, grid, parts, i, names[i], share, given)
+                except SpecError as fault:
+                    _misfit(fault, grid, parts, share, state, total)
+                    continue
+                except Refused as reason:
+                    found = evaluate_points(one, grid, i, share, parts, chosen, reason, notes)
+                    _take(found, chosen, points, state)
+                    continue
+                check_objectives(chosen, [v.costing for v in block.variants])
+                for v in block.variants:
+                    places[_place(i, parts, {**given, **v.given})] = block, v
+                _run(block, chosen, grid, parts, state, total, start, progress)
+                notes += [n for n in block.kernel.notes if n not in notes] if block.legal else []
+    except KeyboardInterrupt:
+        notes.append(f"interrupted after {state.done} of {total} points; what was found is kept")
+    numbers = state.numbers()
+    if len(numbers) > EXACT_ROWS and keep != "all":
+        notes.append(f"{len(numbers)} rows are recomputed one by one")
+
+    def locate(number: int) -> Found:
+        i = number // grid.size
+        return places[_place(i, roles_of[i], grid.point(number % grid.size))]
+
+    roles_of = [roles(s, grid) for s in specs]
+    seconds = perf_counter() - start
+    exact = dict(exact_rows(grid, (n for n in numbers if n not in points), locate, chosen))
+    rows = [(n, points[n] if n in points else exact[n]) for n in numbers]
+    shown = (*grid.names, *(n for n, _ in grid.linked))
+    return Sweep(
+        specs,
+        grid,
+        chosen,
+        table(grid, names, rows, shown),
+        state.infeasible,
+        total,
+        seconds,
+        tuple(notes),
+        UNITS,
+    )
+
+
+def _refuse_what_is_not_built(eps: float, store: object, workers: int, keep: str) -> None:
+    if keep not in ("front", "all", "top"):
+        raise wrong(f"keep={keep!r} is not known", "front, top or all")
+    if eps or store is not None or workers != 1:
+        raise Refused("eps, store and workers of a sweep are not built yet", "leave them out")
+
+
+def _bytes(text: str) -> int:
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    head, unit = text.strip()[:-2], text.strip()[-2:].upper()
+    if unit not in units or not head.strip().replace(".", "", 1).isdigit():
+        raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
+    return int(float(head) * units[unit])
+
+
+def _names(specs: Sequence[Spec], given: Sequence[MappingLike] | None) -> list[str]:
+    found = []
+    for i, one in enumerate(specs):
+        asked = given[i] if given is not None else ""
+        tree = one.template
+        name = str(asked) if isinstance(asked, (str, Path)) and str(asked) else (tree.name if tree else "")
+        found.append(name or (f"mapping {i}" if len(specs) > 1 else "mapping"))
+    return found
+
+
+def _place(mapping: int, parts: Roles, point: Mapping[str, object]) -> tuple[object, ...]:
+    return (mapping, *(point[n] for n in (*parts.blocks, *parts.arch)))
+
+
+def _misfit(fault: SpecError, grid: Grid, parts: Roles, share: int, state: Keeper, total: int) -> None:
+    """A block that is no legal spec: an error of the caller if it is all there is, else infeasible."""
+    size = 1
+    for n in (*parts.arch, *parts.tiles):
+        size *= len(grid.of(n))
+    if size == grid.size:
+        raise fault
+    state.done += size
+    state.refuse(fault.diagnostics[0].message, size)
+
+
+def _take(
+    found: Iterable[tuple[int, Cells]], objectives: Sequence[str], points: dict[int, Cells], state: Keeper
+) -> None:
+    """Points that were evaluated one by one."""
+    for number, row in found:
+        state.done += 1
+        if not row["feasible"]:
+            state.refuse(row["reason"].partition(" need ")[0], 1)
+        if state.keep == "all" and "energy" in row:
+            points[number] = row
+            state.everything(np.array([number]))
+        elif row["feasible"]:
+            points[number] = row
+            state.offer(np.array([[float(row[o])] for o in objectives]), np.array([number]))
+
+
+def _run(
+    block: Scenario,
+    objectives: Sequence[str],
+    grid: Grid,
+    parts: Roles,
+    state: Keeper,
+    total: int,
+    start: float,
+    progress: Progress | None,
+) -> None:
+    whole = prod(a.whole for a in block.axes)
+    legal = prod(a.legal for a in block.axes)
+    n = len(block.variants)
+    state.refuse(TILES, (whole - legal) * n)
+    state.refuse(WHERE, (legal - block.legal) * n)
+    state.done += (whole - block.legal) * n
+    if not block.legal:
+        return
+    masks = _Masks(block, grid, parts)
+    kernel = block.kernel
+    tall = max(1, BLOCK // kernel.width)
+    for begin in range(0, kernel.height, LINES):
+        end = min(begin + LINES, kernel.height)
+        digits = kernel.left_digits(begin, end)
+        lefts = kernel.left(digits, end - begin)
+        ids = kernel.left_ids(digits, end - begin) + block.first
+        for cut, columns in _cuts(end - begin, tall, kernel.width):
+            rows = Block(kernel.rows, lefts, cut, columns)
+            shape = (cut.stop - cut.start, columns.stop - columns.start)
+            for v in block.variants:
+                allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
+                _one(block, v, rows, shape, allowed, objectives, state, (ids[cut], kernel.right_ids[columns]))
+            state.done += shape[0] * shape[1] * n
+        if progress is not None:
+            progress(state.done, total, perf_counter() - start)
+
+
+def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
+    for i in range(0, height, tall):
+        for j in range(0, width, max(BLOCK, RIGHT)):
+            yield slice(i, min(i + tall, height)), slice(j, min(j + max(BLOCK, RIGHT), width))
+
+
+class _Masks:
+    """`where` constraints that several axes, or the architecture, take part in."""
+
+    def __init__(self, block: Scenario, grid: Grid, parts: Roles) -> None:
+        self.block = block
+        texts = {**{n: t for n, t in block.spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
+        uses = Uses(grid, texts)
+        sets = [frozenset(a.names) for a in block.axes]
+        self.where = [
+            c for c in grid.where if not any(uses.of_all(c.names) and uses.of_all(c.names) <= s for s in sets)
+        ]
+
+    def allowed(self, variant: Variant, digits: tuple[Array, ...], columns: slice) -> Array:
+        """True, or a mask that broadcasts to [left, right]."""
+        if not self.where:
+            return True
+        kernel = self.block.kernel
+        values: dict[str, Any] = {**self.block.fixed, **variant.given}
+        for axis, d in zip(kernel.axes, digits, strict=False):
+            values |= {n: c[d][:, None] for n, c in axis.columns.items()}
+        for axis, d in zip(kernel.axes[kernel.split :], kernel.right_digits, strict=True):
+            values |= {n: c[d[columns]][None, :] for n, c in axis.columns.items()}
+        found: Array = True
+        for c in self.where:
+            found = np.logical_and(found, c.holds(values))
+        return found
+
+
+def _one(
+    block: Scenario,
+    variant: Variant,
+    rows: Block,
+    shape: tuple[int, int],
+    allowed: Array,
+    objectives: Sequence[str],
+    state: Keeper,
+    ids: tuple[Array, Array],
+) -> None:
+    found = variant.evaluator(rows)
+    values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
+    good, legal, left = allowed, allowed, shape[0] * shape[1]
+    limits = zip(variant.costing.limits, found.fits, strict=True)
+    for reason, illegal, mask in ((WHERE, True, allowed), *((x.reason, x.illegal, f) for x, f in limits)):
+        if mask is True:
+            continue
+        good = mask if good is True else np.logical_and(good, mask)
+        legal = good if illegal else legal  # what makes a mapping illegal comes before what does not fit
+        now = int(np.count_nonzero(np.broadcast_to(good, shape)))
+        state.refuse(reason, left - now)
+        left = now
+    if state.keep == "all":
+        kept = np.flatnonzero(np.broadcast_to(legal, shape))
+        state.everything(ids[0][kept // shape[1]] + ids[1][kept % shape[1]] + variant.share)
+        return
+    if not left:
+        return
+    hope = state.front.hopeful(values) if state.keep == "front" else True
+    if state.keep == "top" and len(state.best) >= state.top:
+        hope = values[0] <= state.best[-1]
+    chosen = np.flatnonzero(np.broadcast_to(np.logical_and(good, hope), shape))
+    if len(chosen):
+        i, j = chosen // shape[1], chosen % shape[1]
+        state.offer(np.stack([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)

@@ -1,0 +1,170 @@
+"""One mapping of a sweep, compiled: its axes, its kernel and the costs of each architecture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic import forms as closed
+from polymodel.analysis.symbolic.records import SymbolicAnalysis
+from polymodel.cost.costs import costs
+from polymodel.cost.links import refuse_costly_links
+from polymodel.cost.records import Costs
+from polymodel.errors import NotSeparable, Refused, SpecError
+from polymodel.evaluate import refuse_what_is_not_built
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
+from polymodel.schedule.legality import check
+from polymodel.spec.faults import Faults
+from polymodel.sweep.axes import Axis, make_axes
+from polymodel.sweep.grid import Grid, Roles, Uses
+from polymodel.sweep.kernel import Kernel
+from polymodel.sweep.metrics import Evaluator
+from polymodel.sweep.plan import Costing, Rows, costing, values_of
+from polymodel.sweep.values import Number, wrong
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One architecture: its share of the point number, its symbols, and what points cost there."""
+
+    share: int
+    given: Mapping[str, Number]
+    problem: Problem
+    costing: Costing
+    evaluator: Evaluator
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One mapping (number, name) under one choice of block symbols; `first`: its first point number."""
+
+    mapping: int
+    name: str
+    first: int
+    given: Mapping[str, Number]
+    spec: Spec
+    forms: SymbolicAnalysis
+    axes: tuple[Axis, ...]
+    rows: Rows
+    variants: tuple[Variant, ...]
+    fixed: Mapping[str, int]
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        return Kernel(self.axes, self.rows, self.fixed)
+
+    @property
+    def legal(self) -> int:
+        """Points of one variant whose tiles are legal and that satisfy the axes' constraints."""
+        return math.prod(a.size for a in self.axes)
+
+    def exact(self, variant: Variant, point: Mapping[str, Number]) -> tuple[Analysis, Costs]:
+        """What `evaluate` finds at a point, by the same code."""
+        texts = _texts(self.spec, {})
+        values = {**self.fixed, **{n: int(v) for n, v in point.items() if v == v // 1}}
+        for name in texts.keys() - values.keys():
+            found = self.spec.bind(**{n: v for n, v in point.items() if n in self.spec.symbols}).symbols[name]
+            if found is not None:
+                values[name] = int(found)
+        analysis = self.forms.at(values)
+        return analysis, costs(variant.problem, analysis)
+
+
+def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **{n: t for n, t in spec.declared.items() if isinstance(t, str) and n not in spec.given},
+        **linked,
+    }
+
+
+def scenario(
+    spec: Spec, grid: Grid, roles: Roles, mapping: int, name: str, share: int, given: Mapping[str, Number]
+) -> Scenario:
+    """Compile one block. Raises NotSeparable or Refused where points have to be evaluated one by one."""
+    linked = dict(grid.linked)
+    texts = _texts(spec, linked)
+    uses = Uses(grid, texts)
+    variants: list[tuple[int, dict[str, Number], Spec]] = []
+    for part, arch in grid.combinations(roles.arch):
+        known = {**given, **arch}
+        known |= grid.following(known)
+        bound = spec.bind(**{n: v for n, v in known.items() if n in spec.symbols}) if known else spec
+        variants.append((part, known, bound))
+    first = variants[0][2]
+    tree = first.template
+    if tree is None:
+        raise wrong("the spec has no mapping", "add `mapping:`, or load one beside it")
+    names = unbound_symbols(tree)
+    varying = {n for n in names if uses.of(n) & set(roles.tiles)}
+    fixed: dict[str, Number | None] = {n: first.symbols.get(n) for n in first.symbols if n not in varying}
+    fixed |= {n: v for n, v in variants[0][1].items() if n not in varying}
+    lacking = [n for n in names if n not in varying and fixed.get(n) is None]
+    if lacking:
+        raise wrong(f"symbols without a value: {', '.join(lacking)}", "sweep over them, or bind them")
+    faults = Faults()
+    bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
+    faults.raise_if_any()
+    problem = Problem(first.workload, first.arch, bound_tree.tree)
+    refuse_what_is_not_built(problem)
+    _refuse_what_is_not_swept(problem)
+    found = closed(problem)
+    plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
+    inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
+    axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where)
+    _check_legality(problem, axes, varying)
+    rows, made = Rows(), []
+    for part, arch, bound in variants:
+        own = Problem(bound.workload, bound.arch, bound_tree.tree)
+        refuse_costly_links(own)
+        cost = costing(own, found, rows)
+        made.append(Variant(part, arch, own, cost, Evaluator(cost)))
+    if all(a.size for a in axes):
+        point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
+        costs(made[0].problem, found.at({**values_of(plain), **point}))
+    return Scenario(
+        mapping,
+        name,
+        mapping * grid.size + share,
+        given,
+        spec,
+        found,
+        axes,
+        rows,
+        tuple(made),
+        values_of(plain),
+    )
+
+
+def _refuse_what_is_not_swept(problem: Problem) -> None:
+    if not problem.hierarchy.assume_overlap:
+        raise NotSeparable("assume_overlap: false: refills that wait have no closed form")
+    live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
+    if live:
+        raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")
+
+
+def _check_legality(problem: Problem, axes: tuple[Axis, ...], varying: set[str]) -> None:
+    """Dependences at the finest and at the coarsest tiles: kept by both, they are kept by all between."""
+    if not all(a.size for a in axes):
+        return
+    faults = []
+    for pick in (np.argmin, np.argmax):
+        point: dict[str, int | float | None] = {}
+        for axis in axes:
+            sizes = [c for n, c in axis.columns.items() if n in varying]
+            at = int(pick(sum(np.log(c) for c in sizes))) if sizes else 0
+            point |= {n: int(c[at]) for n, c in axis.columns.items() if n in varying}
+        tree: LoopTree = bind_tree(ResolvedMapping(problem.tree), point, Faults()).tree
+        faults.append(check(Problem(problem.cascade, problem.hierarchy, tree)))
+    if all(faults):
+        raise SpecError(faults[0])
+    if any(faults):
+        raise Refused("whether the mapping keeps its dependences depends on the tile sizes")

@@ -1,0 +1,103 @@
+"""What a symbol may be swept over: numbers, divisors or all sizes of a rank variable, powers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.faults import suggestion
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Divisors:
+    """All divisors of a number, or of the extent of a rank variable, in ascending order."""
+
+    of: int | str
+
+
+@dataclass(frozen=True)
+class AllSizes:
+    """1, 2, ..., up to a number or the extent of a rank variable."""
+
+    of: int | str
+
+
+@dataclass(frozen=True)
+class Powers:
+    """Powers of `base` from 1 up to a number or the extent of a rank variable."""
+
+    base: int
+    up_to: int | str
+
+
+Choice = Divisors | AllSizes | Powers | Iterable[Number] | Number | str
+
+
+def divisors(of: int | str) -> Divisors:
+    """All divisors of a number or of a rank variable's extent: `divisors("m")`."""
+    return Divisors(of)
+
+
+def all_sizes(of: int | str) -> AllSizes:
+    """Every size from 1 to a number or a rank variable's extent."""
+    return AllSizes(of)
+
+
+def powers(base: int, up_to: int | str) -> Powers:
+    """1, base, base^2, ... up to a number or a rank variable's extent."""
+    return Powers(base, up_to)
+
+
+def wrong(message: str, remedy: str = "") -> SpecError:
+    """A SpecError with one fault."""
+    return SpecError([Diagnostic(message, remedy)])
+
+
+def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
+    """The values of one symbol, in order, each once. SpecError for anything that is no number."""
+    found: Iterable[object]
+    if isinstance(choice, Divisors):
+        n = _extent(choice.of, extents)
+        small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+        found = sorted({*small, *(n // d for d in small)})
+    elif isinstance(choice, AllSizes):
+        found = range(1, _extent(choice.of, extents) + 1)
+    elif isinstance(choice, Powers):
+        if choice.base < 2:
+            raise wrong(f"powers of {choice.base} of symbol {name} do not grow", "use a base of 2 or more")
+        most = _extent(choice.up_to, extents)
+        found = [choice.base**k for k in range(most.bit_length()) if choice.base**k <= most]
+    elif isinstance(choice, (int, float)):
+        found = [choice]
+    elif isinstance(choice, str):
+        raise wrong(f"symbol {name}: `{choice}` is an expression", "give numbers to sweep over")
+    else:
+        found = choice
+    values: dict[Number, None] = {}
+    for value in found:
+        values[_number(name, value)] = None
+    if not values:
+        raise wrong(f"symbol {name} has no values to sweep over", "give at least one number")
+    return tuple(values)
+
+
+def _number(name: str, value: object) -> Number:
+    item = getattr(value, "item", None)
+    plain = item() if callable(item) else value
+    if isinstance(plain, bool) or not isinstance(plain, (int, float)) or plain != plain:
+        raise wrong(f"symbol {name}: {value!r} is not a number", "give numbers to sweep over")
+    return plain
+
+
+def _extent(of: int | str, extents: Mapping[str, int]) -> int:
+    if isinstance(of, str):
+        if of not in extents:
+            raise wrong(f"unknown rank variable {of}", suggestion(of, extents, "rank variables"))
+        return extents[of]
+    if of < 1:
+        raise wrong(f"{of} has no sizes", "give a number of at least 1")
+    return of
