@@ -22,10 +22,11 @@ class Front:
         """False where a few well-placed front points already dominate: a cheap filter, in any shape."""
         found: Array = None
         for guard in self.guards.T:
-            worse: Array = None
-            for value, least in zip(values, guard, strict=True):
-                side = value > least
-                worse = side if worse is None else np.logical_and(worse, side)
+            least, more = True, False
+            for value, limit in zip(values, guard, strict=True):
+                least = np.logical_and(least, value >= limit)
+                more = np.logical_or(more, value > limit)
+            worse = np.logical_and(least, more)
             found = worse if found is None else np.logical_or(found, worse)
         return True if found is None else ~found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
-    `points`: size of the whole grid; `rate`: points per second."""
+    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -27,13 +27,15 @@ class Sweep:
     columns: Mapping[str, Any]
     infeasible: Mapping[str, int]
     points: int
+    evaluated: int
     seconds: float
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
-        return self.points / self.seconds if self.seconds else float("inf")
+        """Evaluated points per second."""
+        return self.evaluated / self.seconds if self.seconds else float("inf")
 
     @property
     def feasible(self) -> int:
@@ -92,8 +94,8 @@ class Sweep:
     def __repr__(self) -> str:
         kept = len(next(iter(self.columns.values()), ()))
         lines = [
-            f"Sweep: {self.points} points in {self.seconds:.3g} s ({self.rate:.3g} points/s), {kept} kept, "
-            f"{self.feasible} feasible",
+            f"Sweep: {self.points} points, {self.evaluated} of them evaluated in {self.seconds:.3g} s "
+            f"({self.rate:.3g} points/s), {self.feasible} feasible, {kept} kept",
             *(f"  infeasible: {n} ({reason})" for reason, n in self.infeasible.items()),
             *(f"  note: {n}" for n in self.notes),
         ]

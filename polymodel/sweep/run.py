@@ -49,6 +49,7 @@ class Keeper:
     ids: list[Array] = field(default_factory=list)
     best: Array = field(default_factory=lambda: np.empty(0))
     done: int = 0
+    evaluated: int = 0
 
     def refuse(self, reason: str, count: int) -> None:
         if count:
@@ -161,6 +162,7 @@ def sweep(
         table(grid, names, rows, shown),
         state.infeasible,
         total,
+        state.evaluated,
         seconds,
         tuple(notes),
         UNITS,
@@ -213,6 +215,7 @@ def _take(
     """Points that were evaluated one by one."""
     for number, row in found:
         state.done += 1
+        state.evaluated += "energy" in row
         if not row["feasible"]:
             state.refuse(row["reason"].partition(" need ")[0], 1)
         if state.keep == "all" and "energy" in row:
@@ -256,6 +259,7 @@ def _run(
                 allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
                 _one(block, v, rows, shape, allowed, objectives, state, (ids[cut], kernel.right_ids[columns]))
             state.done += shape[0] * shape[1] * n
+            state.evaluated += shape[0] * shape[1] * n
         if progress is not None:
             progress(state.done, total, perf_counter() - start)
 
