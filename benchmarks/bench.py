@@ -1,7 +1,8 @@
 """How fast polymodel answers, each time beside a peer measured in the same run: `make bench`.
 
 Prints a table and writes `benchmarks/results.json`: name -> value, unit, peer (the peer's value), ratio
-(value over peer: below 1 is faster than the peer) and peer_name. Values are medians; nothing is asserted.
+(value over peer: below 1 is faster than the peer; for rates, above 1) and peer_name.
+Values are medians; nothing is asserted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from statistics import median
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
+from polymodel.sweep.values import Choice
 
 HERE = Path(__file__).resolve().parent
 SMALL = {"M": 16, "N0": 8, "N1": 12, "N2": 10}
@@ -113,12 +116,91 @@ def processes() -> dict[str, Row]:
     }
 
 
+def spread(count: int, most: int) -> list[int]:
+    """`count` sizes from 1 to `most`, evenly apart, most of them no divisors."""
+    return sorted({1 + i * (most - 1) // (count - 1) for i in range(count)})
+
+
+def template(arch: str, workload: str, loops: str, **variables: int) -> pm.Spec:
+    """A spec with a mapping written `DRAM:A,B m:TM GLB:A,B Z@MAC`; `{ | | }` is a split."""
+    text = ["schema_version: 1", "mapping:", "  nodes:"]
+    pad = "  "
+    for word in loops.split():
+        left, _, right = word.partition(":")
+        if word == "{":
+            text += [f"{pad}- !Sequential", f"{pad}  nodes:", f"{pad}  - !Nested", f"{pad}    nodes:"]
+            pad += "    "
+        elif word == "|":
+            text += [f"{pad[:-2]}- !Nested", f"{pad}nodes:"]
+        elif "@" in word:
+            einsum, component = word.split("@")
+            text.append(f"{pad}- !Compute {{einsum: {einsum}, component: {component}}}")
+        elif left.islower() or left[0].islower():
+            text.append(f"{pad}- !Temporal {{rank_variable: {left}, tile_shape: {right}}}")
+        elif word != "}":
+            text.append(f"{pad}- !Storage {{component: {left}, tensors: [{right}]}}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mapping.yaml"
+        path.write_text("\n".join(text) + "\n", encoding="utf-8")
+        return pm.load(
+            HERE.parent / "arch" / f"{arch}.yaml",
+            HERE.parent / "workloads" / f"{workload}.yaml",
+            path,
+            **variables,
+        )
+
+
+def sweeps() -> dict[str, Row]:
+    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop."""
+    matmul = template(
+        "edge_npu", "matmul",
+        "DRAM:A,B,C m:TM1 n:TN1 k:TK1 SRAM:A,B,C m:TM0 n:TN0 k:TK0 Register:A,B,C Matmul@MAC",
+        M=1024, N=1024, K=1024,
+    )  # fmt: skip
+    chain = template(
+        "simple_two_level", "matmul_chain_3",
+        "DRAM:T0,T3,W0,W1,W2 m:TM GLB:T1,T2 { n1:TN1 n0:TN0 GLB:T0,W0 Matmul1@MAC "
+        "| n2:TN2 n1:TQ1 GLB:W1 Matmul2@MAC | n3:TN3 n2:TQ2 GLB:W2,T3 Matmul3@MAC }",
+        M=512, N0=256, N1=256, N2=256, N3=256,
+    )  # fmt: skip
+    conv = template(
+        "simple_two_level", "conv2d",
+        "DRAM:I,F,O m:TM c:TC p:TP q:TQ r:TR s:TS GLB:I,F,O Conv@MAC", M=64, C=64, P=56, Q=56,
+    )  # fmt: skip
+    levels = {f"T{v}{level}": spread(30, 1024) for level in "10" for v in "MNK"}
+    widths = dict.fromkeys(("TN0", "TN1", "TN2", "TN3", "TQ1", "TQ2"), spread(14, 256))
+    sizes = {"TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 57), "TQ": range(1, 57)}
+    cases: dict[str, tuple[pm.Spec, dict[str, Choice]]] = {
+        "sweep a matmul, three levels, 6 symbols": (matmul, dict(levels)),
+        "sweep a fused chain of three matmuls, 7 symbols": (chain, {"TM": spread(16, 512), **widths}),
+        "sweep a conv2d, 6 symbols": (conv, {**sizes, "TR": [1, 2, 3], "TS": [1, 2, 3]}),
+    }
+    rows: dict[str, Row] = {}
+    for name, (spec, symbols) in cases.items():
+        found = pm.sweep(spec, symbols)
+        bound = found.spec(found.best())
+        rows[f"{name}, {found.evaluated:.2g} points"] = {
+            "value": round(found.rate),
+            "unit": "points/s",
+            "peer": round(1 / seconds(lambda bound=bound: pm.evaluate(bound), 5), 1),
+            "ratio": 0.0,
+            "peer_name": "evaluate in a loop, one point at a time",
+        }
+    for r in rows.values():
+        r["ratio"] = round(float(r["value"]) / float(r["peer"]))
+    return rows
+
+
 def main() -> None:
-    rows = {**engines(), **processes()}
+    rows = {**engines(), **processes(), **sweeps()}
     width = max(map(len, rows))
     print(f"{'':{width}}  {'value':>10}  {'peer':>10}  {'ratio':>8}  peer")
     for name, r in rows.items():
-        print(f"{name:{width}}  {r['value']:>7} ms  {r['peer']:>7} ms  {r['ratio']:>8}  {r['peer_name']}")
+        unit = r["unit"]
+        print(
+            f"{name:{width}}  {r['value']:>8} {unit}  {r['peer']:>7} {unit}  {r['ratio']:>8}  "
+            f"{r['peer_name']}"
+        )
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
