@@ -40,21 +40,19 @@ class Kernel:
     """Values of many forms at many points; `notes` tells where float64 could not be proven exact."""
 
     def __init__(self, axes: Sequence[Axis], rows: Rows, fixed: Mapping[str, int]) -> None:
-        self.axes = axes
+        # Long axes go left, where only a piece at a time is tabulated.
+        self.axes = sorted(axes, key=lambda a: -a.size)
         self.fixed = fixed
         self.atoms: dict[Atom, tuple[int, Array]] = {}
         self.factors: dict[tuple[int, tuple[Atom, ...]], Array] = {}
         self.notes: list[str] = []
-        split = len(axes)
+        split = len(self.axes)
         width = 1
-        while split and width * axes[split - 1].size <= RIGHT:
+        while split and width * self.axes[split - 1].size <= RIGHT:
             split -= 1
-            width *= axes[split].size
-        if split == len(axes) and axes:
-            split -= 1
-            width = axes[split].size
+            width *= self.axes[split].size
         self.split, self.width = split, width
-        self.height = math.prod(a.size for a in axes[:split])
+        self.height = math.prod(a.size for a in self.axes[:split])
         self.rows = [self._row(f, scale) for f, scale in zip(rows.forms, rows.scales, strict=True)]
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.loading import Spec
 from polymodel.spec.faults import suggestion
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
@@ -17,15 +18,25 @@ PLAIN = ("energy", "latency", "edp")
 WAYS = ("reads", "writes", "accesses", "working_set")
 
 
-def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> tuple[str, ...]:
+def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     """The names, if each is `energy`, `latency`, `edp` or like `accesses:DRAM`. Raises SpecError."""
-    known = [*PLAIN, *(f"{way}:{c}" for costing in costings for c in _components(costing) for way in WAYS)]
-    if not names:
+    found = tuple(dict.fromkeys((names,) if isinstance(names, str) else names))
+    if not found:
         raise wrong("a sweep needs an objective", "name energy or latency")
+    _refuse_unknown(found, [n.name for n in spec.raw_arch.nodes] if spec.raw_arch else [])
+    return found
+
+
+def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
+    """SpecError for an objective at a component that moves nothing under this mapping."""
+    _refuse_unknown(names, [c for costing in costings for c in _components(costing)])
+
+
+def _refuse_unknown(names: Sequence[str], components: Sequence[str]) -> None:
+    known = dict.fromkeys([*PLAIN, *(f"{way}:{c}" for c in components for way in WAYS)])
     for name in names:
         if name not in known:
-            raise wrong(f"unknown objective {name}", suggestion(name, dict.fromkeys(known), "objectives"))
-    return tuple(dict.fromkeys(names))
+            raise wrong(f"unknown objective {name}", suggestion(name, known, "objectives"))
 
 
 def _components(costing: Costing) -> tuple[str, ...]:

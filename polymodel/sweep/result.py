@@ -31,6 +31,7 @@ class Sweep:
     seconds: float
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    keep: str = "front"
 
     @property
     def rate(self) -> float:
@@ -73,6 +74,26 @@ class Sweep:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
             raise SpecError([Diagnostic("no point is feasible", reasons)])
         return rows.iloc[int(rows[name].to_numpy(float).argmin())]
+
+    def sensitivity(self, objective: str = "") -> pd.DataFrame:
+        """The least of an objective over the kept feasible rows, for each value of each symbol.
+
+        Only a sweep with keep="all" has every point; otherwise SpecError.
+        """
+        if self.keep != "all":
+            raise SpecError([Diagnostic("sensitivity needs every point", "sweep with keep='all'")])
+        import pandas as pd
+
+        name = objective or self.objectives[0]
+        self.best(name)
+        rows = self.frame[self.frame["feasible"]]
+        parts = []
+        for symbol in (
+            n for n, values in zip(self.grid.names, self.grid.values, strict=True) if len(values) > 1
+        ):
+            least = rows.groupby(symbol)[name].min()
+            parts.append(pd.DataFrame({"symbol": symbol, "value": least.index, name: least.to_numpy()}))
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""

@@ -16,9 +16,9 @@ from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
 from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
-from polymodel.sweep.kernel import BLOCK, RIGHT
+from polymodel.sweep.kernel import BLOCK
 from polymodel.sweep.metrics import Block
-from polymodel.sweep.objectives import check_objectives, objective
+from polymodel.sweep.objectives import check_objectives, known_objectives, objective
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points
 from polymodel.sweep.result import Sweep
@@ -108,65 +108,85 @@ def sweep(
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
     _refuse_what_is_not_built(eps, store, workers, keep)
-    start = perf_counter()
-    if isinstance(where, str):
-        where = (where,)
     specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not specs:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
-    grids = [make_grid(s, symbols, where) for s in specs]
-    grid, names = grids[0], _names(specs, mappings)
-    state = Keeper(keep, Front(len(dict.fromkeys(objectives))), top or 10, max(1, _bytes(memory) // 1000))
-    notes: list[str] = []
-    places: dict[tuple[object, ...], Found] = {}
-    points: dict[int, Cells] = {}
-    chosen = tuple(dict.fromkeys(objectives))
-    total = grid.size * len(specs)
-    try:
-        for i, one in enumerate(specs):
-            parts = roles(one, grid)
-            for share, given in grid.combinations(parts.blocks):
-                try:
-                    block = scenario(one, grid, parts, i, names[i], share, given)
-                except SpecError as fault:
-                    _misfit(fault, grid, parts, share, state, total)
-                    continue
-                except Refused as reason:
-                    found = evaluate_points(one, grid, i, share, parts, chosen, reason, notes)
-                    _take(found, chosen, points, state)
-                    continue
-                check_objectives(chosen, [v.costing for v in block.variants])
-                for v in block.variants:
-                    places[_place(i, parts, {**given, **v.given})] = block, v
-                _run(block, chosen, grid, parts, state, total, start, progress)
-                notes += [n for n in block.kernel.notes if n not in notes] if block.legal else []
-    except KeyboardInterrupt:
-        notes.append(f"interrupted after {state.done} of {total} points; what was found is kept")
-    numbers = state.numbers()
-    if len(numbers) > EXACT_ROWS and keep != "all":
-        notes.append(f"{len(numbers)} rows are recomputed one by one")
+    limits = (where,) if isinstance(where, str) else tuple(where)
+    chosen = known_objectives(objectives, spec)
+    grids = [make_grid(s, symbols, limits) for s in specs]  # every mapping must know the symbols
+    state = Keeper(keep, Front(len(chosen)), 10 if top is None else top, max(1, _bytes(memory) // 1000))
+    search = _Search(specs, grids[0], _names(specs, mappings), chosen, state, progress)
+    return search.run()
 
-    def locate(number: int) -> Found:
-        i = number // grid.size
-        return places[_place(i, roles_of[i], grid.point(number % grid.size))]
 
-    roles_of = [roles(s, grid) for s in specs]
-    seconds = perf_counter() - start
-    exact = dict(exact_rows(grid, (n for n in numbers if n not in points), locate, chosen))
-    rows = [(n, points[n] if n in points else exact[n]) for n in numbers]
-    shown = (*grid.names, *(n for n, _ in grid.linked))
-    return Sweep(
-        specs,
-        grid,
-        chosen,
-        table(grid, names, rows, shown),
-        state.infeasible,
-        total,
-        state.evaluated,
-        seconds,
-        tuple(notes),
-        UNITS,
-    )
+@dataclass
+class _Search:
+    """One sweep at work. `places`: where the costs of a point come from; `points`: rows that were
+    evaluated one by one."""
+
+    specs: tuple[Spec, ...]
+    grid: Grid
+    names: list[str]
+    objectives: tuple[str, ...]
+    state: Keeper
+    progress: Progress | None
+    start: float = field(default_factory=perf_counter)
+    notes: list[str] = field(default_factory=list)
+    places: dict[tuple[object, ...], Found] = field(default_factory=dict)
+    points: dict[int, Cells] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.grid.size * len(self.specs)
+
+    def run(self) -> Sweep:
+        """All mappings and blocks, then the kept rows."""
+        parts = [roles(s, self.grid) for s in self.specs]
+        try:
+            for i, part in enumerate(parts):
+                for share, given in self.grid.combinations(part.blocks):
+                    self.block(i, part, share, given)
+        except KeyboardInterrupt:
+            self.notes.append(
+                f"interrupted after {self.state.done} of {self.total} points; what was found is kept"
+            )
+        seconds = perf_counter() - self.start
+        numbers = self.state.numbers()
+        if len(numbers) > EXACT_ROWS:
+            self.notes.append(f"{len(numbers)} rows are recomputed one by one")
+
+        def locate(number: int) -> Found:
+            i = number // self.grid.size
+            return self.places[_place(i, parts[i], self.grid.point(number % self.grid.size))]
+
+        open_ = (n for n in numbers if n not in self.points)
+        rows = {**self.points, **dict(exact_rows(self.grid, open_, locate, self.objectives))}
+        shown = (*self.grid.names, *(n for n, _ in self.grid.linked))
+        columns = table(self.grid, self.names, ((n, rows[n]) for n in numbers), shown)
+        state = self.state
+        return Sweep(
+            self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
+            seconds, tuple(self.notes), UNITS, state.keep,
+        )  # fmt: skip
+
+    def block(self, i: int, part: Roles, share: int, given: Mapping[str, Any]) -> None:
+        """One mapping under one choice of what changes its counts."""
+        one, grid = self.specs[i], self.grid
+        try:
+            found = scenario(one, grid, part, i, self.names[i], share, given)
+        except SpecError as fault:
+            _misfit(fault, grid, part, self.state)
+            return
+        except Refused as reason:
+            rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes)
+            _take(rows, self.objectives, self.points, self.state)
+            return
+        check_objectives(self.objectives, [v.costing for v in found.variants])
+        for v in found.variants:
+            self.places[_place(i, part, {**given, **v.given})] = found, v
+        _run(found, self.objectives, grid, self.state, self.total, self.start, self.progress)
+        if found.legal:
+            self.notes += [n for n in found.kernel.notes if n not in self.notes]
 
 
 def _refuse_what_is_not_built(eps: float, store: object, workers: int, keep: str) -> None:
@@ -198,7 +218,7 @@ def _place(mapping: int, parts: Roles, point: Mapping[str, object]) -> tuple[obj
     return (mapping, *(point[n] for n in (*parts.blocks, *parts.arch)))
 
 
-def _misfit(fault: SpecError, grid: Grid, parts: Roles, share: int, state: Keeper, total: int) -> None:
+def _misfit(fault: SpecError, grid: Grid, parts: Roles, state: Keeper) -> None:
     """A block that is no legal spec: an error of the caller if it is all there is, else infeasible."""
     size = 1
     for n in (*parts.arch, *parts.tiles):
@@ -230,7 +250,6 @@ def _run(
     block: Scenario,
     objectives: Sequence[str],
     grid: Grid,
-    parts: Roles,
     state: Keeper,
     total: int,
     start: float,
@@ -244,11 +263,12 @@ def _run(
     state.done += (whole - block.legal) * n
     if not block.legal:
         return
-    masks = _Masks(block, grid, parts)
+    masks = _Masks(block, grid)
     kernel = block.kernel
     tall = max(1, BLOCK // kernel.width)
-    for begin in range(0, kernel.height, LINES):
-        end = min(begin + LINES, kernel.height)
+    lines = max(LINES, tall)
+    for begin in range(0, kernel.height, lines):
+        end = min(begin + lines, kernel.height)
         digits = kernel.left_digits(begin, end)
         lefts = kernel.left(digits, end - begin)
         ids = kernel.left_ids(digits, end - begin) + block.first
@@ -266,14 +286,13 @@ def _run(
 
 def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
     for i in range(0, height, tall):
-        for j in range(0, width, max(BLOCK, RIGHT)):
-            yield slice(i, min(i + tall, height)), slice(j, min(j + max(BLOCK, RIGHT), width))
+        yield slice(i, min(i + tall, height)), slice(0, width)
 
 
 class _Masks:
     """`where` constraints that several axes, or the architecture, take part in."""
 
-    def __init__(self, block: Scenario, grid: Grid, parts: Roles) -> None:
+    def __init__(self, block: Scenario, grid: Grid) -> None:
         self.block = block
         texts = {**{n: t for n, t in block.spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
         uses = Uses(grid, texts)

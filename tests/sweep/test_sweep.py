@@ -264,6 +264,36 @@ def test_front_equals_brute_force_whatever_the_blocks(monkeypatch: pytest.Monkey
     assert pm.sweep(spec, symbols, objectives=objectives).frame.equals(whole.frame)
 
 
+def test_sensitivity_is_the_best_per_value() -> None:
+    swept = pm.sweep(matmul({}), {"TM": [2, 5], "TN": [1, 4, 10]}, keep="all")
+    found = swept.sensitivity("energy")
+    assert found["symbol"].tolist() == ["TM"] * 2 + ["TN"] * 3
+    for _, row in found.iterrows():
+        assert row["energy"] == swept.frame.loc[swept.frame[row["symbol"]] == row["value"], "energy"].min()
+    with pytest.raises(SpecError, match="every point"):
+        pm.sweep(matmul({}), {"TM": [2, 5], "TN": [1]}).sensitivity()
+
+
+def test_unknown_objectives_are_told() -> None:
+    with pytest.raises(SpecError, match="unknown objective accesses:GLP"):
+        pm.sweep(matmul({}), {"TM": [2], "TN": [1]}, objectives=["accesses:GLP"])
+
+
+def test_interrupt_keeps_what_is_done() -> None:
+    def stop(done: int, total: int, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    swept = pm.sweep(matmul({}), {"TM": [2], "TN": [1]}, progress=stop)
+    assert len(swept.frame) == 1
+    assert "interrupted" in swept.notes[0]
+
+
+def test_one_long_axis() -> None:
+    swept = pm.sweep(matmul({}, m=20_000, size=10_000), {"TM": pm.all_sizes("m"), "TN": [5]})
+    assert swept.evaluated == 20_000
+    check_rows(swept)
+
+
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_front_keeps_what_nothing_dominates(dimensions: int) -> None:
     values = np.random.default_rng(3).integers(0, 12, (dimensions, 400)).astype(float)
