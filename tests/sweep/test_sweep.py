@@ -211,6 +211,15 @@ def test_architecture_symbols_count_once() -> None:
     assert pm.sweep(spec, symbols).best("latency")["R"] == 1e9
 
 
+def test_symbols_of_the_architecture_alone() -> None:
+    spec = matmul({"TM": 4, "TN": 5, "S": 1}, size="S")
+    swept = pm.sweep(spec, {"S": [100, 700, 10_000]}, keep="all", where="S < 5000")
+    assert swept.frame["S"].tolist() == [100, 700]
+    assert swept.frame["feasible"].tolist() == [False, True]
+    assert sorted(swept.infeasible.values()) == [1, 1]
+    check_rows(swept)
+
+
 def test_symbols_in_rank_sizes() -> None:
     swept = pm.sweep(matmul({"X": 12}, m="X"), {"X": [6, 9], "TM": [2, 7], "TN": [5]}, keep="all")
     assert swept.frame[["X", "TM"]].values.tolist() == [[6, 2], [9, 2], [9, 7]]
