@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import closed_forms as closed_forms
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
+    from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
     from polymodel.mapping.looptree import LoopTree as LoopTree
@@ -44,6 +45,7 @@ _LAZY = {
     "compare": "polymodel.report.compare",
     "evaluate_problem": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
+    "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(

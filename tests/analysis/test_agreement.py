@@ -146,8 +146,6 @@ def assert_few_refusals(tally: Counter[str]) -> None:
     assert share < REFUSED_AT_MOST, f"{tally['refused']} of {tally['examples']} problems were refused"
 
 
-
-
 def test_engines_agree() -> None:
     tally = run_many(300)
     assert tally["examples"] >= 300

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from polymodel.errors import PolymodelError
-from tests.reference import accelforge, timeloop
+from tests.reference import accelforge, skislope, timeloop
 from tests.reference.common import Outcome, engine
 
 HERE = Path(__file__).parent / "cases"
@@ -29,9 +29,18 @@ def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
                 other.add(path.parent.parent)
         elif path.suffix == ".yaml" and path.read_text().startswith(f"format: {accelforge.FORMAT}"):
             oracle.append(path)
-        elif path.suffix in (".yaml", ".json") and path.name != "result.json":
+        elif (
+            path.suffix in (".yaml", ".json")
+            and path.name != "result.json"
+            and not skislope.is_case(path.name)
+        ):
             other.add(path.parent if path.parent != root else path)
     return oracle, folders, sorted(other)
+
+
+def find_slopes(root: Path) -> list[Path]:
+    """Ski slopes of single matmuls."""
+    return sorted(p for p in root.rglob("*.json") if skislope.is_case(p.name))
 
 
 def load(path: Path) -> dict:
@@ -55,6 +64,8 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
         found.append(guarded(path.stem, lambda p=path: accelforge.check(load(p), p, chosen)))
     for folder in folders:
         found.append(guarded(folder.name, lambda f=folder: timeloop.check(load(f / "spec.yaml"), f, chosen)))
+    for path in find_slopes(root):
+        found.append(guarded(path.stem, lambda p=path: skislope.check(load(p), p.stem)))
     return found
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import accelforge, timeloop
-from tests.reference.check import HERE, find_cases, load, main
+from tests.reference import accelforge, skislope, timeloop
+from tests.reference.check import HERE, find_cases, find_slopes, load, main
 from tests.reference.common import affine, engine
 
 TOO_LARGE = {"40_chain3_128_fused_m16", "conv_res3_3L", "conv_sp_3L"}
@@ -34,6 +34,13 @@ def test_accelforge_case(path: Path) -> None:
 def test_timeloop_case(folder: Path) -> None:
     outcome = timeloop.check(load(folder / "spec.yaml"), folder, engine("enumerate"))
     assert outcome.checked > 20
+    assert not outcome.mismatches
+
+
+@pytest.mark.parametrize("path", find_slopes(HERE), ids=lambda p: p.stem)
+def test_ski_slope(path: Path) -> None:
+    outcome = skislope.check(load(path), path.stem)
+    assert outcome.checked > 50
     assert not outcome.mismatches
 
 

@@ -76,7 +76,7 @@ def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | No
     """
     tree = problem.tree
     for name in tree.einsums:
-        _check_box(problem.cascade[name])
+        check_box(problem.cascade[name])
     _check_loops(problem)
     paths = {
         e: tuple(Axis(loop.rank_variable, loop.tile_shape, loop, i) for i, loop in tree.loops(e))
@@ -137,7 +137,7 @@ def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
     return (expr.constant, *sorted(parts))
 
 
-def _check_box(einsum: Einsum) -> None:
+def check_box(einsum: Einsum) -> None:
     """Refuse spaces that are no boxes: a constraint that the bounding box does not imply."""
     box = dict(zip(einsum.rank_variables, einsum.bounds, strict=True))
     for c in einsum.constraints:

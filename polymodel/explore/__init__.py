@@ -1,0 +1,1 @@
+"""Searches over mappings: the ski slope of one Einsum."""

@@ -1,0 +1,408 @@
+"""The ski slope of one Einsum: the least backing-store traffic for every buffer capacity.
+
+Two levels, one tile size per rank variable, every loop order; the buffer holds one tile of each tensor
+(`reuse: slide`: a tile stays while the loops inside do not move it). The curve is Orojenesis' bound on
+data movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `evaluate`, to the last element.
+
+Pruning before combining (DESIGN 7): traffic depends on a tile size only through its number of trips, and
+capacity grows with it, so of all sizes with equal trips only the smallest can be on the curve: about
+2 sqrt(X) sizes instead of X. What is left is combined by broadcasting, block by block.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.engine import Problem
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.explore.orders import OrderClass, as_indexed, order_classes
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.workload.einsum import Cascade, Einsum
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+Ints = NDArray[np.int64]
+MOST_VARIABLES = 7
+
+
+@dataclass(frozen=True)
+class SlopePoint:
+    """One mapping on the curve. `order`: loops with more than one trip, outermost first.
+
+    `capacity` and `accesses` are in the slope's unit; tensors that are not in `kept` bypass the buffer.
+    """
+
+    capacity: int
+    accesses: int
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class SkiSlope:
+    """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
+
+    problem: Problem
+    points: tuple[SlopePoint, ...]
+    unit: str
+    combined: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def einsum(self) -> Einsum:
+        return self.problem.cascade.einsums[0]
+
+    @cached_property
+    def frame(self) -> pandas.DataFrame:
+        """One row per point: capacity, accesses, a tile size per rank variable, order, bypassed tensors."""
+        import pandas
+
+        rows = [
+            {
+                f"capacity_{self.unit}": p.capacity,
+                f"accesses_{self.unit}": p.accesses,
+                **{f"tile_{v}": t for v, t in p.tiles},
+                "order": " ".join(p.order),
+                "bypassed": " ".join(t for t in self.einsum.tensors if t not in p.kept),
+            }
+            for p in self.points
+        ]
+        frame = pandas.DataFrame(rows)
+        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
+        return frame
+
+    def at(self, capacity: float) -> SlopePoint | None:
+        """The point with the least traffic that fits a capacity; None if nothing fits."""
+        fitting = [p for p in self.points if p.capacity <= capacity]
+        return fitting[-1] if fitting else None
+
+    def looptree(self, point: SlopePoint) -> LoopTree:
+        """The mapping of one point, on the two outermost memories."""
+        outer, inner, compute = _levels(self.problem.hierarchy)
+        tiles = dict(point.tiles)
+        nodes: list[Node] = [StorageNode(outer, self.einsum.tensors)]
+        nodes += [Loop(v, tiles[v]) for v in point.order]
+        if point.kept:
+            nodes.append(StorageNode(inner, point.kept, "slide"))
+        return LoopTree((*nodes, ComputeNode(self.einsum.name, compute)))
+
+    def mapping_yaml(self, point: SlopePoint) -> str:
+        """The mapping of one point as YAML that loads back."""
+        return mapping_to_yaml(self.looptree(point))
+
+    def report(self, point: SlopePoint) -> Report:
+        """`evaluate` of one point."""
+        cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
+        return evaluate_problem(Problem(cascade, hierarchy, self.looptree(point)))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The curve on logarithmic axes, with the least traffic that any capacity allows."""
+        from polymodel.report.plots_slope import slope_axes
+
+        curve = [(p.capacity, p.accesses) for p in self.points]
+        return slope_axes({self.einsum.name: curve}, self.unit, self.least, ax)
+
+    @property
+    def least(self) -> int:
+        """Traffic if every element moves once, in the slope's unit."""
+        weights = _weights(self.einsum, self.unit)
+        return sum(weights[t] * _volume(self.einsum, t) for t in self.einsum.tensors)
+
+    def __repr__(self) -> str:
+        return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
+
+    def _repr_html_(self) -> str:
+        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
+        return f"<h4>{self!r}</h4>{made}"
+
+
+def ski_slope(
+    spec: Spec,
+    *,
+    einsum: str | None = None,
+    tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
+    bypass: bool = False,
+    unit: Literal["words", "bits"] = "words",
+) -> SkiSlope:
+    """The ski slope of one Einsum of a spec (by default its only one); an architecture is not needed.
+
+    `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
+    subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
+    Raises NotSeparable for accesses other than one rank variable per rank and for spaces that are no box,
+    Refused for more than 7 rank variables or counts beyond 2^62.
+    """
+    start = time.perf_counter()
+    cascade = spec.workload
+    if einsum is None and len(cascade) > 1:
+        names = ", ".join(e.name for e in cascade)
+        raise SpecError([Diagnostic("the workload has several Einsums", f"say which: einsum=... of {names}")])
+    one = cascade[einsum] if einsum else cascade.einsums[0]
+    _check(one)
+    hierarchy = spec.arch if spec.raw_arch is not None else _plain()
+    weights = _weights(one, unit)
+    sizes = {v: _candidates(one, v, tiles) for v in one.rank_variables}
+    front = _Front()
+    for kept in _subsets(one.tensors) if bypass else [one.tensors]:
+        _combine(one, kept, sizes, weights, front)
+    points = tuple(front.points(one, sizes))
+    alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
+    return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
+
+
+def _plain() -> Hierarchy:
+    return Hierarchy(
+        (Component("DRAM", "memory"), Component("Buffer", "memory"), Component("MAC", "compute"))
+    )
+
+
+def _levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
+    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
+    units = [c.name for c in hierarchy.components if c.kind == "compute"]
+    if len(memories) < 2 or not units:
+        raise SpecError(
+            [Diagnostic("a ski slope needs two memories and a compute unit", "add them to `arch:`")]
+        )
+    return memories[0], memories[1], units[0]
+
+
+def _check(one: Einsum) -> None:
+    """One rank variable per rank, a box, and few enough variables."""
+    from polymodel.analysis.symbolic.layout import check_box
+
+    check_box(one)
+    for a in one.accesses:
+        for rank, expr in zip(a.ranks, a.projection, strict=True):
+            if len(expr.variables) != 1:
+                raise NotSeparable(
+                    f"rank {rank} of {a.tensor} ({expr}) is not a single rank variable",
+                    "sweep the tile sizes instead: polymodel.sweep",
+                )
+    if len(one.rank_variables) > MOST_VARIABLES:
+        raise Refused(
+            f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
+            "sweep the tile sizes instead: polymodel.sweep",
+        )
+    if len(one.outputs) != 1:
+        raise NotSeparable(f"{one.name} has {len(one.outputs)} outputs", "give it one")
+
+
+def _extent(one: Einsum, variable: str) -> int:
+    low, high = one.bound(variable)
+    return high - low + 1
+
+
+def _volume(one: Einsum, tensor: str) -> int:
+    return prod(_extent(one, v) for v in one.access_of(tensor).variables)
+
+
+def _weights(one: Einsum, unit: str) -> dict[str, int]:
+    return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}
+
+
+def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for n in range(len(tensors), -1, -1):
+        yield from combinations(tensors, n)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Candidate tile sizes of one rank variable, the whole extent last, and their trips."""
+
+    tiles: Ints
+    trips: Ints
+
+
+def _candidates(one: Einsum, variable: str, tiles: object) -> _Sizes:
+    x = _extent(one, variable)
+    every = np.arange(1, x + 1, dtype=np.int64)
+    if tiles == "divisors":
+        chosen = every[x % every == 0]
+    elif tiles == "all":
+        chosen = smallest_per_trips(every, x)
+    elif isinstance(tiles, Mapping):
+        chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))
+        if chosen[0] < 1 or chosen[-1] > x:
+            what = f"tile sizes of {variable} must lie in 1 to {x}"
+            raise SpecError([Diagnostic(what, "leave out the others")])
+    else:
+        raise SpecError([Diagnostic(f"tiles={tiles!r}", 'use "divisors", "all" or {variable: sizes}')])
+    return _Sizes(chosen, -(-x // chosen))
+
+
+def smallest_per_trips(tiles: Ints, extent: int) -> Ints:
+    """Of the tile sizes (ascending) with the same number of trips, the smallest."""
+    trips = -(-extent // tiles)
+    first = np.concatenate(([True], trips[1:] != trips[:-1]))
+    return tiles[first]
+
+
+def _combine(
+    one: Einsum, kept: tuple[str, ...], sizes: dict[str, _Sizes], weights: dict[str, int], front: _Front
+) -> None:
+    """Offer every combination of tiles and order that keeps these tensors."""
+    tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
+    used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
+    fixed = _bypassed(one, kept, weights)
+    _guard(one, weights)
+    for n in range(len(used) + 1):
+        for active in combinations(used, n):
+            if any(len(sizes[v].tiles) < 2 for v in active):
+                continue
+            for chosen in order_classes(active, as_indexed(tensors)):
+                _offer(one, kept, active, chosen, sizes, weights, fixed, front)
+
+
+def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
+    """Traffic of tensors that skip the buffer: every operation reads (and for an output writes) one."""
+    operations = prod(_extent(one, v) for v in one.rank_variables)
+    total = 0
+    for a in one.accesses:
+        if a.tensor not in kept:
+            each = 2 * operations - _volume(one, a.tensor) if a.output else operations
+            total += weights[a.tensor] * each
+    return total
+
+
+def _guard(one: Einsum, weights: dict[str, int]) -> None:
+    operations = prod(_extent(one, v) for v in one.rank_variables)
+    if 2 * operations * sum(weights.values()) >= 2**62:
+        raise Refused(f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes")
+
+
+def _offer(
+    one: Einsum,
+    kept: tuple[str, ...],
+    active: tuple[str, ...],
+    chosen: OrderClass,
+    sizes: dict[str, _Sizes],
+    weights: dict[str, int],
+    fixed: int,
+    front: _Front,
+) -> None:
+    """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
+    rank = len(active)
+    inner = {}
+    for k, v in enumerate(active):
+        shape = [1] * rank
+        shape[k] = -1
+        inner[v] = (sizes[v].tiles[:-1].reshape(shape), sizes[v].trips[:-1].reshape(shape))
+    blocks = range(len(sizes[active[0]].tiles) - 1) if active else range(1)
+    full = tuple(len(sizes[v].tiles) - 1 for v in active)
+    for block in blocks:
+        here = dict(inner)
+        if active:
+            tiles, trips = inner[active[0]]
+            here[active[0]] = (tiles[block : block + 1], trips[block : block + 1])
+        capacity, accesses = _figures(one, kept, here, chosen, weights, fixed)
+        shape_ = (1, *full[1:]) if active else ()
+        capacity = np.broadcast_to(capacity, shape_).ravel()
+        accesses = np.broadcast_to(accesses, shape_).ravel()
+        front.offer(capacity, accesses, _Source(kept, active, chosen.order, full, block))
+
+
+def _figures(
+    one: Einsum,
+    kept: tuple[str, ...],
+    here: dict[str, tuple[Ints, Ints]],
+    chosen: OrderClass,
+    weights: dict[str, int],
+    fixed: int,
+) -> tuple[Ints, Ints]:
+    """(capacity, accesses) of a block."""
+    capacity = np.asarray(0, dtype=np.int64)
+    accesses = np.asarray(fixed, dtype=np.int64)
+    outside = dict(chosen.outside)
+    for tensor in kept:
+        access = one.access_of(tensor)
+        tile: Any = weights[tensor]
+        moved: Any = weights[tensor] * _volume(one, tensor)
+        for v in access.variables:
+            tile = tile * (here[v][0] if v in here else _extent(one, v))
+        for v in outside[tensor]:
+            moved = moved * here[v][1]
+        capacity = capacity + tile
+        # An output is drained as often as its tile comes up, and read back but for the first time.
+        accesses = accesses + (2 * moved - weights[tensor] * _volume(one, tensor) if access.output else moved)
+    return capacity, accesses
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the points of a block come from."""
+
+    kept: tuple[str, ...]
+    active: tuple[str, ...]
+    order: tuple[str, ...]
+    shape: tuple[int, ...]
+    block: int
+
+    def point(
+        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, _Sizes]
+    ) -> SlopePoint:
+        tiles = {v: _extent(one, v) for v in one.rank_variables}
+        if self.active:
+            inside = np.unravel_index(at, (1, *self.shape[1:]))
+            for v, i in zip(self.active, (self.block, *map(int, inside[1:])), strict=True):
+                tiles[v] = int(sizes[v].tiles[i])
+        return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept)
+
+
+class _Front:
+    """Points that no other beats in both figures; of equal ones the first that was offered."""
+
+    def __init__(self) -> None:
+        self.capacity: Ints = np.zeros(0, dtype=np.int64)
+        self.accesses: Ints = np.zeros(0, dtype=np.int64)
+        self.which: Ints = np.zeros((0, 2), dtype=np.int64)
+        self.sources: list[_Source] = []
+        self.offered = 0
+
+    def offer(self, capacity: Ints, accesses: Ints, source: _Source) -> None:
+        self.offered += len(capacity)
+        better = self._hopeful(capacity, accesses)
+        if not len(better):
+            return
+        self.sources.append(source)
+        number = np.full(len(better), len(self.sources) - 1, dtype=np.int64)
+        capacity = np.concatenate((self.capacity, capacity[better]))
+        accesses = np.concatenate((self.accesses, accesses[better]))
+        which = np.concatenate((self.which, np.stack((number, better), axis=1)))
+        order = np.lexsort((np.arange(len(capacity)), accesses, capacity))
+        sorted_ = accesses[order]
+        lowest = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(sorted_)[:-1]))
+        keep = order[sorted_ < lowest]
+        self.capacity, self.accesses, self.which = capacity[keep], accesses[keep], which[keep]
+
+    def _hopeful(self, capacity: Ints, accesses: Ints) -> Ints:
+        """Positions of points that the front does not beat or equal."""
+        if not len(self.capacity):
+            return np.arange(len(capacity))
+        below = np.searchsorted(self.capacity, capacity, side="right") - 1
+        bound = np.where(below >= 0, self.accesses[np.maximum(below, 0)], np.iinfo(np.int64).max)
+        return np.flatnonzero(accesses < bound)
+
+    def points(self, one: Einsum, sizes: dict[str, _Sizes]) -> Iterator[SlopePoint]:
+        rows = zip(self.capacity.tolist(), self.accesses.tolist(), self.which.tolist(), strict=True)
+        for capacity, accesses, (source, at) in rows:
+            yield self.sources[source].point(at, capacity, accesses, one, sizes)
