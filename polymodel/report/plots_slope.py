@@ -27,7 +27,11 @@ def slope_axes(
         ax.step(*zip(*steps, strict=True), where="post", label=name, linewidth=1.8)
     if least is not None:
         ax.axhline(least, color="0.5", linestyle=":", linewidth=1.2, label="every element once")
-    ax.set_xscale("symlog" if min(c for curve in curves.values() for c, _ in curve) < 1 else "log", base=2)
+    if min(c for curve in curves.values() for c, _ in curve) < 1:
+        ax.set_xscale("symlog", base=2)
+        ax.set_xlim(left=0)
+    else:
+        ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xlabel(f"buffer capacity ({unit})")
     ax.set_ylabel(f"backing-store accesses ({unit})")
