@@ -204,10 +204,10 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
                 for a, form in own.items()
                 if a >= reach or a in above
             }
+        if node.producer is not None and not place:
+            # Whatever was given to the backing node stays there.
+            own = {a: number(1) for a in _temporal(node.space)}
         found.append({a: form for a, form in own.items() if form != Form()})
-    if chain and chain[0].producer is not None:
-        # Whatever was given to the backing node stays there.
-        found[0] = {a: number(1) for a in _temporal(chain[0].space)}
     return tuple(found)
 
 

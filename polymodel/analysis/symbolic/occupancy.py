@@ -13,7 +13,7 @@ from itertools import product as cartesian
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.counts import Space, count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
-from polymodel.analysis.symbolic.layout import Layout, Node
+from polymodel.analysis.symbolic.layout import Layout, Node, carries, policy
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
@@ -23,13 +23,14 @@ from polymodel.mapping.looptree import Split, StorageNode
 class Item:
     """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
 
-    `fixed`: it is persistent, all that it ever holds stays.
+    Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
+    ever holds stays.
     """
 
     node: Node
     held: Held
-    not_first: tuple[int, ...] = ()
-    not_last: tuple[int, ...] = ()
+    not_first: tuple[tuple[int, Form], ...] = ()
+    not_last: tuple[tuple[int, Form], ...] = ()
     fixed: bool = False
 
 
@@ -40,7 +41,6 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
-            _refuse_gaps(layout, einsum, component.name)
             items = _items(layout, einsum, component.name)
             rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(_phases(layout, einsum, items))))
             whole = _reserved(layout, einsum, component.name)
@@ -107,17 +107,20 @@ def _items(layout: Layout, einsum: str, component: str) -> list[Item]:
         if node.component != component:
             continue
         item = _item(layout, node)
-        if _persistent(layout, node) or (node.id in on_path and einsum in node.users):
+        if item.fixed or (node.id in on_path and einsum in node.users):
             found.append(item)
-        elif node.id in on_path:
-            stays = _residence(layout, einsum, item)
-            if stays is not None:
-                found.append(stays)
+            continue
+        stays = _residence(layout, einsum, item, on_path=node.id in on_path)
+        if stays is not None:
+            found.append(stays)
     return found
 
 
-def _residence(layout: Layout, einsum: str, item: Item) -> Item | None:
-    """When a buffet that the Einsum does not use is resident in its phases, if ever."""
+def _residence(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item | None:
+    """When a buffet that the Einsum does not use is resident in its phases, if ever.
+
+    It is there between two uses, of one visit or of two that are joined by what stays.
+    """
     node = item.node
     before = after = False
     earlier = later = -1
@@ -130,11 +133,44 @@ def _residence(layout: Layout, einsum: str, item: Item) -> Item | None:
             after, later = True, max(later, loops)
     if before and after:
         return item
-    between = range(node.depth, earlier if before else later)
-    loops_ = tuple(i for i in between if not layout.paths[einsum][i].spatial)
-    if not loops_:
+    shared = earlier if before else later
+    inside = node.depth if on_path else shared
+    stays = _joined(layout, node, min(inside, shared))
+    for i in range(node.depth, shared if on_path else 0):
+        if not layout.paths[einsum][i].spatial:
+            stays[i] = number(1)
+    stays = {i: form for i, form in stays.items() if form != Form()}
+    if not stays:
         return None
-    return replace(item, not_last=loops_) if before else replace(item, not_first=loops_)
+    times = tuple(sorted(stays.items()))
+    return replace(item, not_last=times) if before else replace(item, not_first=times)
+
+
+def _joined(layout: Layout, node: Node, reach: int) -> dict[int, Form]:
+    """Loop -> 1 where its step leaves something in the buffet, for loops above it up to `reach`.
+
+    Where a loop's step leaves anything, those inside it leave everything: the tile is then the same.
+    """
+    space = node.space
+    if node.producer is not None and node.parent is not None:
+        chain = layout.chain(node.producer, node.tensor)
+        carry = carries(layout, node.producer, chain)[[n.id for n in chain].index(node.id)]
+    else:
+        carry = policy(node)
+    moving = {v for h in space.halos for v in (h.p, h.r)}
+    found = {}
+    for axis, form in carry.items():
+        v = space.axes[axis].variable
+        if axis >= reach or v in space.single:
+            continue
+        inner = [a for a in space.axes[axis:] if not a.spatial and a.variable in space.access.variables]
+        if v in moving or (node.reuse == "keep_previous" and inner):
+            raise NotSeparable(
+                f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
+                "use engine exact, or reuse: refill",
+            )
+        found[axis] = form
+    return found
 
 
 def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
@@ -155,7 +191,7 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
     if not items:
         return ()
     bare = layout.stamps(einsum, layout.paths[einsum])
-    sets = sorted({i.not_first for i in items if i.not_first})
+    sets = sorted({tuple(a for a, _ in i.not_first) for i in items if i.not_first})
     chosen = {
         frozenset(axes)
         for n in range(len(sets) + 1)
@@ -164,7 +200,7 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
     }
     phases = []
     for seconds in sorted(chosen, key=sorted):
-        here = [i for i in items if not i.not_first or seconds & {*i.not_first}]
+        here = [i for i in items if not i.not_first or seconds & {a for a, _ in i.not_first}]
         reached = product(
             of_atom(atom(bare.extent(v), _steps(bare, bare.of(v), seconds), ONE)) for v in bare.spread
         )
@@ -188,8 +224,12 @@ def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
         roles: dict[int, Role] = {i: "second" if i in seconds else "first" for i in range(item.node.depth)}
         held = replace(held, elements=_elements(item.node.space, roles))
     if item.not_last:
-        gone = product(_is_last(bare, a, seconds) for a in item.not_last)
-        held = replace(held, elements=held.elements * (number(1) - gone))
+        one = number(1)
+        gone = product(one - form * (one - _is_last(bare, a, seconds)) for a, form in item.not_last)
+        held = replace(held, elements=held.elements * (one - gone))
+    if item.not_first:
+        absent = product(number(1) - form for a, form in item.not_first if a in seconds)
+        held = replace(held, elements=held.elements * (number(1) - absent))
     return held
 
 
@@ -199,20 +239,3 @@ def _is_last(bare: Space, axis: int, seconds: frozenset[int]) -> Form:
     above = _steps(bare, [i for i in bare.of(a.variable) if i < axis], seconds)
     step = Level(a.tile, "two" if axis in seconds else "only")
     return of_atom(atom(bare.extent(a.variable), (*above, step), ONE))
-
-
-def _refuse_gaps(layout: Layout, einsum: str, component: str) -> None:
-    """Refuse carried tiles that may stay allocated while another Einsum, which does not use them, runs."""
-    on_path = {s.id for s in layout.problem.tree.path(einsum)}
-    for node in layout.nodes.values():
-        if node.component != component or node.reuse == "refill" or einsum in node.users:
-            continue
-        shared = node.depth
-        if node.id not in on_path:
-            split, _, _ = divergence(layout, einsum, node.users[0])
-            shared = sum(1 for a in layout.paths[einsum] if a.node < split)
-        if any(not a.spatial for a in layout.paths[einsum][:shared]):
-            raise NotSeparable(
-                f"{node.tensor} may stay in {component} under {node.reuse} while {einsum} runs",
-                "use engine exact, or reuse: refill",
-            )
