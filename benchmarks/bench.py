@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 
 import polymodel as pm
+from benchmarks.closed import closed
+from benchmarks.slopes import slopes
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
 
@@ -192,7 +194,7 @@ def sweeps() -> dict[str, Row]:
 
 
 def main() -> None:
-    rows = {**engines(), **processes(), **sweeps()}
+    rows = {**engines(), **closed(), **processes(), **slopes(), **sweeps()}
     width = max(map(len, rows))
     print(f"{'':{width}}  {'value':>10}  {'peer':>10}  {'ratio':>8}  peer")
     for name, r in rows.items():

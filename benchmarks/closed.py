@@ -1,0 +1,67 @@
+"""Closed forms: how fast a symbolic report opens, and its numbers beside the exact engine's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.report.closed import TABLES
+from polymodel.report.closed import closed_forms as report_of
+
+Row = dict[str, float | str]
+
+
+def best(action: Callable[[], object], repeats: int = 3) -> float:
+    """Shortest wall time in seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def row(value: float, peer: float, peer_name: str) -> Row:
+    return {
+        "value": round(value * 1e3, 3),
+        "unit": "ms",
+        "peer": round(peer * 1e3, 3),
+        "ratio": round(value / peer, 4),
+        "peer_name": peer_name,
+    }
+
+
+def closed() -> dict[str, Row]:
+    """The GPT-3 layer with a symbol for every tile size (13), and its evaluation by closed forms."""
+    import sympy  # noqa: F401  # its import is not what is timed
+
+    spec = pm.load("tpu_v4i", "gpt3_6.7B/fused", N_TOKENS=2048)
+    assert spec.mapping is not None
+    layer = Problem(spec.workload, spec.arch, spec.mapping)
+    exact = best(lambda: pm.evaluate_problem(layer, engine="exact"))
+
+    def opened() -> object:
+        found = report_of(layer, tiles=True)
+        return [found.table(name).frame() for name in TABLES]
+
+    def slowest_cell() -> float:
+        slowest = 0.0
+        for name in TABLES:
+            table = report_of(layer, tiles=True).table(name)
+            for i in range(len(table)):
+                for column in table.columns:
+                    start = time.perf_counter()
+                    table.cell(i, column)
+                    slowest = max(slowest, time.perf_counter() - start)
+        return slowest
+
+    same = "exact engine, one evaluation of the same layer"
+    return {
+        "GPT-3 layer, closed forms, all tables in SymPy": row(best(opened), exact, same),
+        "GPT-3 layer, closed forms, slowest cell": row(slowest_cell(), exact, same),
+        "GPT-3 layer, evaluated by closed forms": row(
+            best(lambda: pm.evaluate_problem(layer, engine="symbolic")), exact, same
+        ),
+    }
