@@ -50,8 +50,7 @@ def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
         return renderer.peak(formula)
     parts: list[sympy.Expr]
     if isinstance(formula, Largest):
-        parts = list(dict.fromkeys(expression(p, renderer) for p in formula.parts))
-        return sp.Max(*parts) if parts else sp.Integer(0)
+        return renderer.largest(expression(p, renderer) for p in formula.parts)
     parts = [weight * expression(p, renderer) for weight, p in formula.parts if weight]
     return sp.Add(*parts, *([formula.constant] if formula.constant else []))
 

@@ -136,5 +136,16 @@ class Renderer:
     def peak(self, peak: Peak) -> sympy.Expr:
         """Bits at the largest phase."""
         sp = self.ops.sp
-        sums = dict.fromkeys(sp.Add(*(self.held(h) for h in phase)) for phase in peak.phases)
-        return sp.Max(*sums) if len(sums) > 1 else next(iter(sums), sp.Integer(0))
+        return self.largest([sp.Add(*(self.held(h) for h in phase)) for phase in peak.phases])
+
+    def largest(self, parts: Iterable[sympy.Expr]) -> sympy.Expr:
+        """Max of the parts; SymPy's own comparison of all pairs is slow, so only numbers are compared."""
+        sp = self.ops.sp
+        different = list(dict.fromkeys(parts))
+        numbers = [p for p in different if p.is_number]
+        open_ = [p for p in different if not p.is_number]
+        if numbers and (not open_ or max(numbers) != 0):
+            open_.append(max(numbers))
+        if not open_:
+            return sp.Integer(0)
+        return open_[0] if len(open_) == 1 else sp.Max(*open_, evaluate=False)

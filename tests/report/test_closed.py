@@ -1,0 +1,136 @@
+"""Tables in closed form: their numbers are the report's, they open fast enough, they render."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import polymodel as pm
+from polymodel.mapping.looptree import Loop, LoopTree
+from polymodel.report.closed import TABLES, SymbolicReport
+
+LIBRARY = (
+    ("simple_two_level", "matmul/weight_stationary", {}),
+    ("simple_two_level", "matmul_chain_3/tiled_fused", {}),
+    ("simple_two_level", "conv2d/row_bands", {}),
+    ("eyeriss_like", "conv2d/row_stationary", {"BITS": 16}),
+    ("simple_two_level", "attention/tiled_fused", {}),
+    ("tpu_v4i", "gpt3_6.7B/fused", {"N_TOKENS": 2048}),
+)
+SHARED = {
+    "tiles": ("tile_elements", "tile_bits", "total_elements", "visits", "instances"),
+    "accesses": ("read_bits", "write_bits", "fill_bits", "drain_bits", "read_elements"),
+    "reuse": ("distinct_elements", "moved_bits"),
+    "latency": ("read_bits", "write_bits", "operations", "latency_s", "instances_used", "instances"),
+    "energy": ("count", "energy_per_unit_J", "energy_J"),
+    "summary": ("operations", "latency_s", "energy_J"),
+}
+
+
+def tile_values(open_: LoopTree, bound: LoopTree) -> dict[str, int]:
+    """The sizes that the symbols of one tree have in the other."""
+    found = {}
+    for (_, a, _), (_, b, _) in zip(open_.walk(), bound.walk(), strict=True):
+        if isinstance(a, Loop) and isinstance(b, Loop) and isinstance(a.tile_shape, str):
+            assert isinstance(b.tile_shape, int)
+            found[a.tile_shape] = b.tile_shape
+    return found
+
+
+@pytest.mark.parametrize(("arch", "name", "variables"), LIBRARY, ids=[n for _, n, _ in LIBRARY])
+def test_numbers_of_closed_tables_are_the_reports(arch: str, name: str, variables: dict[str, int]) -> None:
+    report = pm.evaluate(pm.load(arch, name, **variables))
+    closed = report.symbolic
+    values = tile_values(closed.problem.tree, report.problem.tree)
+    assert values
+    for table, columns in SHARED.items():
+        ours = closed.table(table).at(values)
+        theirs = report.table(table, live=False).records()
+        if table in ("energy", "latency"):
+            theirs = [r for r in theirs if any(r[c] for c in columns[:3])]
+            ours = [r for r in ours if any(r[c] for c in columns[:3])]
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            for column in columns:
+                x, y = a[column], b[column]
+                assert x == y or math.isclose(x, y, rel_tol=1e-12), (table, a, b)  # type: ignore[arg-type]  # numbers
+    held = {(n.component, n.einsum, n.measure): n.bits for n in report.costs.needs}
+    for row in closed.table("working_sets").at(values):
+        assert row["bits"] == held.get((row["component"], row["einsum"], row["measure"]), 0)
+
+
+def test_tables_are_sympy_and_latex() -> None:
+    import sympy
+
+    closed = pm.closed_forms(pm.load("simple_two_level", "matmul/weight_stationary"), tiles=True)
+    assert set(closed.symbols) == set(closed.analysis.symbols)
+    tiles = closed.tiles
+    cell = tiles.loc[tiles["component"] == "GLB", "tile_bits"].iloc[0]
+    assert isinstance(cell, sympy.Expr)
+    assert cell.free_symbols <= set(closed.symbols.values())
+    assert "$" in closed._repr_html_()
+    for name in TABLES:
+        assert len(getattr(closed, name)) == len(closed.table(name))
+    with pytest.raises(KeyError, match="no symbolic table area"):
+        closed.table("area")
+    with pytest.raises(KeyError, match="has no column bits"):
+        closed.table("tiles").cell(0, "bits")
+
+
+def test_symbols_of_the_spec_stay_open_and_can_be_bound() -> None:
+    spec = pm.load(
+        {
+            "schema_version": 1,
+            "arch": {
+                "nodes": [
+                    {
+                        "type": "Memory",
+                        "name": "DRAM",
+                        "size": "inf",
+                        "tensors": {"keep": "All"},
+                        "actions": [],
+                    },
+                    {
+                        "type": "Memory",
+                        "name": "GLB",
+                        "size": 4096,
+                        "tensors": {"keep": "All"},
+                        "actions": [],
+                    },
+                    {"type": "Compute", "name": "MAC", "actions": []},
+                ]
+            },
+            "workload": {
+                "rank_sizes": {"M": 64, "N": 8, "K": 8},
+                "bits_per_value": {"All": 8},
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
+                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+                    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "Z"]},
+                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
+                ]
+            },
+        }
+    )
+    closed = pm.closed_forms(spec)
+    rows = closed.accesses
+    fills = rows[(rows["component"] == "GLB") & (rows["tensor"] == "B")]["fill_elements"].iloc[0]
+    tm = closed.symbols["TM"]
+    assert fills.subs(tm, 10) == 7 * 64
+    assert str(fills) == "64*ceiling(64/TM)"
+    textbook = closed.assuming("divides")
+    assert isinstance(textbook, SymbolicReport)
+    rows = textbook.accesses
+    row = rows[(rows["component"] == "GLB") & (rows["tensor"] == "B")]
+    assert str(row["fill_elements"].iloc[0]) == "4096/TM"
+    ranks = pm.closed_forms(spec, ranks=True)
+    assert {"M", "N", "K", "TM"} == set(ranks.symbols)
+    assert str(ranks.summary["operations"].iloc[0]) == "K*M*N"
+    report = pm.evaluate(spec, symbols={"TM": 10})
+    assert str(report.symbolic.tiles["tile_elements"].iloc[-1]) == "8*TM"
+    with pytest.raises(pm.SpecError, match="closed_forms"):
+        pm.evaluate_problem(closed.problem)
