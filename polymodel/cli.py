@@ -1,4 +1,4 @@
-"""The command line: `polymodel validate | show | evaluate | compare | schema | new`.
+"""The command line: `polymodel validate | show | evaluate | compare | sweep | schema | new`.
 
 Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused. Output is written whole or not at all; faults
 go to stderr.
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from polymodel.cli_sweep import add_options, run_sweep
 from polymodel.errors import Diagnostic, Refused, SpecError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     _show_command(commands)
     _evaluate_command(commands)
     _compare_command(commands)
+    _sweep_command(commands)
     _schema_command(commands)
     _new_command(commands)
     return parser
@@ -159,6 +161,13 @@ def _compare_command(commands: Commands) -> None:
     _add_engine(parser)
     parser.add_argument("--format", choices=("table", "json", "csv", "html"), default="table")
     parser.set_defaults(run=run_compare)
+
+
+def _sweep_command(commands: Commands) -> None:
+    parser = _add(commands, "sweep", "Evaluate every combination of symbols' values and keep the best.")
+    _add_sources(parser)
+    add_options(parser)
+    parser.set_defaults(run=lambda options: run_sweep(options, _load(options, options.sources)))
 
 
 def _schema_command(commands: Commands) -> None:

@@ -26,6 +26,7 @@ from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, read_file, read_mapping
 from polymodel.spec.faults import Faults, Locator, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
+from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
@@ -48,6 +49,7 @@ class Spec:
     raw_renames: Renames | None = None
     raw_arch: Arch | None = None
     raw_mapping: MappingSpec | LoopTree | None = None
+    raw_sweep: SweepSection | None = None
     declared: Mapping[str, Value | str | None] = field(default_factory=dict)
     given: Mapping[str, Value] = field(default_factory=dict)
     extras: Mapping[str, object] = field(default_factory=dict)
@@ -274,6 +276,8 @@ class _Pair:
 def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
     found = document.sections
     workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
+    swept = found.get("sweep")
+    assert swept is None or isinstance(swept, SweepSection)
     assert workload is None or isinstance(workload, Workload)
     assert renames is None or isinstance(renames, Renames)
     assert arch is None or isinstance(arch, Arch)
@@ -283,6 +287,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
         raw_renames=renames,
         raw_arch=arch,
         raw_mapping=mapping,
+        raw_sweep=swept,
         declared=dict(document.symbols),
         extras=dict(document.extras),
         variables=dict(given),

@@ -26,6 +26,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
+from polymodel.explore.front import Front
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
@@ -162,10 +163,10 @@ def ski_slope(
     hierarchy = spec.arch if spec.raw_arch is not None else _plain()
     weights = _weights(one, unit)
     sizes = {v: _candidates(one, v, tiles) for v in one.rank_variables}
-    front = _Front()
+    front = Front()
     for kept in _subsets(one.tensors) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
-    points = tuple(front.points(one, sizes))
+    points = tuple(_points(front, one, sizes))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
     return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
 
@@ -258,7 +259,7 @@ def smallest_per_trips(tiles: Ints, extent: int) -> Ints:
 
 
 def _combine(
-    one: Einsum, kept: tuple[str, ...], sizes: dict[str, _Sizes], weights: dict[str, int], front: _Front
+    one: Einsum, kept: tuple[str, ...], sizes: dict[str, _Sizes], weights: dict[str, int], front: Front
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
@@ -298,7 +299,7 @@ def _offer(
     sizes: dict[str, _Sizes],
     weights: dict[str, int],
     fixed: int,
-    front: _Front,
+    front: Front,
 ) -> None:
     """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
     rank = len(active)
@@ -368,41 +369,9 @@ class _Source:
         return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept)
 
 
-class _Front:
-    """Points that no other beats in both figures; of equal ones the first that was offered."""
-
-    def __init__(self) -> None:
-        self.capacity: Ints = np.zeros(0, dtype=np.int64)
-        self.accesses: Ints = np.zeros(0, dtype=np.int64)
-        self.which: Ints = np.zeros((0, 2), dtype=np.int64)
-        self.sources: list[_Source] = []
-        self.offered = 0
-
-    def offer(self, capacity: Ints, accesses: Ints, source: _Source) -> None:
-        self.offered += len(capacity)
-        better = self._hopeful(capacity, accesses)
-        if not len(better):
-            return
-        self.sources.append(source)
-        number = np.full(len(better), len(self.sources) - 1, dtype=np.int64)
-        capacity = np.concatenate((self.capacity, capacity[better]))
-        accesses = np.concatenate((self.accesses, accesses[better]))
-        which = np.concatenate((self.which, np.stack((number, better), axis=1)))
-        order = np.lexsort((np.arange(len(capacity)), accesses, capacity))
-        sorted_ = accesses[order]
-        lowest = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(sorted_)[:-1]))
-        keep = order[sorted_ < lowest]
-        self.capacity, self.accesses, self.which = capacity[keep], accesses[keep], which[keep]
-
-    def _hopeful(self, capacity: Ints, accesses: Ints) -> Ints:
-        """Positions of points that the front does not beat or equal."""
-        if not len(self.capacity):
-            return np.arange(len(capacity))
-        below = np.searchsorted(self.capacity, capacity, side="right") - 1
-        bound = np.where(below >= 0, self.accesses[np.maximum(below, 0)], np.iinfo(np.int64).max)
-        return np.flatnonzero(accesses < bound)
-
-    def points(self, one: Einsum, sizes: dict[str, _Sizes]) -> Iterator[SlopePoint]:
-        rows = zip(self.capacity.tolist(), self.accesses.tolist(), self.which.tolist(), strict=True)
-        for capacity, accesses, (source, at) in rows:
-            yield self.sources[source].point(at, capacity, accesses, one, sizes)
+def _points(front: Front, one: Einsum, sizes: dict[str, _Sizes]) -> Iterator[SlopePoint]:
+    rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
+    for capacity, accesses, (number, at) in rows:
+        source = front.sources[number]
+        assert isinstance(source, _Source)
+        yield source.point(at, capacity, accesses, one, sizes)

@@ -7,11 +7,7 @@ from polymodel.mapping.looptree import Loop, LoopTree, Step, StorageNode
 
 def storage_chain(tree: LoopTree, einsum: str, tensor: str) -> tuple[Step, ...]:
     """Storage nodes that hold `tensor` on the path of `einsum`, outermost first."""
-    return tuple(
-        s
-        for s in tree.path(einsum)
-        if isinstance(s.node, StorageNode) and tensor in s.node.tensors
-    )
+    return tuple(s for s in tree.path(einsum) if isinstance(s.node, StorageNode) and tensor in s.node.tensors)
 
 
 def loops_above(tree: LoopTree, einsum: str, node: int) -> tuple[tuple[int, Loop], ...]:

@@ -16,6 +16,7 @@ from polymodel.spec.convert import faults_of
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source
+from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -25,9 +26,10 @@ SECTIONS: dict[str, type[SchemaObject]] = {
     "renames": Renames,
     "arch": Arch,
     "mapping": MappingSpec,
+    "sweep": SweepSection,
 }
 _KNOWN = (*SECTIONS, "symbols", "schema_version")
-_OTHER = ("sweep", "explore", "einsum", "format", "binding", "constraints", "notes", "name", "description")
+_OTHER = ("explore", "einsum", "format", "binding", "constraints", "notes", "name", "description")
 
 
 # The `symbols:` section: name -> number, expression over other symbols, or nothing yet.

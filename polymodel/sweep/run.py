@@ -15,6 +15,8 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
+from polymodel.spec.sweep_schema import SweepSection
+from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
 from polymodel.sweep.kernel import BLOCK
 from polymodel.sweep.metrics import Block
@@ -83,12 +85,12 @@ class Keeper:
 
 def sweep(
     spec: Spec,
-    symbols: Mapping[str, Choice],
+    symbols: Mapping[str, Choice] | None = None,
     *,
     mappings: Sequence[MappingLike] | None = None,
-    where: Sequence[str] = (),
-    objectives: Sequence[str] = ("energy", "latency"),
-    keep: Keep = "front",
+    where: Sequence[str] | None = None,
+    objectives: Sequence[str] | None = None,
+    keep: Keep | None = None,
     eps: float = 0,
     top: int | None = None,
     store: str | Path | None = None,
@@ -105,8 +107,17 @@ def sweep(
     writes:X, accesses:X, working_set:X of a component. `keep`: the Pareto `front`, the `top` ones by the
     first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
     then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
+    What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
+    plan = spec.raw_sweep or SweepSection()
+    symbols = choices_of(plan) if symbols is None else symbols
+    where = plan.where if where is None else where
+    objectives = plan.objectives if objectives is None else objectives
+    keep = plan.keep if keep is None else keep
+    top = plan.top if top is None else top
+    if not symbols:
+        raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
     _refuse_what_is_not_built(eps, store, workers, keep)
     specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not specs:

@@ -128,9 +128,7 @@ class Cascade:
 
     def consumers(self, tensor: str) -> tuple[Einsum, ...]:
         """Einsums that read `tensor`, in execution order."""
-        return tuple(
-            e for e in self.einsums if any(a.tensor == tensor and not a.output for a in e.accesses)
-        )
+        return tuple(e for e in self.einsums if any(a.tensor == tensor and not a.output for a in e.accesses))
 
     @cached_property
     def intermediates(self) -> frozenset[str]:
@@ -140,9 +138,7 @@ class Cascade:
     @cached_property
     def shared(self) -> frozenset[str]:
         """Tensors that more than one Einsum touches."""
-        return frozenset(
-            t for t in self.tensors if sum(t in e.tensors for e in self.einsums) > 1
-        )
+        return frozenset(t for t in self.tensors if sum(t in e.tensors for e in self.einsums) > 1)
 
     @cached_property
     def graph(self) -> networkx.DiGraph:

@@ -21,9 +21,7 @@ def iteration_space(einsum: Einsum) -> islpy.Set:
 def access_relation(einsum: Einsum, tensor: str) -> islpy.Map:
     """`A[e,T]: I_e -> T`, restricted to the iteration space."""
     access = einsum.access_of(tensor)
-    relation = map_from_affine(
-        einsum.name, einsum.rank_variables, tensor, access.ranks, access.projection
-    )
+    relation = map_from_affine(einsum.name, einsum.rank_variables, tensor, access.ranks, access.projection)
     return relation.intersect_domain(einsum.iteration_space)
 
 

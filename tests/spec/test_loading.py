@@ -199,8 +199,8 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 def test_unknown_sections_are_kept_untouched(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
-    path.write_text(EXAMPLE.read_text() + "\nsweep: {TN2: [1, 2]}\n")
-    assert load(path).extras == {"sweep": {"TN2": [1, 2]}}
+    path.write_text(EXAMPLE.read_text() + "\nexplore: {TN2: [1, 2]}\n")
+    assert load(path).extras == {"explore": {"TN2": [1, 2]}}
 
 
 def test_library_names() -> None:
@@ -265,7 +265,7 @@ def test_json_schema_covers_the_example() -> None:
     schema = json_schema()
     properties = schema["properties"]
     assert isinstance(properties, dict)
-    assert set(properties) == {"schema_version", "symbols", "workload", "renames", "arch", "mapping"}
+    assert set(properties) == {"schema_version", "symbols", "workload", "renames", "arch", "mapping", "sweep"}
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
     assert {"Memory", "Storage", "Temporal", "TensorAccess"} <= set(definitions)

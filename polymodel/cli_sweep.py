@@ -1,0 +1,158 @@
+"""The command `polymodel sweep`: options, a progress line, and what is printed and saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.sweep.result import Sweep
+    from polymodel.sweep.values import Choice
+
+SHOWN = 40
+BAR_AFTER = 2.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options but the sources and values, which every command has."""
+    parser.add_argument(
+        "--symbol",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="values of a symbol: 1,2,4 or divisors(m), all_sizes(m), powers(2,m), range(1,65), or 2*TM",
+    )
+    parser.add_argument(
+        "--where", action="append", metavar="TEXT", help="what points must satisfy, e.g. 'TM0 <= TM1'"
+    )
+    parser.add_argument(
+        "--objective",
+        action="append",
+        metavar="NAME",
+        help="energy, latency, edp, or reads:X, writes:X, accesses:X, working_set:X of a component",
+    )
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--pareto", dest="keep", action="store_const", const="front", help="keep the front")
+    kept.add_argument("--keep", choices=("front", "all", "top"), help="what to keep (default: front)")
+    parser.add_argument("--top", type=int, metavar="N", help="keep the N best by the first objective")
+    parser.add_argument("--mapping", action="append", metavar="SPEC", help="sweep this mapping; repeat it")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
+    parser.add_argument(
+        "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
+    )
+    parser.add_argument("--store", metavar="FILE", help="save progress there, and resume from it")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+
+
+def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+    """Sweep and print the kept rows; exit code 1 if no point fits."""
+    from polymodel.sweep.run import sweep
+
+    bar = Bar(sys.stderr.write)
+    found = sweep(
+        spec,
+        _symbols(options.symbol) or None,
+        mappings=options.mapping,
+        where=options.where,
+        objectives=options.objective,
+        keep="top" if options.top is not None and options.keep is None else options.keep,
+        top=options.top,
+        store=options.store,
+        workers=options.workers,
+        progress=bar,
+    )
+    bar.finish()
+    if options.out:
+        _save(found, Path(options.out))
+    return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
+
+
+def _symbols(texts: Sequence[str]) -> dict[str, Choice]:
+    from polymodel.sweep.choices import FORMS, choice_of
+
+    found: dict[str, Choice] = {}
+    faults = []
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name = name.strip()
+        if not equals or not name.isidentifier() or not values.strip():
+            faults.append(Diagnostic(f"--symbol {text}: expected NAME=VALUES", f"values: {FORMS}"))
+        elif name in found:
+            faults.append(Diagnostic(f"--symbol {name} is given twice", "give it once"))
+        else:
+            try:
+                found[name] = choice_of(name, values)
+            except SpecError as error:
+                faults += error.diagnostics
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _text(found: Sweep, style: str) -> str:
+    frame = found.frame
+    if style == "json":
+        return str(frame.to_json(orient="records", indent=1)) + "\n"
+    if style == "csv":
+        return str(frame.to_csv(index=False))
+    linked = (n for n, _ in found.grid.linked)
+    columns = ["mapping", *found.grid.names, *linked, *found.objectives, "feasible"]
+    if len(found.specs) == 1:
+        columns.remove("mapping")
+    shown = frame[columns].rename(columns={o: _heading(found, o) for o in found.objectives})
+    lines = [repr(found), "", shown.head(SHOWN).to_string(index=False, float_format=_figure)]
+    if len(frame) > SHOWN:
+        lines.append(f"... {len(frame) - SHOWN} more rows: --format csv, or --out DIR")
+    return "\n".join(lines) + "\n"
+
+
+def _figure(number: float) -> str:
+    return f"{number:.6g}"
+
+
+def _heading(found: Sweep, objective: str) -> str:
+    unit = found.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
+    return f"{objective} [{unit}]" if unit else objective
+
+
+def _save(found: Sweep, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    found.frame.to_csv(folder / "sweep.csv", index=False)
+    found.frame.to_parquet(folder / "sweep.parquet", index=False)
+    if found.frame["feasible"].any():
+        (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
+
+
+class Bar:
+    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self.write = write
+        self.shown = 0
+        self.last = 0.0
+
+    def __call__(self, done: int, total: int, seconds: float) -> None:
+        if seconds < BAR_AFTER or seconds - self.last < 0.2:
+            return
+        self.last = seconds
+        rate = done / seconds
+        left = (total - done) / rate if rate else 0.0
+        width = 24
+        filled = width * done // max(total, 1)
+        line = (
+            f"[{'#' * filled}{'.' * (width - filled)}] {100 * done / max(total, 1):5.1f} %  "
+            f"{done:.3g} of {total:.3g} points  {rate:.3g}/s  {left:.0f} s left"
+        )
+        self.write("\r" + line.ljust(self.shown))
+        self.shown = len(line)
+
+    def finish(self) -> None:
+        """Leave the line."""
+        if self.shown:
+            self.write("\n")

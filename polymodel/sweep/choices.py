@@ -1,0 +1,62 @@
+"""Values of a symbol as text, for the command line and the `sweep:` section."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from polymodel.spec.sweep_schema import SweepSection
+from polymodel.sweep.values import Choice, all_sizes, divisors, powers, wrong
+
+_CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
+FORMS = "1,2,4 or divisors(m), all_sizes(m), powers(2, m), range(1, 65), or an expression such as 2*TM"
+
+
+def choice_of(name: str, text: str) -> Choice:
+    """`1,2,4`, `divisors(m)`, `all_sizes(m)`, `powers(2, m)`, `range(1, 65, 4)`, or an expression."""
+    call = _CALL.match(text)
+    if call is not None and call.group(1) in ("divisors", "all_sizes", "powers", "range"):
+        return _called(name, call.group(1), [a.strip() for a in call.group(2).split(",")])
+    parts = [p.strip() for p in text.split(",")]
+    numbers = [_number(p) for p in parts]
+    if all(n is not None for n in numbers):
+        return [n for n in numbers if n is not None]
+    if len(parts) > 1:
+        raise wrong(f"symbol {name}: `{text}` is no list of numbers", f"write {FORMS}")
+    return text.strip()
+
+
+def _called(name: str, function: str, arguments: list[str]) -> Choice:
+    try:
+        if function == "range":
+            return range(*(int(a) for a in arguments))
+        if function == "powers":
+            base, up_to = arguments
+            return powers(int(base), _of(up_to))
+        (of,) = arguments
+        return divisors(_of(of)) if function == "divisors" else all_sizes(_of(of))
+    except (ValueError, TypeError):
+        given = ", ".join(arguments)
+        raise wrong(f"symbol {name}: {function}({given}) is not understood", f"write {FORMS}") from None
+
+
+def _of(text: str) -> int | str:
+    if text.isdigit():
+        return int(text)
+    if not text.isidentifier():
+        raise ValueError(text)
+    return text
+
+
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def choices_of(section: SweepSection) -> Mapping[str, Choice]:
+    """The symbols of a `sweep:` section."""
+    return {n: choice_of(n, c) if isinstance(c, str) else c for n, c in section.symbols.items()}

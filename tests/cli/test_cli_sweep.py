@@ -1,0 +1,131 @@
+"""`polymodel sweep` as a user meets it, and the `sweep:` section."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, main
+from polymodel.cli_sweep import Bar
+from polymodel.sweep.choices import choice_of
+from polymodel.sweep.values import all_sizes, divisors, powers
+from tests.cli.test_cli import SMALL
+
+Captured = pytest.CaptureFixture[str]
+SECTION = """
+sweep:
+  symbols: {TM: divisors(m)}
+  objectives: ["accesses:DRAM", "working_set:GLB"]
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL + SECTION, encoding="utf-8")
+    return str(path)
+
+
+def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_section_says_what_is_swept(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    code, out, err = run(capsys, "sweep", spec, "--out", str(tmp_path / "out"))
+    assert (code, err) == (FINE, "")
+    assert "accesses:DRAM [bit]" in out
+    assert "5 points" in out
+    best = tmp_path / "out" / "best.yaml"
+    kept = pm.sweep(pm.load(spec))
+    tree = pm.load(spec).with_mapping(best).mapping
+    assert tree is not None
+    assert tree.nodes == kept.spec(kept.best()).mapping.nodes  # type: ignore[union-attr]  # it has one
+    assert (tmp_path / "out" / "sweep.parquet").is_file()
+
+
+def test_options_replace_the_section(capsys: Captured, spec: str) -> None:
+    arguments = (
+        "sweep",
+        spec,
+        "--symbol",
+        "TM=1,2,16",
+        "--where",
+        "TM < 16",
+        "--keep",
+        "all",
+        "--format",
+        "json",
+    )
+    code, out, _ = run(capsys, *arguments)
+    assert code == FINE
+    rows = json.loads(out)
+    assert [r["TM"] for r in rows] == [1, 2]
+    for row in rows:
+        report = pm.evaluate(pm.load(spec), symbols={"TM": row["TM"]})
+        moved = report.accesses[report.accesses["component"] == "DRAM"]
+        assert row["accesses:DRAM"] == int(moved["read_bits"].sum() + moved["write_bits"].sum())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--symbol", "TM"), "expected NAME=VALUES"),
+        (("--symbol", "TM=1", "--symbol", "TM=2"), "given twice"),
+        (("--symbol", "TM=1,x"), "no list of numbers"),
+        (("--symbol", "TM=divisors(m, n)"), "is not understood"),
+        (("--symbol", "TM=divisors(mm)"), "unknown rank variable mm"),
+        (("--symbol", "TX=1,2"), "TX"),
+        (("--objective", "speed"), "speed"),
+        (("--where", "TM <= TQ"), "TQ"),
+    ],
+)
+def test_mistakes_are_named(capsys: Captured, spec: str, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(capsys, "sweep", spec, *arguments)
+    assert (code, out) == (BAD_INPUT, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_no_point_that_fits_is_exit_code_one(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.yaml"
+    tiny = SMALL.replace("size: 8 * 64 * 1024", "size: 8")
+    assert tiny != SMALL
+    path.write_text(tiny, encoding="utf-8")
+    code, out, _ = run(capsys, "sweep", str(path), "--symbol", "TM=divisors(m)")
+    assert code == INFEASIBLE
+    assert "infeasible" in out
+
+
+def test_a_wrong_section_is_located(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(SMALL + "\nsweep:\n  symbols: {TM: divisors(m)}\n  keeep: all\n", encoding="utf-8")
+    code, _, err = run(capsys, "sweep", str(path))
+    assert code == BAD_INPUT
+    assert f"{path}:" in err
+    assert "did you mean keep" in err
+
+
+def test_choices_as_text() -> None:
+    assert choice_of("T", "1, 2,4") == [1, 2, 4]
+    assert choice_of("T", "divisors(m)") == divisors("m")
+    assert choice_of("T", "all_sizes(12)") == all_sizes(12)
+    assert choice_of("T", "powers(2, m)") == powers(2, "m")
+    assert choice_of("T", "range(1, 9, 2)") == range(1, 9, 2)
+    assert choice_of("T", "2*TM") == "2*TM"
+
+
+def test_the_bar_tells_rate_and_time_left() -> None:
+    lines: list[str] = []
+    bar = Bar(lines.append)
+    bar(10, 100, 1.0)
+    assert not lines
+    bar(50, 100, 5.0)
+    bar.finish()
+    assert "50.0 %" in lines[0]
+    assert "10/s" in lines[0]
+    assert "5 s left" in lines[0]
