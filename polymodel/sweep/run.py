@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +19,20 @@ from polymodel.spec import MappingSpec
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
+from polymodel.sweep.keeper import Keep, Keeper
 from polymodel.sweep.kernel import BLOCK
 from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import check_objectives, known_objectives, objective
+from polymodel.sweep.parallel import Order, files, keep_rows, signature, together
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points
 from polymodel.sweep.result import Sweep
 from polymodel.sweep.rows import Cells, Found, exact_rows, table
 from polymodel.sweep.scenario import Scenario, Variant, scenario
+from polymodel.sweep.units import Snapshot, Units
 from polymodel.sweep.values import Choice, wrong
 
 Array = Any
-Keep = Literal["front", "all", "top"]
 Progress = Callable[[int, int, float], None]
 MappingLike = LoopTree | MappingSpec | str | Path
 TILES = "tile size below 1, not whole, or larger than its enclosing extent"
@@ -37,50 +40,6 @@ WHERE = "left out by `where`"
 LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 UNITS = {"energy": "J", "latency": "s", "edp": "J s", "reads": "bit", "writes": "bit"}
-
-
-@dataclass
-class Keeper:
-    """What is kept so far, and why points do not count."""
-
-    keep: Keep
-    front: Front
-    top: int
-    limit: int
-    infeasible: dict[str, int] = field(default_factory=dict)
-    ids: list[Array] = field(default_factory=list)
-    best: Array = field(default_factory=lambda: np.empty(0))
-    done: int = 0
-    evaluated: int = 0
-
-    def refuse(self, reason: str, count: int) -> None:
-        if count:
-            self.infeasible[reason] = self.infeasible.get(reason, 0) + count
-
-    def offer(self, values: Array, ids: Array) -> None:
-        """Feasible points: values [objectives, n], ids [n]."""
-        if self.keep == "front":
-            self.front.offer(values, ids)
-        elif self.keep == "top":
-            every = np.concatenate([self.best, values[0]])
-            numbers = np.concatenate([*self.ids, ids])
-            order = np.lexsort((numbers, every))[: self.top]
-            self.best, self.ids = every[order], [numbers[order]]
-
-    def everything(self, ids: Array) -> None:
-        if sum(map(len, self.ids)) + len(ids) > self.limit:
-            raise Refused(
-                f"keep='all' would keep more than {self.limit} rows",
-                "use keep='front' or keep='top', or a smaller grid",
-            )
-        self.ids.append(ids)
-
-    def numbers(self) -> list[int]:
-        """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""
-        if self.keep == "front":
-            return [int(i) for i in self.front.ids]
-        found = np.concatenate([np.empty(0, np.int64), *self.ids])
-        return [int(i) for i in (np.sort(found) if self.keep == "all" else found)]
 
 
 def sweep(
@@ -118,16 +77,41 @@ def sweep(
     top = plan.top if top is None else top
     if not symbols:
         raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
-    _refuse_what_is_not_built(eps, store, workers, keep)
+    _check_options(eps, workers, keep)
     specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not specs:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     limits = (where,) if isinstance(where, str) else tuple(where)
     chosen = known_objectives(objectives, spec)
     grids = [make_grid(s, symbols, limits) for s in specs]  # every mapping must know the symbols
-    state = Keeper(keep, Front(len(chosen)), 10 if top is None else top, max(1, _bytes(memory) // 1000))
-    search = _Search(specs, grids[0], _names(specs, mappings), chosen, state, progress)
-    return search.run()
+    names = _names(specs, mappings)
+    about = signature(specs, grids[0], names, chosen, (keep, top, workers))
+    orders = [
+        Order(specs, symbols, limits, names, chosen, keep, top, memory, share, workers, place, about, resume)
+        for share, place in enumerate(files(store, workers))
+    ]
+    found = _search(orders[0], grids[0], progress).run(orders[1:])
+    if store is not None:
+        keep_rows(store, found)
+    return found
+
+
+def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
+    front = Front(len(order.objectives))
+    rows = max(1, _bytes(order.memory) // 1000)
+    state = Keeper(order.keep, front, 10 if order.top is None else order.top, rows)
+    units = Units(order.share, order.of, order.file, order.signature)
+    earlier = units.load() if order.resume else None
+    if earlier is not None:
+        state.take(earlier)
+    return _Search(order.specs, grid, list(order.names), order.objectives, state, progress, units)
+
+
+def work(order: Order) -> Snapshot:
+    """One process's share of a sweep."""
+    search = _search(order, make_grid(order.specs[0], order.symbols, order.where), None)
+    search.all_units()
+    return search.state.snapshot(search.units.seen)
 
 
 @dataclass
@@ -141,6 +125,7 @@ class _Search:
     objectives: tuple[str, ...]
     state: Keeper
     progress: Progress | None
+    units: Units
     start: float = field(default_factory=perf_counter)
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found] = field(default_factory=dict)
@@ -150,17 +135,31 @@ class _Search:
     def total(self) -> int:
         return self.grid.size * len(self.specs)
 
-    def run(self) -> Sweep:
-        """All mappings and blocks, then the kept rows."""
-        parts = [roles(s, self.grid) for s in self.specs]
+    @cached_property
+    def parts(self) -> list[Roles]:
+        return [roles(s, self.grid) for s in self.specs]
+
+    def all_units(self) -> None:
+        """All mappings and blocks, as far as they are this process's."""
         try:
-            for i, part in enumerate(parts):
+            for i, part in enumerate(self.parts):
                 for share, given in self.grid.combinations(part.blocks):
                     self.block(i, part, share, given)
+        except KeyboardInterrupt:
+            self.units.keep()
+            raise
+        self.units.finish(self.state)
+
+    def run(self, others: Sequence[Order] = ()) -> Sweep:
+        """This share beside the others, then the kept rows."""
+        try:
+            for found in together(self.all_units, work, others):
+                self.state.take(found)
         except KeyboardInterrupt:
             self.notes.append(
                 f"interrupted after {self.state.done} of {self.total} points; what was found is kept"
             )
+        parts = self.parts
         seconds = perf_counter() - self.start
         numbers = self.state.numbers()
         if len(numbers) > EXACT_ROWS:
@@ -180,31 +179,45 @@ class _Search:
             seconds, tuple(self.notes), UNITS, state.keep,
         )  # fmt: skip
 
+    def report(self) -> None:
+        """Tell how far it is; the other processes are about as far."""
+        if self.progress is not None:
+            done = min(self.total, self.state.done * self.units.of)
+            self.progress(done, self.total, perf_counter() - self.start)
+
     def block(self, i: int, part: Roles, share: int, given: Mapping[str, Any]) -> None:
         """One mapping under one choice of what changes its counts."""
         one, grid = self.specs[i], self.grid
         try:
             found = scenario(one, grid, part, i, self.names[i], share, given)
         except SpecError as fault:
-            _misfit(fault, grid, part, self.state)
+            if self.units.mine(self.state):
+                _misfit(fault, grid, part, self.state)
             return
         except Refused as reason:
+            if self.units.file is not None or self.units.of > 1:
+                raise Refused(
+                    f"{reason.message}; points that are evaluated one by one have no store and no workers",
+                    "leave out store and workers",
+                ) from reason
             rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes)
             _take(rows, self.objectives, self.points, self.state)
             return
         check_objectives(self.objectives, [v.costing for v in found.variants])
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
-        _run(found, self.objectives, grid, self.state, self.total, self.start, self.progress)
+        _run(found, self.objectives, grid, self.state, self.units, self.report)
         if found.legal:
             self.notes += [n for n in found.kernel.notes if n not in self.notes]
 
 
-def _refuse_what_is_not_built(eps: float, store: object, workers: int, keep: str) -> None:
+def _check_options(eps: float, workers: int, keep: str) -> None:
     if keep not in ("front", "all", "top"):
         raise wrong(f"keep={keep!r} is not known", "front, top or all")
-    if eps or store is not None or workers != 1:
-        raise Refused("eps, store and workers of a sweep are not built yet", "leave them out")
+    if workers < 1:
+        raise wrong(f"workers={workers} is no number of processes", "use 1 or more")
+    if eps:
+        raise Refused("a front thinned by eps is not built yet", "leave eps out: the front is exact")
 
 
 def _bytes(text: str) -> int:
@@ -262,16 +275,16 @@ def _run(
     objectives: Sequence[str],
     grid: Grid,
     state: Keeper,
-    total: int,
-    start: float,
-    progress: Progress | None,
+    units: Units,
+    report: Callable[[], None],
 ) -> None:
     whole = prod(a.whole for a in block.axes)
     legal = prod(a.legal for a in block.axes)
     n = len(block.variants)
-    state.refuse(TILES, (whole - legal) * n)
-    state.refuse(WHERE, (legal - block.legal) * n)
-    state.done += (whole - block.legal) * n
+    if units.mine(state):
+        state.refuse(TILES, (whole - legal) * n)
+        state.refuse(WHERE, (legal - block.legal) * n)
+        state.done += (whole - block.legal) * n
     if not block.legal:
         return
     masks = _Masks(block, grid)
@@ -279,6 +292,8 @@ def _run(
     tall = max(1, BLOCK // kernel.width)
     lines = max(LINES, tall)
     for begin in range(0, kernel.height, lines):
+        if not units.mine(state):
+            continue
         end = min(begin + lines, kernel.height)
         digits = kernel.left_digits(begin, end)
         lefts = kernel.left(digits, end - begin)
@@ -291,8 +306,7 @@ def _run(
                 _one(block, v, rows, shape, allowed, objectives, state, (ids[cut], kernel.right_ids[columns]))
             state.done += shape[0] * shape[1] * n
             state.evaluated += shape[0] * shape[1] * n
-        if progress is not None:
-            progress(state.done, total, perf_counter() - start)
+        report()
 
 
 def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:

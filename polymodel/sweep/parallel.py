@@ -1,0 +1,80 @@
+"""Shares of a sweep in several processes, and the folder in which their states are saved."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polymodel.loading import Spec
+from polymodel.sweep.grid import Grid
+from polymodel.sweep.keeper import Keep
+from polymodel.sweep.result import Sweep
+from polymodel.sweep.units import Snapshot
+from polymodel.sweep.values import Choice
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything that one process needs: it does the units with `number % of == share`."""
+
+    specs: tuple[Spec, ...]
+    symbols: Mapping[str, Choice]
+    where: tuple[str, ...]
+    names: Sequence[str]
+    objectives: tuple[str, ...]
+    keep: Keep
+    top: int | None
+    memory: str
+    share: int
+    of: int
+    file: Path | None
+    signature: str
+    resume: bool
+
+
+def together(
+    mine: Callable[[], None], work: Callable[[Order], Snapshot], others: Sequence[Order]
+) -> Iterator[Snapshot]:
+    """Run this process's share beside the others' in joblib's workers, and give theirs.
+
+    The workers are those of joblib's current backend: processes here, or a Dask cluster's within
+    `joblib.parallel_config("dask")`.
+    """
+    if not others:
+        mine()
+        return
+    from joblib import Parallel, delayed
+
+    # With one job, joblib would run it here, after this process's own share.
+    parallel = Parallel(n_jobs=max(2, len(others)), return_as="generator", batch_size=1, pre_dispatch="all")
+    running = parallel(delayed(work)(order) for order in others)
+    mine()
+    yield from running
+
+
+def signature(
+    specs: Sequence[Spec], grid: Grid, names: Sequence[str], objectives: Sequence[str], rest: object
+) -> str:
+    """A fingerprint of everything that the found points depend on."""
+    parts: list[object] = [grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
+    parts += [tuple(names), tuple(objectives), rest]
+    for s in specs:
+        parts += [s.raw_workload, s.raw_renames, s.raw_arch, s.template, sorted(s.declared.items(), key=str)]
+        parts += [sorted(s.given.items()), sorted(s.variables.items(), key=str)]
+    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
+
+
+def files(store: str | Path | None, workers: int) -> list[Path | None]:
+    """Where each process saves its state."""
+    if store is None:
+        return [None] * workers
+    return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
+
+
+def keep_rows(store: str | Path, found: Sweep) -> None:
+    """Write the kept rows as `rows.parquet`, to be read with pandas or DuckDB."""
+    folder = Path(store)
+    folder.mkdir(parents=True, exist_ok=True)
+    found.frame.to_parquet(folder / "rows.parquet", index=False)

@@ -1,0 +1,119 @@
+"""Stores, resuming and several processes: the same result, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import polymodel as pm
+from polymodel.sweep import run as sweeping
+from polymodel.sweep import units
+
+SYMBOLS = {"TM": pm.all_sizes("m"), "TN": pm.all_sizes("n"), "TK": pm.all_sizes("k")}
+
+
+@pytest.fixture(autouse=True)
+def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small blocks, so that small grids have many units."""
+    monkeypatch.setattr(sweeping, "LINES", 2)
+    monkeypatch.setattr(sweeping, "BLOCK", 64)
+    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+
+
+@pytest.fixture
+def spec() -> pm.Spec:
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {
+                "nodes": [
+                    {
+                        "type": "Memory", "name": "DRAM", "size": "inf", "tensors": {"keep": "All"},
+                        "actions": [{"name": "read", "energy": 1, "throughput": 1}],
+                    },
+                    {
+                        "type": "Memory", "name": "GLB", "size": 2000, "tensors": {"keep": "All"},
+                        "actions": [{"name": "write", "energy": 0.1, "throughput": 7}],
+                    },
+                    {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "throughput": 2}]},
+                ]
+            },
+            "workload": {
+                "rank_sizes": {"M": 24, "N": 20, "K": 18},
+                "bits_per_value": {"All": 8},
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
+                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+                    {"type": "Temporal", "rank_variable": "n", "tile_shape": "TN"},
+                    {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
+                    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "Z"]},
+                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
+                ]
+            },
+        }
+    )  # fmt: skip
+
+
+OBJECTIVES = ("accesses:DRAM", "working_set:GLB")
+
+
+def same(a: Any, b: Any) -> None:
+    pd.testing.assert_frame_equal(a.frame, b.frame, check_exact=True)
+    assert a.infeasible == b.infeasible
+    assert (a.points, a.evaluated) == (b.points, b.evaluated)
+
+
+@pytest.mark.parametrize("keep", ["front", "top", "all"])
+@pytest.mark.parametrize("after", [1, 4, 9])
+def test_a_resumed_sweep_is_an_uninterrupted_one(
+    spec: pm.Spec, tmp_path: Path, keep: Any, after: int
+) -> None:
+    whole = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, keep=keep, where=["TM*TN < 60"])
+    calls = 0
+
+    def interrupt(done: int, total: int, seconds: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == after:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {
+        "objectives": OBJECTIVES, "keep": keep, "where": ["TM*TN < 60"], "store": tmp_path / "store",
+    }  # fmt: skip
+    broken = pm.sweep(spec, SYMBOLS, **options, progress=interrupt)
+    assert calls == after
+    assert "interrupted" in broken.notes[0]
+    again = pm.sweep(spec, SYMBOLS, **options)
+    same(again, whole)
+    same(pm.sweep(spec, SYMBOLS, **options), whole)
+    rows = pd.read_parquet(tmp_path / "store" / "rows.parquet")
+    assert len(rows) == len(whole.frame)
+
+
+def test_a_store_of_another_sweep_is_refused(spec: pm.Spec, tmp_path: Path) -> None:
+    pm.sweep(spec, SYMBOLS, store=tmp_path)
+    with pytest.raises(pm.Refused, match="another sweep"):
+        pm.sweep(spec, {**SYMBOLS, "TM": [1, 2]}, store=tmp_path)
+    fresh = pm.sweep(spec, {**SYMBOLS, "TM": [1, 2]}, store=tmp_path, resume=False)
+    assert fresh.points == 2 * 20 * 18
+
+
+@pytest.mark.parametrize("keep", ["front", "top", "all"])
+def test_two_processes_find_the_same(spec: pm.Spec, tmp_path: Path, keep: Any) -> None:
+    one = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, keep=keep)
+    two = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, keep=keep, workers=2, store=tmp_path)
+    same(two, one)
+    assert {p.name for p in tmp_path.glob("state-*")} == {"state-0-of-2.parquet", "state-1-of-2.parquet"}
+
+
+def test_wrong_options_are_refused(spec: pm.Spec) -> None:
+    with pytest.raises(pm.SpecError, match="workers=0"):
+        pm.sweep(spec, SYMBOLS, workers=0)
+    with pytest.raises(pm.Refused, match="eps"):
+        pm.sweep(spec, SYMBOLS, eps=0.1)
