@@ -193,8 +193,30 @@ def sweeps() -> dict[str, Row]:
     return rows
 
 
+def workers() -> dict[str, Row]:
+    """Two processes against one on a large grid."""
+    conv = template(
+        "simple_two_level", "conv2d",
+        "DRAM:I,F,O m:TM c:TC p:TP q:TQ r:TR s:TS GLB:I,F,O Conv@MAC", M=64, C=64, P=112, Q=112,
+    )  # fmt: skip
+    sizes: dict[str, Choice] = {
+        "TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 113), "TQ": range(1, 113),
+        "TR": [1, 2, 3], "TS": [1, 2, 3],
+    }  # fmt: skip
+    one, two = (pm.sweep(conv, sizes, workers=n) for n in (1, 2))
+    return {
+        f"sweep a conv2d with two workers, {two.evaluated:.2g} points": {
+            "value": round(two.rate),
+            "unit": "points/s",
+            "peer": round(one.rate),
+            "ratio": round(two.rate / one.rate, 2),
+            "peer_name": "one worker",
+        }
+    }
+
+
 def main() -> None:
-    rows = {**engines(), **closed(), **processes(), **slopes(), **sweeps()}
+    rows = {**engines(), **closed(), **processes(), **slopes(), **sweeps(), **workers()}
     width = max(map(len, rows))
     print(f"{'':{width}}  {'value':>10}  {'peer':>10}  {'ratio':>8}  peer")
     for name, r in rows.items():

@@ -29,6 +29,7 @@ class Order:
     memory: str
     share: int
     of: int
+    sizes: tuple[int, int]
     file: Path | None
     signature: str
     resume: bool

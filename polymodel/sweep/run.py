@@ -85,9 +85,25 @@ def sweep(
     chosen = known_objectives(objectives, spec)
     grids = [make_grid(s, symbols, limits) for s in specs]  # every mapping must know the symbols
     names = _names(specs, mappings)
-    about = signature(specs, grids[0], names, chosen, (keep, top, workers))
+    about = signature(specs, grids[0], names, chosen, (keep, top, workers, LINES, BLOCK))
+    sizes = (LINES, BLOCK)
     orders = [
-        Order(specs, symbols, limits, names, chosen, keep, top, memory, share, workers, place, about, resume)
+        Order(
+            specs,
+            symbols,
+            limits,
+            names,
+            chosen,
+            keep,
+            top,
+            memory,
+            share,
+            workers,
+            sizes,
+            place,
+            about,
+            resume,
+        )
         for share, place in enumerate(files(store, workers))
     ]
     found = _search(orders[0], grids[0], progress).run(orders[1:])
@@ -100,7 +116,7 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     front = Front(len(order.objectives))
     rows = max(1, _bytes(order.memory) // 1000)
     state = Keeper(order.keep, front, 10 if order.top is None else order.top, rows)
-    units = Units(order.share, order.of, order.file, order.signature)
+    units = Units(order.share, order.of, order.sizes, order.file, order.signature)
     earlier = units.load() if order.resume else None
     if earlier is not None:
         state.take(earlier)
@@ -289,8 +305,8 @@ def _run(
         return
     masks = _Masks(block, grid)
     kernel = block.kernel
-    tall = max(1, BLOCK // kernel.width)
-    lines = max(LINES, tall)
+    tall = max(1, units.sizes[1] // kernel.width)
+    lines = max(units.sizes[0], tall)
     for begin in range(0, kernel.height, lines):
         if not units.mine(state):
             continue

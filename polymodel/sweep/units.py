@@ -44,10 +44,14 @@ class Kept(Protocol):
 
 @dataclass
 class Units:
-    """The units of one process. `file`: where the state is saved, if anywhere."""
+    """The units of one process. `file`: where the state is saved, if anywhere.
+
+    `sizes`: left combinations per unit and points per block, the same in all processes.
+    """
 
     share: int = 0
     of: int = 1
+    sizes: tuple[int, int] = (1, 1)
     file: Path | None = None
     signature: str = ""
     begin: int = 0

@@ -117,3 +117,18 @@ def test_wrong_options_are_refused(spec: pm.Spec) -> None:
         pm.sweep(spec, SYMBOLS, workers=0)
     with pytest.raises(pm.Refused, match="eps"):
         pm.sweep(spec, SYMBOLS, eps=0.1)
+
+
+def test_a_dask_cluster_finds_the_same(spec: pm.Spec) -> None:
+    """Through joblib's backend; needs the extra `polymodel[dask]`."""
+    distributed = pytest.importorskip("distributed")
+    import joblib
+
+    one = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        two = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, workers=3)
+    same(two, one)
