@@ -117,7 +117,7 @@ def _figure(number: float) -> str:
 
 
 def _heading(found: Sweep, objective: str) -> str:
-    unit = found.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
+    unit = found.unit(objective)
     return f"{objective} [{unit}]" if unit else objective
 
 

@@ -14,6 +14,7 @@ from polymodel.sweep.values import Number
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,42 @@ class Sweep:
             least = rows.groupby(symbol)[name].min()
             parts.append(pd.DataFrame({"symbol": symbol, "value": least.index, name: least.to_numpy()}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def unit(self, objective: str) -> str:
+        """The unit of an objective: J, s, J s, or bit."""
+        return self.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
+
+    def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
+        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` by level.
+
+        A heat map shows the least of the first objective; it needs keep="all".
+        """
+        from polymodel.report.plots_sweep import front_axes, heat_axes, level_axes
+
+        rows = self.frame[self.frame["feasible"]]
+        if rows.empty:
+            self.best()
+        if kind == "front":
+            if len(self.objectives) < 2:
+                raise SpecError([Diagnostic("a front needs two objectives", "sweep with two objectives")])
+            return front_axes(rows, self.front, self.objectives, [self.unit(o) for o in self.objectives], ax)
+        if kind == "heat":
+            known = [*self.grid.names, *(n for n, _ in self.grid.linked)]
+            if len(symbols) != 2 or not set(symbols) <= set(known):
+                remedy = f'plot("heat", X, Y) with two of {", ".join(known)}'
+                raise SpecError([Diagnostic("a heat map is drawn over two symbols", remedy)])
+            if self.keep != "all":
+                raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
+            objective = self.objectives[0]
+            return heat_axes(rows, *symbols, objective, self.unit(objective), ax)
+        if kind == "traffic":
+            names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
+            parts = list(dict.fromkeys(c.partition(":")[2] for c in names))
+            total = rows[[]].copy()
+            for part in parts:
+                total[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
+            return level_axes(total, parts, parts, "bit", ax)
+        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat or traffic")])
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""
