@@ -105,6 +105,38 @@ class InstanceLoad:
 
 
 @dataclass(frozen=True)
+class LinkTraffic:
+    """What crosses the interconnect of one fanout dimension; only of dimensions whose link costs.
+
+    `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads`, only with a finite throughput:
+    the Pareto-maximal (bits down, bits up) pairs over the links at which data enter; no other link carries
+    more. `instances`: how many of these links carry anything (0 without a throughput).
+    """
+
+    einsum: str
+    component: str
+    dim: str
+    hops: tuple[tuple[str, int], ...]
+    loads: tuple[tuple[int, int], ...] = ()
+    instances: int = 0
+
+
+@dataclass(frozen=True)
+class RefillLoad:
+    """One end of the refills of one single-buffered storage; only under `assume_overlap: false`.
+
+    `loads`: the Pareto-maximal (read bits, write bits) pairs that refills of `storage` move at an instance of
+    `component` (the storage itself or a parent). With `storage` empty: what is left of the component's work
+    after all such refills, for components that are an end of any.
+    """
+
+    einsum: str
+    component: str
+    storage: str
+    loads: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Resident:
     """One buffet that is resident at a peak; bits in the busiest instance."""
 
@@ -118,7 +150,8 @@ class WorkingSet:
     """The peak of one component over the phases of one Einsum's branch, and who is in it.
 
     `measure`: `tile` (lifetimes respected), `live` (joint element count) or `reserved` (nodes
-    above a split count in all branches). Persistent tensors count n_instances times.
+    above a split count in all branches). Persistent tensors count n_instances times, tiles that a
+    double-buffered memory refills twice under `assume_overlap: false`.
     """
 
     component: str
@@ -151,3 +184,5 @@ class Analysis:
     working_sets: tuple[WorkingSet, ...]
     tolls: tuple[TollTraffic, ...] = ()
     notes: tuple[str, ...] = ()
+    links: tuple[LinkTraffic, ...] = ()
+    refills: tuple[RefillLoad, ...] = ()

@@ -26,11 +26,16 @@ class TensorRule:
 
 @dataclass(frozen=True)
 class Link:
-    """The interconnect of one fanout dimension."""
+    """The interconnect of one fanout dimension: joules per bit and hop, bits per second of one link."""
 
     energy_per_bit_hop: float = 0.0
     topology: Literal["bus", "mesh", "tree"] = "bus"
     throughput: float = math.inf
+
+    @property
+    def costs(self) -> bool:
+        """True if what crosses it costs energy or time, so that its traffic has to be counted."""
+        return bool(self.energy_per_bit_hop) or not math.isinf(self.throughput)
 
 
 @dataclass(frozen=True)
@@ -117,6 +122,26 @@ class Hierarchy:
             if c.name == name:
                 return i
         raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
+
+    @property
+    def dimensions(self) -> tuple[tuple[str, FanoutDim], ...]:
+        """Every (component, fanout dimension), outermost first: the order in which data cross them."""
+        return tuple((c.name, d) for c in self.components for d in c.spatial)
+
+    @property
+    def costly_links(self) -> tuple[tuple[str, FanoutDim], ...]:
+        """Dimensions whose link costs energy or time."""
+        return tuple((c, d) for c, d in self.dimensions if d.link is not None and d.link.costs)
+
+    def doubles(self, name: str) -> bool:
+        """True if the memory keeps two of each tile that is refilled, to hide the refill."""
+        c = self[name]
+        return not self.assume_overlap and c.kind == "memory" and c.buffering == "double"
+
+    def waits(self, name: str) -> bool:
+        """True if nothing runs while the memory is refilled."""
+        c = self[name]
+        return not self.assume_overlap and c.kind == "memory" and c.buffering == "single"
 
     def instances(self, name: str) -> int:
         """How many of the component exist: the product of all fanouts at and above it."""

@@ -8,11 +8,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polymodel.loading import Spec
+from polymodel.spec.sweep_schema import SweepSection
+from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
+from polymodel.sweep.objectives import known_objectives
 from polymodel.sweep.result import Sweep
 from polymodel.sweep.units import Snapshot
-from polymodel.sweep.values import Choice
+from polymodel.sweep.values import Choice, wrong
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is swept and what is kept, after the spec's `sweep:` section has filled the gaps."""
+
+    symbols: Mapping[str, Choice]
+    where: tuple[str, ...]
+    objectives: tuple[str, ...]
+    keep: Keep
+    top: int
+
+
+def asked_for(
+    spec: Spec,
+    symbols: Mapping[str, Choice] | None,
+    where: Sequence[str] | None,
+    objectives: Sequence[str] | None,
+    keep: Keep | None,
+    top: int | None,
+) -> Asked:
+    """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
+    plan = spec.raw_sweep or SweepSection()
+    chosen = choices_of(plan) if symbols is None else symbols
+    if not chosen:
+        raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
+    limits = plan.where if where is None else where
+    most = plan.top if top is None else top
+    return Asked(
+        chosen,
+        (limits,) if isinstance(limits, str) else tuple(limits),
+        known_objectives(plan.objectives if objectives is None else objectives, spec),
+        plan.keep if keep is None else keep,
+        10 if most is None else most,
+    )
 
 
 @dataclass(frozen=True)
@@ -20,12 +58,8 @@ class Order:
     """Everything that one process needs: it does the units with `number % of == share`."""
 
     specs: tuple[Spec, ...]
-    symbols: Mapping[str, Choice]
-    where: tuple[str, ...]
-    names: Sequence[str]
-    objectives: tuple[str, ...]
-    keep: Keep
-    top: int | None
+    asked: Asked
+    names: tuple[str, ...]
     memory: str
     share: int
     of: int
@@ -55,12 +89,10 @@ def together(
     yield from running
 
 
-def signature(
-    specs: Sequence[Spec], grid: Grid, names: Sequence[str], objectives: Sequence[str], rest: object
-) -> str:
+def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
     """A fingerprint of everything that the found points depend on."""
     parts: list[object] = [grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
-    parts += [tuple(names), tuple(objectives), rest]
+    parts += [tuple(names), rest]
     for s in specs:
         parts += [s.raw_workload, s.raw_renames, s.raw_arch, s.template, sorted(s.declared.items(), key=str)]
         parts += [sorted(s.given.items()), sorted(s.variables.items(), key=str)]

@@ -16,14 +16,12 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
-from polymodel.spec.sweep_schema import SweepSection
-from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper
 from polymodel.sweep.kernel import BLOCK
 from polymodel.sweep.metrics import Block
-from polymodel.sweep.objectives import check_objectives, known_objectives, objective
-from polymodel.sweep.parallel import Order, files, keep_rows, signature, together
+from polymodel.sweep.objectives import check_objectives, objective
+from polymodel.sweep.parallel import Order, asked_for, files, keep_rows, signature, together
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points
 from polymodel.sweep.result import Sweep
@@ -69,41 +67,16 @@ def sweep(
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
-    plan = spec.raw_sweep or SweepSection()
-    symbols = choices_of(plan) if symbols is None else symbols
-    where = plan.where if where is None else where
-    objectives = plan.objectives if objectives is None else objectives
-    keep = plan.keep if keep is None else keep
-    top = plan.top if top is None else top
-    if not symbols:
-        raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
-    _check_options(eps, workers, keep)
+    asked = asked_for(spec, symbols, where, objectives, keep, top)
+    _check_options(eps, workers, asked.keep)
     specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not specs:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
-    limits = (where,) if isinstance(where, str) else tuple(where)
-    chosen = known_objectives(objectives, spec)
-    grids = [make_grid(s, symbols, limits) for s in specs]  # every mapping must know the symbols
-    names = _names(specs, mappings)
-    about = signature(specs, grids[0], names, chosen, (keep, top, workers, LINES, BLOCK))
-    sizes = (LINES, BLOCK)
+    grids = [make_grid(s, asked.symbols, asked.where) for s in specs]  # each mapping must know the symbols
+    sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
+    about = signature(specs, grids[0], names, (asked.objectives, asked.keep, asked.top, workers, sizes))
     orders = [
-        Order(
-            specs,
-            symbols,
-            limits,
-            names,
-            chosen,
-            keep,
-            top,
-            memory,
-            share,
-            workers,
-            sizes,
-            place,
-            about,
-            resume,
-        )
+        Order(specs, asked, names, memory, share, workers, sizes, place, about, resume)
         for share, place in enumerate(files(store, workers))
     ]
     found = _search(orders[0], grids[0], progress).run(orders[1:])
@@ -113,19 +86,19 @@ def sweep(
 
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
-    front = Front(len(order.objectives))
-    rows = max(1, _bytes(order.memory) // 1000)
-    state = Keeper(order.keep, front, 10 if order.top is None else order.top, rows)
+    asked = order.asked
+    front = Front(len(asked.objectives))
+    state = Keeper(asked.keep, front, asked.top, max(1, _bytes(order.memory) // 1000))
     units = Units(order.share, order.of, order.sizes, order.file, order.signature)
     earlier = units.load() if order.resume else None
     if earlier is not None:
         state.take(earlier)
-    return _Search(order.specs, grid, list(order.names), order.objectives, state, progress, units)
+    return _Search(order.specs, grid, list(order.names), asked.objectives, state, progress, units)
 
 
 def work(order: Order) -> Snapshot:
     """One process's share of a sweep."""
-    search = _search(order, make_grid(order.specs[0], order.symbols, order.where), None)
+    search = _search(order, make_grid(order.specs[0], order.asked.symbols, order.asked.where), None)
     search.all_units()
     return search.state.snapshot(search.units.seen)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
@@ -106,7 +107,7 @@ def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[i
     return tuple(found)
 
 
-def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain:
+def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
     """The levels of an output from its backing node to compute."""
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
@@ -131,9 +132,12 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     try:
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
-        if any(level.carries for level in levels):
+        if not any(level.carries for level in levels):
+            return RefilledChain(tuple(levels), shared, broadcast)
+        view = layout.full[einsum, tensor]
+        if not listable(tuple(levels), view):
             raise
-    return RefilledChain(tuple(levels), shared, broadcast)
+    return ListedChain(tuple(levels), shared, broadcast, view)
 
 
 def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:

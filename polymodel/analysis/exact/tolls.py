@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Touch
+from polymodel.schedule.touch import Touch, View
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def pass_tolls(
     *,
     forward: bool = False,
     before: Touch | None = None,
-    chain: tuple[Chain | RefilledChain, int] | None = None,
+    chain: tuple[Chain | RefilledChain | ListedChain, int] | None = None,
 ) -> list[Passage]:
     """Passages of one link through every toll between the parent's and the child's component.
 
@@ -67,7 +68,7 @@ def pass_tolls(
             )
         if direction == "partial":
             assert chain is not None
-            products = _partial(chain[0], chain[1], charge)
+            products = _partial(chain[0], chain[1], charge, layout.full[einsum, parent.tensor])
         else:
             products = moved(now, held, carries, charge, shared, forward=forward)
             if before is not None:
@@ -77,17 +78,21 @@ def pass_tolls(
     return found
 
 
-def _partial(chain: Chain | RefilledChain, child: int, charge: int) -> tuple[Product, ...]:
+def _partial(
+    chain: Chain | RefilledChain | ListedChain, child: int, charge: int, view: View
+) -> tuple[Product, ...]:
     """Refilled partial sums at a toll: as many as the parent reads if nothing splits above the toll."""
     level = chain.levels[child]
     if not [a for a in level.now.spatial if level.charge <= a < charge]:
         return chain.reads(child)
-    if any(x.carries for x in chain.levels):
-        raise Refused(
-            "partial sums that are carried pass a toll between two spatial loops",
-            "use reuse: refill for this output",
-        )
-    if isinstance(chain, RefilledChain):
+    if not isinstance(chain, Chain):
         return chain.passed(child, charge)
     shared, broadcast = chain.reduction.shared, chain.reduction.broadcast
+    if any(x.carries for x in chain.levels):
+        if not listable(chain.levels, view):
+            raise Refused(
+                "partial sums that are carried pass a toll between two spatial loops",
+                "use reuse: refill for this output",
+            )
+        return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)
     return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)
