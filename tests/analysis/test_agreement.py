@@ -20,7 +20,8 @@ from polymodel.mapping.looptree import Loop, Node, Reuse, Split
 from tests.generators import problems
 
 EXACT: Engine = exact_engine
-REFUSED_AT_MOST = 0.05
+REFUSED_AT_MOST = 0.02  # of 300; about 0.002 are
+REFUSED_AT_LENGTH = 0.005
 SETTINGS: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
@@ -141,22 +142,22 @@ def run_many(count: int) -> Counter[str]:
     return tally
 
 
-def assert_few_refusals(tally: Counter[str]) -> None:
+def assert_few_refusals(tally: Counter[str], at_most: float) -> None:
     share = tally["refused"] / tally["examples"]
-    assert share < REFUSED_AT_MOST, f"{tally['refused']} of {tally['examples']} problems were refused"
+    assert share < at_most, f"{tally['refused']} of {tally['examples']} problems were refused"
 
 
 def test_engines_agree() -> None:
     tally = run_many(300)
     assert tally["examples"] >= 300
-    assert_few_refusals(tally)
+    assert_few_refusals(tally, REFUSED_AT_MOST)
 
 
 @pytest.mark.slow
 def test_engines_agree_at_length() -> None:
     tally = run_many(10_000)
     assert tally["examples"] >= 10_000
-    assert_few_refusals(tally)
+    assert_few_refusals(tally, REFUSED_AT_LENGTH)
 
 
 @settings(max_examples=100, **SETTINGS)
