@@ -5,6 +5,7 @@ from __future__ import annotations
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
+from polymodel.analysis.enumerate.links import Wires
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
 from polymodel.analysis.enumerate.traffic import Ledger, Simulation, play_copies, refuse_unreducible
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical, walk_all
@@ -33,7 +34,8 @@ class Enumerate:
                 f"move the storage of {broken.tensor} or the loops above both Einsums",
             )
         firsts = first_accesses(problem.cascade)
-        ledger = Ledger({t: a.bits_per_value for t, a in firsts.items()})
+        bits = {t: a.bits_per_value for t, a in firsts.items()}
+        ledger = Ledger(bits, Wires(problem, bits))
         for tensor in problem.cascade.tensors:
             Simulation(problem, walks, chains, tensor, ledger).play()
         play_copies(walks, chains, ledger)
@@ -48,6 +50,7 @@ class Enumerate:
             loads=_load_rows(problem, ledger),
             working_sets=working_sets(problem, buffets, firsts, timeline, measures),
             tolls=_toll_rows(problem, ledger),
+            links=ledger.wires.rows(problem),
         )
 
 

@@ -10,6 +10,7 @@ from math import inf
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains
+from polymodel.analysis.enumerate.links import Wires
 from polymodel.analysis.enumerate.walk import (
     EinsumWalk,
     Element,
@@ -30,8 +31,8 @@ Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's i
 class Ledger:
     """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance."""
 
-    def __init__(self, bits: dict[str, int]) -> None:
-        self.bits = bits
+    def __init__(self, bits: dict[str, int], wires: Wires) -> None:
+        self.bits, self.wires = bits, wires
         self.traffic: dict[tuple[str, int, str], Counts] = defaultdict(lambda: defaultdict(int))
         self.tolls: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
         self.loads: dict[tuple[str, str], dict[Instance, list[int]]] = defaultdict(
@@ -63,12 +64,14 @@ class Passage:
 class Link:
     """The way of one tensor from a parent buffet to its child, for one Einsum.
 
-    The child is a deeper buffet or the operations themselves, below `n_place` spatial loops.
+    The child is a deeper buffet or the operations themselves, below `n_place` spatial loops, in the
+    component `child`.
     `unshared`: positions of loops on the way whose dimension may not reuse the tensor; `silent`:
     of the others, those along which a partial sum goes to one instance only.
     """
 
     parent: BuffetWalk
+    child: str
     loops: tuple[SpatialLoop, ...]
     unshared: tuple[int, ...]
     silent: tuple[int, ...]
@@ -100,7 +103,7 @@ def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child:
         own = tuple(i for i in range(n_place) if hierarchy.index(loops[i].component) <= position)
         apart = tuple(i for i in range(n_place) if i in own or i < parent.n_place or i in unshared)
         passages.append(Passage(toll.name, own, apart))
-    return Link(parent, loops, unshared, silent, tuple(passages))
+    return Link(parent, child, loops, unshared, silent, tuple(passages))
 
 
 class Simulation:
@@ -229,6 +232,7 @@ class Simulation:
         for einsum, p in served.values():
             self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill")
         self.pass_tolls(child, in_order, 0)
+        self.cross(child, in_order, 0)
         return moved
 
     def drain(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> None:
@@ -237,6 +241,20 @@ class Simulation:
             self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain")
             self.valued[parent.node][p[: parent.n_place]].add(x)
         self.pass_tolls(child, moved, 1)
+        self.cross(child, moved, 1)
+
+    def cross(self, child: BuffetWalk | None, in_order: list[Moved], direction: int) -> None:
+        """Send what is one access at the parent over the fanout's links as one transfer."""
+        if not self.ledger.wires.dims:
+            return
+        groups: dict[object, list[Moved]] = defaultdict(list)
+        for m in in_order:
+            groups[self.link(m[0], child).at_parent(m[1], m[2])].append(m)
+        for group in groups.values():
+            link = self.link(group[0][0], child)
+            ways = [(e, self.link(e, child).loops, p) for e, p, _ in group]
+            ends = link.parent.component, link.child
+            self.ledger.wires.transfer(self.tensor, ends, ways, direction)
 
     def pass_tolls(self, child: BuffetWalk | None, in_order: list[Moved], direction: int) -> None:
         """Book every distinct passage of `in_order` through the tolls on the way."""
@@ -287,3 +305,7 @@ def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: Ledger) ->
                     done.add(stamp)
                     ledger.access(name, origin, op.place[: origin.n_place], "reads_fill")
                     ledger.access(name, target, op.place[: target.n_place], "writes_fill")
+                    ends = origin.component, target.component
+                    ledger.wires.transfer(
+                        target.tensor, ends, [(name, walk.spatial, op.place[: target.n_place])], 0
+                    )

@@ -1,0 +1,103 @@
+"""Hops over the interconnect of fanout dimensions, transfer by transfer, as sets of crossed links."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.walk import Place, SpatialLoop, physical
+from polymodel.analysis.result import LinkTraffic
+from polymodel.architecture.hierarchy import FanoutDim
+
+Edge = tuple[int, int]
+Wire = tuple[tuple[int, ...], Edge]  # coordinates of the dimensions before, which link of the row
+
+
+def path(dim: FanoutDim, coordinate: int) -> set[Edge]:
+    """The links from a row's entry to one instance, as (level, number); docs/semantics.md, Interconnect."""
+    assert dim.link is not None
+    if dim.link.topology == "bus":
+        return {(0, 0)}
+    if dim.link.topology == "mesh":
+        return {(0, i) for i in range(coordinate + 1)}
+    depth = (dim.fanout - 1).bit_length()
+    return {(depth - 1 - level, coordinate >> level) for level in range(depth)}
+
+
+def is_entry(dim: FanoutDim, edge: Edge) -> bool:
+    """True for the links at which data enter a row: the first of a bus or mesh, a tree's at its root."""
+    assert dim.link is not None
+    return edge[0] == 0 if dim.link.topology == "tree" else edge == (0, 0)
+
+
+class Wires:
+    """What every link has carried so far: element-hops by tensor, bits by link."""
+
+    def __init__(self, problem: Problem, bits: dict[str, int]) -> None:
+        self.hierarchy, self.bits = problem.hierarchy, bits
+        every = [(c, d.name) for c, d in problem.hierarchy.dimensions]
+        self.dims = [
+            (problem.hierarchy.index(c), c, d, every[: every.index((c, d.name))])
+            for c, d in problem.hierarchy.costly_links
+        ]
+        self.hops: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        self.loads: dict[tuple[str, str, str], dict[Wire, list[int]]] = defaultdict(
+            lambda: defaultdict(lambda: [0, 0])
+        )
+
+    def transfer(
+        self,
+        tensor: str,
+        ends: tuple[str, str],
+        ways: Iterable[tuple[str, tuple[SpatialLoop, ...], Place]],
+        direction: int,
+    ) -> None:
+        """One element between two components (0 down, 1 up) and all (Einsum, loops, place) it goes to.
+
+        `ways` stand in order of the Einsums: each pays for the links that those before it did not cross.
+        """
+        top, bottom = sorted(self.hierarchy.index(e) for e in ends)
+        ways = list(ways)
+        for level, component, dim, before in self.dims:
+            if not top < level <= bottom:
+                continue
+            crossed: set[Wire] = set()
+            for einsum, loops, place in ways:
+                where = {(c, d): k for c, d, k in physical(loops, place)}
+                row = tuple(where.get(key, 0) for key in before)
+                new = {(row, edge) for edge in path(dim, where.get((component, dim.name), 0))} - crossed
+                crossed |= new
+                self.hops[einsum, component, dim.name, tensor] += len(new)
+                for wire in new:
+                    self.loads[einsum, component, dim.name][wire][direction] += self.bits[tensor]
+
+    def rows(self, problem: Problem) -> tuple[LinkTraffic, ...]:
+        """One record per Einsum and dimension that carries anything."""
+        found = []
+        for einsum in problem.tree.einsums:
+            for _, component, dim, _ in self.dims:
+                hops = [
+                    (t, self.hops.get((einsum, component, dim.name, t), 0))
+                    for t in problem.cascade[einsum].tensors
+                ]
+                hops = [(t, n) for t, n in hops if n]
+                if not hops:
+                    continue
+                assert dim.link is not None
+                busy = self.loads[einsum, component, dim.name]
+                loads: tuple[tuple[int, int], ...] = ()
+                entries = 0
+                if not math.isinf(dim.link.throughput):
+                    pairs = {(down, up) for down, up in busy.values()}
+                    loads = tuple(
+                        sorted(
+                            a
+                            for a in pairs
+                            if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in pairs)
+                        )
+                    )
+                    entries = sum(1 for _, edge in busy if is_entry(dim, edge))
+                found.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries))
+        return tuple(found)
