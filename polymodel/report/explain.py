@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
+from polymodel.errors import NotSeparable
 from polymodel.mapping.placement import storage_chain
 from polymodel.report.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
@@ -66,6 +67,9 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
             ("accesses", _accesses(counts, einsum, b)),
         ]
         equations += _equations(counts, b)
+        closed, formulas = _closed(report, einsum, b)
+        sections.append(("closed form", closed))
+        equations += formulas
     sections.append(("energy", _energy(report, einsum, component, tensor)))
     title = f"{tensor} in {einsum} at {component}"
     return Explanation(title, tuple(sections), tuple(relations), tuple(equations))
@@ -126,6 +130,26 @@ def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[s
         f", {i.provenance}"
         for i in items
     ) or ("no access, no energy",)
+
+
+def _closed(report: Report, einsum: str, b: Buffet) -> tuple[tuple[str, ...], list[str]]:
+    """The tile and the accesses as functions of the tile sizes, in words and in LaTeX."""
+    try:
+        found = report.symbolic
+    except NotSeparable as refusal:
+        return (f"none: {refusal.message}",), []
+    from sympy import latex
+
+    key = (b.node, b.tensor)
+    buffet = next(f for f in found.analysis.buffets if (f.node, f.tensor) == key)
+    parts = [("tile", buffet.tile_max), ("visits", buffet.visits)]
+    for t in found.analysis.traffic:
+        if (t.einsum, t.node, t.tensor) == (einsum, *key):
+            parts += [("reads", t.reads_fill + t.reads_drain), ("writes", t.writes_fill + t.writes_drain)]
+    shown = [(name, found.renderer.form(form)) for name, form in parts]
+    lines = [f"{name} = {form} elements" if name != "visits" else f"{name} = {form}" for name, form in shown]
+    equations = [rf"\text{{{name}}} &= {latex(form)}" for name, form in shown]
+    return (f"in {', '.join(found.symbols) or 'no symbol'}", *lines), equations
 
 
 def _equations(counts: Counts, b: Buffet) -> list[str]:
