@@ -41,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kept.add_argument("--pareto", dest="keep", action="store_const", const="front", help="keep the front")
     kept.add_argument("--keep", choices=("front", "all", "top"), help="what to keep (default: front)")
     parser.add_argument("--top", type=int, metavar="N", help="keep the N best by the first objective")
+    parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="thin the front to within 1 + E")
     parser.add_argument("--mapping", action="append", metavar="SPEC", help="sweep this mapping; repeat it")
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
     parser.add_argument(
@@ -63,6 +64,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         objectives=options.objective,
         keep="top" if options.top is not None and options.keep is None else options.keep,
         top=options.top,
+        eps=options.eps,
         store=options.store,
         workers=options.workers,
         progress=bar,

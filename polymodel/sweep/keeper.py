@@ -28,6 +28,7 @@ class Keeper:
     best: Array = field(default_factory=lambda: np.empty(0))
     done: int = 0
     evaluated: int = 0
+    eps: float = 0.0
 
     def refuse(self, reason: str, count: int) -> None:
         if count:
@@ -75,6 +76,6 @@ class Keeper:
     def numbers(self) -> list[int]:
         """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""
         if self.keep == "front":
-            return [int(i) for i in self.front.ids]
+            return [int(i) for i in self.front.ids[self.front.thinned(self.eps)]]
         found = np.concatenate([np.empty(0, np.int64), *self.ids])
         return [int(i) for i in (np.sort(found) if self.keep == "all" else found)]

@@ -42,6 +42,18 @@ class Front:
         self.values, self.ids = values[:, kept], ids[kept]
         self.guards = self._guards()
 
+    def thinned(self, eps: float) -> Array:
+        """Positions of points that come within 1 + eps of every other one in every objective.
+
+        One point per cell of a logarithmic grid, the first in order; values of 0 have cells of their own.
+        """
+        if not eps or not len(self.ids):
+            return np.arange(len(self.ids))
+        with np.errstate(divide="ignore"):
+            cells = np.floor(np.log(self.values) / np.log1p(eps))
+        first = np.unique(cells, axis=1, return_index=True)[1]
+        return np.sort(first)
+
     def _guards(self) -> Array:
         n = self.values.shape[1]
         scaled = np.log(np.maximum(self.values, 1e-300))

@@ -64,6 +64,7 @@ def sweep(
     writes:X, accesses:X, working_set:X of a component. `keep`: the Pareto `front`, the `top` ones by the
     first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
     then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
+    `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
@@ -79,7 +80,9 @@ def sweep(
         Order(specs, asked, names, memory, share, workers, sizes, place, about, resume)
         for share, place in enumerate(files(store, workers))
     ]
-    found = _search(orders[0], grids[0], progress).run(orders[1:])
+    search = _search(orders[0], grids[0], progress)
+    search.state.eps = eps
+    found = search.run(orders[1:])
     if store is not None:
         keep_rows(store, found)
     return found
@@ -151,6 +154,12 @@ class _Search:
         parts = self.parts
         seconds = perf_counter() - self.start
         numbers = self.state.numbers()
+        whole = len(self.state.front.ids)
+        if self.state.eps and self.state.keep == "front" and len(numbers) < whole:
+            self.notes.append(
+                f"{len(numbers)} of {whole} front points are shown: each other one has one of them within a "
+                f"factor of {1 + self.state.eps:g} in every objective"
+            )
         if len(numbers) > EXACT_ROWS:
             self.notes.append(f"{len(numbers)} rows are recomputed one by one")
 
@@ -205,8 +214,8 @@ def _check_options(eps: float, workers: int, keep: str) -> None:
         raise wrong(f"keep={keep!r} is not known", "front, top or all")
     if workers < 1:
         raise wrong(f"workers={workers} is no number of processes", "use 1 or more")
-    if eps:
-        raise Refused("a front thinned by eps is not built yet", "leave eps out: the front is exact")
+    if not 0 <= eps < float("inf"):
+        raise wrong(f"eps={eps} is no share", "use 0 for the exact front, 0.01 for one per cent")
 
 
 def _bytes(text: str) -> int:

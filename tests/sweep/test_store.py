@@ -115,8 +115,19 @@ def test_two_processes_find_the_same(spec: pm.Spec, tmp_path: Path, keep: Any) -
 def test_wrong_options_are_refused(spec: pm.Spec) -> None:
     with pytest.raises(pm.SpecError, match="workers=0"):
         pm.sweep(spec, SYMBOLS, workers=0)
-    with pytest.raises(pm.Refused, match="eps"):
-        pm.sweep(spec, SYMBOLS, eps=0.1)
+    with pytest.raises(pm.SpecError, match="eps=-1"):
+        pm.sweep(spec, SYMBOLS, eps=-1)
+
+
+def test_a_thinned_front_is_within_eps(spec: pm.Spec) -> None:
+    whole = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES)
+    thin = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, eps=0.25)
+    assert 1 < len(thin.frame) < len(whole.frame)
+    assert set(thin.frame["point"]) <= set(whole.frame["point"])
+    assert "1.25" in thin.notes[-1]
+    for _, row in whole.frame.iterrows():
+        near = (thin.frame[list(OBJECTIVES)] <= 1.25 * row[list(OBJECTIVES)].astype(float)).all(axis=1)
+        assert near.any()
 
 
 def test_a_dask_cluster_finds_the_same(spec: pm.Spec) -> None:
