@@ -20,6 +20,12 @@ from polymodel.schedule.touch import View
 
 Ints = NDArray[np.int64]
 _OPERATIONS = 2_000_000
+# Both callers come here: `live` always, tiles only where classes of stamps do not reach (has_gaps).
+_REMEDY = (
+    "use a smaller workload; `live` figures always list iterations (ask for `allocation: tile`), tiles only "
+    "where they are carried (slide, keep_previous) past other Einsums in shared loops, or where shared loops "
+    "run over different ranges: let those Einsums share no loops"
+)
 
 
 @dataclass(frozen=True)
@@ -42,9 +48,8 @@ def operations(view: View) -> Operations:
     extents = [high - low + 1 for low, high in einsum.bounds]
     if prod(extents) > _OPERATIONS:
         raise Refused(
-            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to follow each "
-            "element's lifetime",
-            "ask for allocation: tile, or use a smaller workload for live figures",
+            f"Einsum {einsum.name} has {prod(extents):,} iterations: too many to list one by one",
+            _REMEDY,
         )
     grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
     values = {v: grid[i] + einsum.bounds[i][0] for i, v in enumerate(einsum.rank_variables)}
@@ -97,7 +102,7 @@ class Sweep:
             view = next(v for (e, _), v in layout.full.items() if e == name)
             self.operations[name] = operations(view)
         if sum(o.count for o in self.operations.values()) > _OPERATIONS:
-            raise Refused("the workload has too many iterations to follow each element's lifetime")
+            raise Refused("the workload has too many iterations to list one by one", _REMEDY)
 
     @cached_property
     def phases(self) -> dict[str, Ints]:
