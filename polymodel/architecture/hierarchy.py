@@ -38,6 +38,11 @@ class Link:
         return bool(self.energy_per_bit_hop) or not math.isinf(self.throughput)
 
 
+def link_name(component: str, dim: str) -> str:
+    """How tables name the interconnect of a fanout dimension."""
+    return f"{component}.{dim}"
+
+
 @dataclass(frozen=True)
 class FanoutDim:
     """One named fanout dimension. `may_reuse` None means every tensor may be shared."""

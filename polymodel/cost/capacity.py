@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.analysis.result import WorkingSet
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Need, Violation
-from polymodel.errors import Refused
 
 
 def needs(counts: Counts) -> tuple[Need, ...]:
@@ -17,38 +16,20 @@ def needs(counts: Counts) -> tuple[Need, ...]:
     hierarchy = counts.problem.hierarchy
     level = {c.name: i for i, c in enumerate(hierarchy.components)}
     order = {name: i for i, name in enumerate(counts.einsums)}
-    found = [_need(counts, w, hierarchy[w.component]) for w in counts.analysis.working_sets]
+    found = [_need(w, hierarchy[w.component]) for w in counts.analysis.working_sets]
     return tuple(sorted(found, key=lambda n: (level[n.component], order[n.einsum], n.measure)))
 
 
-def _need(counts: Counts, peak: WorkingSet, component: Component) -> Need:
-    bits, residents = peak.bits, peak.residents
-    if not counts.problem.hierarchy.assume_overlap and component.buffering == "double":
-        bits, residents = _doubled(counts, peak)
+def _need(peak: WorkingSet, component: Component) -> Need:
     return Need(
-        peak.component, peak.einsum, peak.measure, bits, component.size_bits, component.allocation, residents
+        peak.component,
+        peak.einsum,
+        peak.measure,
+        peak.bits,
+        component.size_bits,
+        component.allocation,
+        peak.residents,
     )
-
-
-def _doubled(counts: Counts, peak: WorkingSet) -> tuple[int, tuple[Resident, ...]]:
-    """Twice each tile that is refilled from a parent; backing tiles are never refilled.
-
-    The peak of a mixed component may lie in another phase once some tiles are doubled.
-    """
-    refilled = {
-        counts.parents[b.node, b.tensor] is not None
-        for b in counts.analysis.buffets
-        if b.component == peak.component
-    }
-    if refilled <= {False}:
-        return peak.bits, peak.residents
-    if refilled == {True, False} and peak.residents:
-        raise Refused(
-            f"assume_overlap: false: {peak.component} is double-buffered and holds both refilled and backing "
-            f"tiles, so its peak during {peak.einsum} is not counted",
-            f"give {peak.component} `buffering: single`, or leave assume_overlap true",
-        )
-    return 2 * peak.bits, tuple(Resident(r.node, r.tensor, 2 * r.bits) for r in peak.residents)
 
 
 def violations(found: tuple[Need, ...]) -> tuple[Violation, ...]:

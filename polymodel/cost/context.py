@@ -6,6 +6,7 @@ from functools import cached_property
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Traffic
+from polymodel.architecture.hierarchy import link_name
 from polymodel.mapping.looptree import StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.workload.einsum import TensorAccess
@@ -46,6 +47,14 @@ class Counts:
             return False
         chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
         return bool(chain) and chain[-1].id == traffic.node
+
+    @cached_property
+    def level(self) -> dict[str, int]:
+        """Component, or link of a dimension (`PE.X`) -> its place in tables, outermost first."""
+        names: list[str] = []
+        for c in self.problem.hierarchy.components:
+            names += [*(link_name(c.name, d.name) for d in c.spatial), c.name]
+        return {name: i for i, name in enumerate(names)}
 
     @cached_property
     def parents(self) -> dict[tuple[int, str], int | None]:

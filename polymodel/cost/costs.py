@@ -9,7 +9,6 @@ from polymodel.cost.capacity import needs, violations
 from polymodel.cost.context import Counts
 from polymodel.cost.energy import energy_items
 from polymodel.cost.latency import component_times, einsum_times
-from polymodel.cost.links import refuse_costly_links
 from polymodel.cost.records import Costs
 from polymodel.cost.roofline import limiters, roofline
 
@@ -17,10 +16,8 @@ from polymodel.cost.roofline import limiters, roofline
 def costs(problem: Problem, analysis: Analysis) -> Costs:
     """Energy (J), latency (s), area (m^2) and capacity (bits) of one analysis.
 
-    Raises Refused where the counts do not determine a figure exactly (links, rounded tile transfers,
-    unequal instances without overlap).
+    Raises Refused where the counts do not determine a figure exactly (rounded tile transfers).
     """
-    refuse_costly_links(problem)
     counts = Counts(problem, analysis)
     times = component_times(counts)
     latency = einsum_times(counts, times)

@@ -1,4 +1,4 @@
-"""Energy (J) of every action, and of leakage over the latency."""
+"""Energy (J) of every action and hop, and of leakage over the latency."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.cost.context import Counts
+from polymodel.cost.links import link_energies
 from polymodel.cost.records import EinsumTime, EnergyItem
 
 
 def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyItem, ...]:
     """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
-    found = [*_memory(counts), *_tolls(counts), *_compute(counts), *_leakage(counts, latency)]
+    actions = [*_memory(counts), *_tolls(counts), *link_energies(counts), *_compute(counts)]
+    found = [*actions, *_leakage(counts, latency)]
     order = {name: i for i, name in enumerate(counts.einsums)}
-    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
-    return tuple(sorted(_merged(found), key=lambda i: (order[i.einsum], level[i.component])))
+    return tuple(sorted(_merged(found), key=lambda i: (order[i.einsum], counts.level[i.component])))
 
 
 def _item(einsum: str, component: str, tensor: str, action: Action, count: int) -> EnergyItem:

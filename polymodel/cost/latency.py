@@ -3,8 +3,8 @@
 A component takes as long as its busiest instance. By default transfers overlap compute, so an Einsum
 takes as long as its slowest component. With `assume_overlap: false` the refills of a storage with
 `buffering: single` overlap nothing: what its links to its parents move is taken out of the work that
-overlaps, and the time of the slower end of those links is added. `buffering: double` overlaps its
-refills and takes twice the tile (see `capacity`).
+overlaps, and the time of the slower end of those links is added, at each end that of its busiest instance.
+`buffering: double` overlaps its refills and takes twice the tile (engines count that in working sets).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions, rounds
 from polymodel.cost.context import Counts
+from polymodel.cost.links import link_times
 from polymodel.cost.records import ComponentTime, EinsumTime, Refill
 from polymodel.errors import Refused
 
@@ -30,10 +31,9 @@ def port_time(component: Component, moved: Moved) -> float:
 
 def component_times(counts: Counts) -> tuple[ComponentTime, ...]:
     """One row per Einsum and component that does anything, in order of execution then hierarchy."""
-    found = [*_moving(counts), *_computing(counts)]
+    found = [*_moving(counts), *link_times(counts), *_computing(counts)]
     order = {name: i for i, name in enumerate(counts.einsums)}
-    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
-    return tuple(sorted(found, key=lambda t: (order[t.einsum], level[t.component])))
+    return tuple(sorted(found, key=lambda t: (order[t.einsum], counts.level[t.component])))
 
 
 def _moving(counts: Counts) -> Iterator[ComponentTime]:
@@ -107,56 +107,20 @@ def einsum_times(counts: Counts, times: tuple[ComponentTime, ...]) -> tuple[Eins
 def _serialised(
     counts: Counts, einsum: str, busy: dict[str, float]
 ) -> tuple[tuple[Refill, ...], dict[str, float]]:
-    """Refills that wait for nothing and let nothing else run, and the components' times without them."""
-    hierarchy = counts.problem.hierarchy
-    waits = {}
-    taken: dict[str, Moved] = {}
-    for c in hierarchy.components:
-        if c.kind != "memory" or c.buffering != "single":
-            continue
-        ends = _refill_ends(counts, einsum, c.name)
-        if not ends:
-            continue
-        for name in ends:
-            _refuse_many_instances(counts, einsum, name, c.name)
-        waits[c.name] = max(port_time(hierarchy[name], moved) for name, moved in ends.items())
-        for name, (r, w) in ends.items():
-            before = taken.get(name, (0, 0))
-            taken[name] = (before[0] + r, before[1] + w)
-    n = counts.executions(einsum)
+    """Refills that wait for nothing and let nothing else run, and the components' times without them.
+
+    Of each end the busiest instance counts, of the two ends of a refill the slower one.
+    """
+    hierarchy, n = counts.problem.hierarchy, counts.executions(einsum)
+    waits: dict[str, float] = {}
     rest = dict(busy)
-    for name, (r, w) in taken.items():
-        loads = next(x.loads for x in counts.analysis.loads if (x.einsum, x.component) == (einsum, name))
-        left = max(port_time(hierarchy[name], (a - r, b - w)) for a, b in loads)
-        rest[name] = (left + hierarchy[name].fill_drain_latency) * n
-    return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest
-
-
-def _refill_ends(counts: Counts, einsum: str, component: str) -> dict[str, Moved]:
-    """(read bits, write bits) that fills and drains of a storage cost there and at each of its parents."""
-    ends: dict[str, Moved] = {}
-
-    def add(name: str, reads: int, writes: int) -> None:
-        r, w = ends.get(name, (0, 0))
-        ends[name] = (r + reads, w + writes)
-
-    traffic = {(t.node, t.tensor): t for t in counts.analysis.traffic if t.einsum == einsum}
-    for (node, tensor), t in traffic.items():
-        parent = counts.parents.get((node, tensor))
-        if t.component != component or parent is None or not (t.reads_drain or t.writes_fill):
+    for share in counts.analysis.refills:
+        if share.einsum != einsum:
             continue
-        bits = counts.bits(tensor)
-        add(component, t.reads_drain * bits, t.writes_fill * bits)
-        above = traffic[parent, tensor]
-        add(counts.component_of[parent], above.reads_fill * bits, above.writes_drain * bits)
-    return ends
-
-
-def _refuse_many_instances(counts: Counts, einsum: str, name: str, storage: str) -> None:
-    for load in counts.analysis.loads:
-        if (load.einsum, load.component) == (einsum, name) and load.instances > 1:
-            raise Refused(
-                f"assume_overlap: false: {storage} has single buffering, and {name}, an end of its refills "
-                f"in {einsum}, has {load.instances} instances in use, whose refills are not counted apart",
-                f"give {storage} `buffering: double`, or leave assume_overlap true",
-            )
+        component = hierarchy[share.component]
+        seconds = max(port_time(component, moved) for moved in share.loads)
+        if share.storage:
+            waits[share.storage] = max(waits.get(share.storage, 0.0), seconds)
+        else:
+            rest[share.component] = (seconds + component.fill_drain_latency) * n
+    return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest

@@ -1,25 +1,49 @@
-"""The interconnect of a fanout dimension: who would pay for hops, and that they cannot be counted yet."""
+"""Energy (J) and time (s) of what crosses the interconnect of fanout dimensions.
+
+A dimension's link appears beside the components as `PE.X`; its action is `hop`, counted in bit-hops.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from polymodel.analysis.engine import Problem
-from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop
+from polymodel.architecture.hierarchy import Link, link_name
+from polymodel.cost.context import Counts
+from polymodel.cost.records import ComponentTime, EnergyItem
 
 
-def refuse_costly_links(problem: Problem) -> None:
-    """Refuse a mapping that unrolls over a dimension whose link costs energy or time.
+def _link(counts: Counts, component: str, dim: str) -> Link:
+    link = counts.problem.hierarchy[component].dim(dim).link
+    assert link is not None, "engines count links that cost only"
+    return link
 
-    The hops of a transfer follow from the set of its destinations, which no engine returns.
-    """
-    for _, node, _ in problem.tree.walk():
-        if not isinstance(node, Loop) or not node.spatial:
-            continue
-        link = problem.hierarchy[node.component].dim(node.dim).link
-        if link is not None and (link.energy_per_bit_hop or not math.isinf(link.throughput)):
-            raise Refused(
-                f"link of {node.component}.{node.dim} ({link.topology}): hops of transfers are not counted",
-                "leave out `link`, and put a !Toll with a price per bit there instead",
+
+def link_energies(counts: Counts) -> Iterator[EnergyItem]:
+    """One item per Einsum, dimension and tensor: bits times hops times the energy of one bit and hop."""
+    for t in counts.analysis.links:
+        each = _link(counts, t.component, t.dim).energy_per_bit_hop
+        for tensor, hops in t.hops:
+            n = hops * counts.bits(tensor) * counts.executions(t.einsum)
+            yield EnergyItem(
+                t.einsum, link_name(t.component, t.dim), tensor, "hop", n, "bit-hop", each, n * each, "given"
             )
+
+
+def link_times(counts: Counts) -> Iterator[ComponentTime]:
+    """How long the busiest link of each dimension with a finite throughput carries bits, down and up."""
+    hierarchy = counts.problem.hierarchy
+    order = [(c, d.name) for c, d in hierarchy.dimensions]
+    for t in counts.analysis.links:
+        link, n = _link(counts, t.component, t.dim), counts.executions(t.einsum)
+        if math.isinf(link.throughput):
+            continue
+        down, up = max(t.loads, key=lambda pair: (sum(pair), pair))
+        dims = hierarchy.dimensions[: order.index((t.component, t.dim)) + 1]
+        entries = math.prod(d.fanout for _, d in dims[:-1])
+        if link.topology == "tree":
+            entries *= min(2, dims[-1][1].fanout)
+        yield ComponentTime(
+            t.einsum, link_name(t.component, t.dim), "link", down * n, up * n, 0,
+            (down + up) / link.throughput * n, 0.0, None, t.instances, entries,
+        )  # fmt: skip

@@ -25,7 +25,7 @@ class EnergyItem:
     tensor: str
     action: str
     count: int | float
-    unit: Literal["bit", "action", "operation", "second"]
+    unit: Literal["bit", "bit-hop", "action", "operation", "second"]
     energy_each: float
     energy: float
     provenance: str
@@ -35,7 +35,7 @@ class EnergyItem:
 class ComponentTime:
     """How long (s) a component's busiest instance works for one Einsum, all executions together.
 
-    `read_bits` and `write_bits` are what that instance moves (for a toll: downwards and upwards),
+    `read_bits` and `write_bits` are what that instance moves (for a toll or link: downwards and upwards),
     `operations` what it executes; `added` is the part of `seconds` that is `fill_drain_latency`.
     `cycles` is None without a clock. `instances` of the `available` ones do anything.
     """

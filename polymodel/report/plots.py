@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.drawing import PALETTE
 from polymodel.report.quantities import engineering
@@ -87,9 +88,12 @@ def working_sets(report: Report, ax: Axes) -> Axes:
 def energy(report: Report, ax: Axes) -> Axes:
     """Joules per component, stacked by tensor; operations and leakage are stacks of their own."""
     items = [i for i in report.costs.energy if i.energy]
-    components = [
-        c.name for c in report.problem.hierarchy.components if any(i.component == c.name for i in items)
+    names = [
+        n
+        for c in report.problem.hierarchy.components
+        for n in (*(link_name(c.name, d.name) for d in c.spatial), c.name)
     ]
+    components = [n for n in names if any(i.component == n for i in items)]
 
     def kind(tensor: str, action: str) -> str:
         return tensor or ("leakage" if action == "leak" else "operations")

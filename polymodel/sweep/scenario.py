@@ -14,7 +14,6 @@ from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import forms as closed
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.cost.costs import costs
-from polymodel.cost.links import refuse_costly_links
 from polymodel.cost.records import Costs
 from polymodel.errors import NotSeparable, Refused, SpecError
 from polymodel.evaluate import refuse_what_is_not_built
@@ -123,7 +122,7 @@ def scenario(
     rows, made = Rows(), []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
-        refuse_costly_links(own)
+        _refuse_what_is_not_swept(own)
         cost = costing(own, found, rows)
         made.append(Variant(part, arch, own, cost, Evaluator(cost)))
     if all(a.size for a in axes):
@@ -146,6 +145,8 @@ def scenario(
 def _refuse_what_is_not_swept(problem: Problem) -> None:
     if not problem.hierarchy.assume_overlap:
         raise NotSeparable("assume_overlap: false: refills that wait have no closed form")
+    if problem.hierarchy.costly_links:
+        raise NotSeparable("a fanout has a link with a cost, whose hops have no closed form")
     live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
     if live:
         raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")

@@ -5,11 +5,19 @@ from __future__ import annotations
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
-from polymodel.analysis.enumerate.links import Wires
+from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
 from polymodel.analysis.enumerate.traffic import Ledger, Simulation, play_copies, refuse_unreducible
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical, walk_all
-from polymodel.analysis.result import Analysis, Buffet, Compute, InstanceLoad, TollTraffic, Traffic
+from polymodel.analysis.result import (
+    Analysis,
+    Buffet,
+    Compute,
+    InstanceLoad,
+    RefillLoad,
+    TollTraffic,
+    Traffic,
+)
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
 from polymodel.workload.einsum import Cascade, TensorAccess
@@ -51,6 +59,7 @@ class Enumerate:
             working_sets=working_sets(problem, buffets, firsts, timeline, measures),
             tolls=_toll_rows(problem, ledger),
             links=ledger.wires.rows(problem),
+            refills=_refill_rows(problem, ledger),
         )
 
 
@@ -122,9 +131,28 @@ def _load_rows(problem: Problem, ledger: Ledger) -> tuple[InstanceLoad, ...]:
         for component in problem.hierarchy.components:
             per_instance = ledger.loads.get((einsum, component.name))
             if per_instance:
-                pairs = {(r, w) for r, w in per_instance.values()}
-                best = [a for a in pairs if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in pairs)]
-                rows.append(InstanceLoad(einsum, component.name, tuple(sorted(best)), len(per_instance)))
+                loads = largest(per_instance.values())
+                rows.append(InstanceLoad(einsum, component.name, loads, len(per_instance)))
+    return tuple(rows)
+
+
+def _refill_rows(problem: Problem, ledger: Ledger) -> tuple[RefillLoad, ...]:
+    """Each end of the refills of single-buffered storages, then what is left at those components."""
+    names = [c.name for c in problem.hierarchy.components]
+    waiting = [name for name in names if problem.hierarchy.waits(name)]
+    rows = []
+    for einsum in problem.tree.einsums:
+        left: dict[str, dict[object, list[int]]] = {}
+        for storage in waiting:
+            for component in names:
+                shares = ledger.shares.get((einsum, component, storage))
+                if shares:
+                    rows.append(RefillLoad(einsum, component, storage, largest(shares.values())))
+                    whole = ledger.loads[einsum, component]
+                    rest = left.setdefault(component, {i: list(pair) for i, pair in whole.items()})
+                    for instance, pair in shares.items():
+                        rest[instance] = [a - b for a, b in zip(rest[instance], pair, strict=True)]
+        rows += [RefillLoad(einsum, c, "", largest(left[c].values())) for c in names if c in left]
     return tuple(rows)
 
 

@@ -32,6 +32,12 @@ def is_entry(dim: FanoutDim, edge: Edge) -> bool:
     return edge[0] == 0 if dim.link.topology == "tree" else edge == (0, 0)
 
 
+def largest(found: Iterable[list[int]]) -> tuple[tuple[int, int], ...]:
+    """The pairs that no other pair exceeds in both numbers, sorted."""
+    pairs = {(a, b) for a, b in found}
+    return tuple(sorted(p for p in pairs if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in pairs)))
+
+
 class Wires:
     """What every link has carried so far: element-hops by tensor, bits by link."""
 
@@ -90,14 +96,7 @@ class Wires:
                 loads: tuple[tuple[int, int], ...] = ()
                 entries = 0
                 if not math.isinf(dim.link.throughput):
-                    pairs = {(down, up) for down, up in busy.values()}
-                    loads = tuple(
-                        sorted(
-                            a
-                            for a in pairs
-                            if not any(b != a and b[0] >= a[0] and b[1] >= a[1] for b in pairs)
-                        )
-                    )
+                    loads = largest(busy.values())
                     entries = sum(1 for _, edge in busy if is_entry(dim, edge))
                 found.append(LinkTraffic(einsum, component, dim.name, tuple(hops), loads, entries))
         return tuple(found)

@@ -113,6 +113,8 @@ def occupied_bits(
     users = [e for e in problem.cascade if buffet.tensor in e.tensors]
     lasting = buffet.parent is None and any(e.access_of(buffet.tensor).persistent for e in users)
     factor = max(e.n_instances for e in users) if lasting else 1
+    if buffet.parent is not None and problem.hierarchy.doubles(buffet.component):
+        factor = 2
     scale = first.backing_scale if buffet.parent is None else 1
     spans = lasting_spans if lasting else MEASURES[measure]
     per_place = counts(spans(buffet, timeline), len(timeline.phases))

@@ -38,12 +38,23 @@ class Ledger:
         self.loads: dict[tuple[str, str], dict[Instance, list[int]]] = defaultdict(
             lambda: defaultdict(lambda: [0, 0])
         )
+        self.shares: dict[tuple[str, str, str], dict[Instance, list[int]]] = defaultdict(
+            lambda: defaultdict(lambda: [0, 0])
+        )
 
-    def access(self, einsum: str, buffet: BuffetWalk, place: Place, kind: str) -> None:
-        """One element read (`reads_*`) or written (`writes_*`) in one instance of `buffet`."""
+    def access(
+        self, einsum: str, buffet: BuffetWalk, place: Place, kind: str, refilled: BuffetWalk | None = None
+    ) -> None:
+        """One element read (`reads_*`) or written (`writes_*`) in one instance of `buffet`.
+
+        `refilled`: the storage at the lower end of the link, None for compute and copies.
+        """
         self.traffic[einsum, buffet.node, buffet.tensor][kind] += 1
-        load = self.loads[einsum, buffet.component][physical(buffet.loops, place)]
-        load[0 if kind.startswith("reads") else 1] += self.bits[buffet.tensor]
+        instance, side = physical(buffet.loops, place), 0 if kind.startswith("reads") else 1
+        self.loads[einsum, buffet.component][instance][side] += self.bits[buffet.tensor]
+        if refilled is not None:
+            shares = self.shares[einsum, buffet.component, refilled.component]
+            shares[instance][side] += self.bits[buffet.tensor]
 
     def passage(self, einsum: str, toll: str, instance: Instance, tensor: str, direction: int) -> None:
         """One element through one instance of a toll: 0 downwards, 1 upwards."""
@@ -179,7 +190,7 @@ class Simulation:
             sums = self.partial_sums(buffet, buffet.parent, outputs)
             received = self.serve(buffet, buffet.parent, inputs) + self.serve(buffet, buffet.parent, sums)
             for einsum, p, x in received:
-                self.ledger.access(einsum, buffet, p, "writes_fill")
+                self.ledger.access(einsum, buffet, p, "writes_fill", buffet)
                 valued[p].add(x)
         for p, tile in tiles.items():
             dirty[p].update(x for x, use in tile.items() if use.written)
@@ -194,7 +205,7 @@ class Simulation:
             for x in self.dirty[buffet.node][p] - after.get(p, set()):
                 assert buffet.writer is not None
                 leaving.append((buffet.writer, p, x))
-                self.ledger.access(buffet.writer, buffet, p, "reads_drain")
+                self.ledger.access(buffet.writer, buffet, p, "reads_drain", buffet)
         self.drain(buffet, buffet.parent, leaving)
 
     def run(self, einsum: str, operations: list[Operation]) -> None:
@@ -230,7 +241,7 @@ class Simulation:
         in_order = sorted(moved, key=lambda m: self.order[m[0]])
         served = {self.link(e, child).at_parent(p, x): (e, p) for e, p, x in reversed(in_order)}
         for einsum, p in served.values():
-            self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill")
+            self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill", child)
         self.pass_tolls(child, in_order, 0)
         self.cross(child, in_order, 0)
         return moved
@@ -238,7 +249,7 @@ class Simulation:
     def drain(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> None:
         """Write `moved` at the parent, once per group that is reduced; the parent then holds it."""
         for einsum, p, x in {self.link(e, child).at_parent(p, x): (e, p, x) for e, p, x in moved}.values():
-            self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain")
+            self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain", child)
             self.valued[parent.node][p[: parent.n_place]].add(x)
         self.pass_tolls(child, moved, 1)
         self.cross(child, moved, 1)

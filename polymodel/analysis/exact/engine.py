@@ -9,8 +9,10 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
+from polymodel.analysis.exact.links import link_rows
 from polymodel.analysis.exact.live import live_counts, swept_peaks
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tensor_bits, tile_numbers
+from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.sweep import Sweep
 from polymodel.analysis.exact.tally import Product, dense, tally, total
 from polymodel.analysis.result import (
@@ -18,6 +20,8 @@ from polymodel.analysis.result import (
     Buffet,
     Compute,
     InstanceLoad,
+    LinkTraffic,
+    RefillLoad,
     TollTraffic,
     Traffic,
     WorkingSet,
@@ -53,6 +57,8 @@ class Exact:
             working,
             _tolls(layout, ledger),
             tuple(notes),
+            _links(layout),
+            _refills(layout, ledger),
         )
 
 
@@ -204,6 +210,42 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic, ...]:
                 up = sum(total(p.products) for p in mine if p.up)
                 if down or up:
                     rows.append(TollTraffic(einsum, component.name, tensor, down, up))
+    return tuple(rows)
+
+
+def _links(layout: Layout) -> tuple[LinkTraffic, ...]:
+    """What crosses the dimensions whose link costs; nothing is counted where none does."""
+    hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
+    if not hierarchy.costly_links:
+        return ()
+    found = {}
+    for einsum, component, dim, row in link_rows(layout):
+        hops = tuple((t, row.hops[t]) for t in cascade[einsum].tensors if row.hops.get(t))
+        if hops:
+            load = _load(einsum, component, row.down, row.up)
+            ends = (load.loads, load.instances) if load else ((), 0)
+            found[einsum, component, dim.name] = LinkTraffic(einsum, component, dim.name, hops, *ends)
+    keys = [(e, c, d.name) for e in layout.problem.tree.einsums for c, d in hierarchy.costly_links]
+    return tuple(found[key] for key in keys if key in found)
+
+
+def _refills(layout: Layout, ledger: Ledger) -> tuple[RefillLoad, ...]:
+    """The ends of single-buffered storages' refills, and what is left there."""
+    hierarchy = layout.problem.hierarchy
+    names = [c.name for c in hierarchy.components]
+    waiting = [name for name in names if hierarchy.waits(name)]
+    if not waiting:
+        return ()
+    groups = refill_groups(layout, ledger)
+    rows = []
+    for einsum in layout.problem.tree.einsums:
+        for storage in (*waiting, ""):
+            for component in names:
+                if (einsum, component, storage) in groups:
+                    load = _load(einsum, component, *groups[einsum, component, storage])
+                    if load or not storage:
+                        loads = load.loads if load else ((0, 0),)
+                        rows.append(RefillLoad(einsum, component, storage, loads))
     return tuple(rows)
 
 

@@ -86,7 +86,7 @@ def _tile_intervals(uses: Uses, opened: Ints, starts: Ints) -> tuple[Ints, Ints,
     return cells[:, 0], first, last, tile
 
 
-def _nominal_trips(layout: Layout, einsum: str) -> list[int]:
+def nominal_trips(layout: Layout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile."""
     tree, cascade = layout.problem.tree, layout.problem.cascade
     enclosing: dict[str, int] = {}
@@ -107,7 +107,7 @@ def _nominal_trips(layout: Layout, einsum: str) -> list[int]:
 def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str, str], int], ...]]:
     """The physical coordinates of each of the node's instances, outer loop most significant."""
     einsum = node.users[0]
-    trips = _nominal_trips(layout, einsum)
+    trips = nominal_trips(layout, einsum)
     loops = layout.problem.tree.loops(einsum)
     found = []
     for row in uses.places:

@@ -29,7 +29,7 @@ _COMBINATIONS = 2_000_000
 
 @dataclass(frozen=True)
 class Item:
-    """One buffet that counts in a peak: its bits per element, and when it is resident."""
+    """One buffet that counts in a peak: its bits per element, how many times, and when it is resident."""
 
     node: Node
     bits: int
@@ -85,6 +85,8 @@ def item_of(layout: Layout, node: Node) -> Item:
         if any(a.persistent for a in accesses):
             count = max(layout.problem.cascade[e].n_instances for e in node.users)
             fixed = ever_held(node)
+    elif layout.problem.hierarchy.doubles(node.component):
+        count = 2
     return Item(node, tensor_bits(layout, node.tensor), scale, count, fixed)
 
 

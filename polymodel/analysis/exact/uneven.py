@@ -56,12 +56,12 @@ class RefilledChain:
 
     def filled(self, level: int) -> tuple[Product, ...]:
         """Writes that fills make at the level, per instance."""
-        return tuple(self._counted(level, t) for t in self._filled_terms(level)) if level else ()
+        return tuple(self._counted(level, t) for t in self.filled_terms(level)) if level else ()
 
     def passed(self, level: int, charge: int) -> tuple[Product, ...]:
         """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
         found = []
-        for term in self._filled_terms(level):
+        for term in self.filled_terms(level):
             parts = []
             for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
                 keep = sum(1 for a in f.spatial if a < charge)
@@ -103,7 +103,7 @@ class RefilledChain:
             found.append(Term(term.sign, tuple(chosen)))
         return found
 
-    def _filled_terms(self, level: int) -> list[Term]:
+    def filled_terms(self, level: int) -> list[Term]:
         whole = self._receiving(level, self._touched(level))
         found = [Term(1, whole)]
         if not self.levels[level - 1].read_first:
@@ -113,7 +113,7 @@ class RefilledChain:
         return found
 
     def _unfilled_terms(self, level: int) -> list[Term]:
-        return [Term(1, self._touched(level)), *(Term(-t.sign, t.factors) for t in self._filled_terms(level))]
+        return [Term(1, self._touched(level)), *(Term(-t.sign, t.factors) for t in self.filled_terms(level))]
 
     def _receiving(self, level: int, points: Sets) -> Sets:
         found = []

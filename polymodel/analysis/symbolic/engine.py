@@ -20,6 +20,7 @@ from polymodel.analysis.symbolic.records import (
     TollForm,
     TrafficForm,
 )
+from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 
@@ -46,6 +47,7 @@ def forms(
 
     `ranks`: rank variable -> symbol that stands for its extent.
     """
+    _refuse_what_is_not_formed(problem.hierarchy)
     layout = lay_out(problem, reuse, ranks)
     ledger = flows(layout)
     return SymbolicAnalysis(
@@ -58,6 +60,19 @@ def forms(
         _symbols(layout),
         _chains(layout),
     )
+
+
+def _refuse_what_is_not_formed(hierarchy: Hierarchy) -> None:
+    for component, dim in hierarchy.costly_links:
+        raise NotSeparable(
+            f"the link of {component}.{dim.name}: hops have no closed form", "use engine exact"
+        )
+    for c in hierarchy.components:
+        if hierarchy.waits(c.name):
+            raise NotSeparable(
+                f"assume_overlap: false: refills of {c.name} that wait have no closed form",
+                "use engine exact",
+            )
 
 
 def _symbols(layout: Layout) -> tuple[str, ...]:

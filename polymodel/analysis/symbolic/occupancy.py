@@ -58,6 +58,8 @@ def _item(layout: Layout, node: Node) -> Item:
         if _persistent(layout, node):
             times = max(layout.problem.cascade[e].n_instances for e in node.users)
             return Item(node, replace(held, elements=_ever_held(node.space), count=times), fixed=True)
+    elif layout.problem.hierarchy.doubles(node.component):
+        held = replace(held, count=2)
     return Item(node, held)
 
 

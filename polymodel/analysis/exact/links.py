@@ -1,0 +1,239 @@
+"""Hops over the interconnect of fanout dimensions, counted on the relations of what moves.
+
+The hops of a transfer are the links that it crosses, and which links those are depends on the coordinate in
+the dimension alone. So in the product of factors only one, the one that holds the dimension's loops, counts
+links; the others count transfers. docs/semantics.md, Interconnect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Layout, shape_of
+from polymodel.analysis.exact.live import nominal_trips
+from polymodel.analysis.exact.moves import Flow, Sums, flows_of
+from polymodel.analysis.exact.occupancy import tensor_bits
+from polymodel.analysis.exact.tally import Array, Product, dense, total
+from polymodel.analysis.exact.transfers import modes
+from polymodel.analysis.exact.uneven import RefilledChain
+from polymodel.architecture.hierarchy import FanoutDim
+from polymodel.errors import Refused
+from polymodel.polyhedra import hops
+from polymodel.polyhedra.hops import Crossing
+from polymodel.schedule.touch import Factor, Touch, merge_blocks
+
+# A label beside the loops: which of the two links at the root of a tree.
+ROOT = 10**6
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What each spatial axis means to one dimension: names its row, is its coordinate, or comes after."""
+
+    labels: frozenset[int]
+    coordinate: tuple[tuple[int, int], ...]
+    drop: frozenset[int]
+    unicast: bool
+
+    def crossing(
+        self, factor: Factor, shift: int | None, links: bool, by_link: bool, labelled: bool
+    ) -> Crossing:
+        """The count for one factor. `links`: count links, else transfers."""
+        own = dict(self.coordinate)
+        spatial = {a: k for k, a in enumerate(factor.spatial)}
+        labels = tuple(k for a, k in spatial.items() if labelled and a in self.labels)
+        drop = [k for a, k in spatial.items() if a in self.drop or (a in own and not self.unicast)]
+        where = tuple((k, own[a]) for a, k in spatial.items() if links and a in own)
+        return Crossing(labels, tuple(drop), where, shift, by_link and bool(where))
+
+
+def roles(layout: Layout, flow: Flow | Sums, dim: tuple[str, FanoutDim]) -> Roles:
+    """The roles of the spatial axes of what moves; `dim` is (component, dimension)."""
+    order = {(c, d.name): i for i, (c, d) in enumerate(layout.problem.hierarchy.dimensions)}
+    here = order[dim[0], dim[1].name]
+    trips = nominal_trips(layout, flow.einsum)
+    axes = {a: order[axis.component, axis.dim] for a, axis in enumerate(flow.now.axes) if axis.spatial}
+    coordinate = [a for a, position in axes.items() if position == here]
+    return Roles(
+        labels=frozenset(a for a, position in axes.items() if position < here),
+        coordinate=tuple((a, math.prod(trips[b] for b in coordinate if b > a)) for a in coordinate),
+        drop=frozenset(a for a, position in axes.items() if position > here and a in flow.shared),
+        unicast=not any(a in flow.shared for a in coordinate),
+    )
+
+
+@dataclass(frozen=True)
+class Ways:
+    """One way of counting: links at one height of a tree, links of a chain, or transfers."""
+
+    roles: Roles
+    shift: int | None
+    links: bool
+    by_link: bool
+    labelled: bool
+
+    def counts_links(self, factor: Factor) -> bool:
+        own = {a for a, _ in self.roles.coordinate}
+        return self.links and bool(own & set(factor.spatial))
+
+    def of(self, factor: Factor) -> Crossing:
+        return self.roles.crossing(factor, self.shift, self.links, self.by_link, self.labelled)
+
+    def axes(self, factor: Factor) -> tuple[int, ...]:
+        crossing = self.of(factor)
+        return tuple(factor.spatial[k] for k in crossing.labels) + ((ROOT,) if crossing.by_link else ())
+
+    def product(self, sign: int, factors: tuple[Factor, ...], counts: list[Array]) -> Product:
+        """The product of one array per factor, as `of` labels them."""
+        parts = [(self.axes(f), array) for f, array in zip(factors, counts, strict=True)]
+        if self.by_link and not self.roles.coordinate:
+            parts.append(((ROOT,), np.ones(1, dtype=object)))
+        return Product(sign, tuple(parts))
+
+
+def flow_products(flow: Flow, ways: Ways) -> list[Product]:
+    """Crossings of a flow: of everything, less what stays at each transition that is carried over.
+
+    Where all other factors keep a transfer whole, the one that counts links loses those that only lead to
+    kept parts; where any other does not, every instance gets its part anew.
+    """
+    factors = flow.now.factors
+    found = [ways.product(flow.sign, factors, [hops.crossed(f.text, ways.of(f)) for f in factors])]
+    for axis in sorted(flow.carries):
+        seen = modes(flow.held.factors, axis)
+        if seen is None:
+            continue
+        before: list[Array] = []
+        after: list[Array] = []
+        for f, h, mode in zip(factors, flow.held.factors, seen, strict=True):
+            shape = shape_of(f)
+            args = (shape.text, h.text, shape.np, shape.nt, mode, flow.forward, ways.of(f))
+            whole = (
+                (hops.kept_whole(*args),) * 2 if not ways.counts_links(f) else hops.crossed_at_steps(*args)
+            )
+            before.append(whole[0])
+            after.append(whole[1])
+        found.append(ways.product(-flow.sign, factors, before))
+        if any(ways.counts_links(f) for f in factors):
+            found.append(ways.product(flow.sign, factors, after))
+    return found
+
+
+def sum_products(sums: Sums, ways: Ways) -> list[Product]:
+    """Crossings of refilled partial sums, from the instances that receive them."""
+    factors = sums.now.factors
+    if isinstance(sums.chain, RefilledChain):
+        return [
+            ways.product(
+                t.sign, factors, [ways.of(f).count(s) for f, s in zip(factors, t.factors, strict=True)]
+            )
+            for t in sums.chain.filled_terms(sums.level)
+        ]
+    reads, filled = sums.chain.reads(sums.level), sums.chain.filled(sums.level)
+    if total(filled) != total(reads):
+        raise Refused(
+            f"partial sums of {sums.tensor} are carried and broadcast over a fanout whose link has a cost: "
+            "who shares a transfer is not counted",
+            "use reuse: refill for this output, or leave out broadcast_partials",
+        )
+    return [_single(filled, sums.now, ways)] if total(reads) else []
+
+
+def _single(filled: tuple[Product, ...], now: Touch, ways: Ways) -> Product:
+    """Transfers with one destination each, from their number per instance."""
+    order = now.spatial
+    extents = dict.fromkeys(order, 1)
+    for product in filled:
+        for axes, array in product.parts:
+            for k, a in enumerate(axes):
+                extents[a] = max(extents[a], array.shape[k])
+    shape = tuple(extents[a] for a in order)
+    counts = dense(filled, order, shape).astype(object)
+    own = dict(ways.roles.coordinate)
+    grid = np.indices(shape, dtype=np.int64)
+    where = sum(
+        (grid[k] * own[a] for k, a in enumerate(order) if a in own), start=np.zeros(shape, dtype=np.int64)
+    )
+    if ways.links and own and ways.shift is None:
+        counts = counts * (where + 1)
+    keep = [k for k, a in enumerate(order) if ways.labelled and a in ways.roles.labels]
+    axes = tuple(order[k] for k in keep)
+    rest = tuple(k for k in range(len(order)) if k not in keep)
+    if not ways.by_link:
+        return Product(1, ((axes, _summed(counts, rest)),))
+    side = where >> (ways.shift or 0)
+    both = [_summed(counts * (side == i), rest) for i in (0, 1)]
+    return Product(1, (((*axes, ROOT), np.stack(both, axis=-1)),))
+
+
+def _summed(values: Array | int, axes: tuple[int, ...]) -> Array:
+    """The sum over `axes` as an array, also of a single number."""
+    return np.asarray(np.asarray(values, dtype=object).sum(axis=axes), dtype=object)
+
+
+def _merged(layout: Layout, tensor: str, component: str, dim: FanoutDim) -> Layout:
+    """The layout with one factor for all loops of the dimension: its coordinate is their weighted sum."""
+    blocks = layout.blocks[tensor]
+    mine = {
+        (e, loop.variable_in(e))
+        for (e, t), view in layout.full.items()
+        for _, loop, _ in view.loops
+        if t == tensor and loop.spatial and (loop.component, loop.dim) == (component, dim.name)
+    }
+    which = [i for i, b in enumerate(blocks) if b.variables & mine]
+    if len(which) < 2:
+        return layout
+    merged = merge_blocks(blocks, which)
+    nodes = {k: replace(n, blocks=merged) if n.tensor == tensor else n for k, n in layout.nodes.items()}
+    return replace(layout, nodes=nodes, blocks={**layout.blocks, tensor: merged})
+
+
+def _products(flow: Flow | Sums, ways: Ways) -> list[Product]:
+    return flow_products(flow, ways) if isinstance(flow, Flow) else sum_products(flow, ways)
+
+
+@dataclass
+class _Row:
+    hops: dict[str, int]
+    down: list[tuple[int, list[Product]]]
+    up: list[tuple[int, list[Product]]]
+
+
+def link_rows(layout: Layout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
+    """(Einsum, component, dimension, element-hops by tensor and products of what enters its rows)."""
+    hierarchy, cascade = layout.problem.hierarchy, layout.problem.cascade
+    for component, dim in hierarchy.costly_links:
+        rows: dict[str, _Row] = defaultdict(lambda: _Row({}, [], []))
+        assert dim.link is not None
+        for tensor in cascade.tensors:
+            own = layout if dim.link.topology == "bus" else _merged(layout, tensor, component, dim)
+            for flow in flows_of(own, tensor):
+                top, bottom = sorted(hierarchy.index(e) for e in flow.ends)
+                if top < hierarchy.index(component) <= bottom:
+                    _book(own, flow, (component, dim), rows[flow.einsum])
+        for einsum, row in rows.items():
+            yield einsum, component, dim, row
+
+
+def _book(layout: Layout, flow: Flow | Sums, dim: tuple[str, FanoutDim], row: _Row) -> None:
+    assert dim[1].link is not None
+    topology = dim[1].link.topology
+    role = roles(layout, flow, dim)
+    depth = (dim[1].fanout - 1).bit_length()
+    shifts: list[int | None] = list(range(depth)) if topology == "tree" else [None]
+    hops_ = 0
+    for shift in shifts:
+        ways = Ways(role, shift, topology != "bus", by_link=False, labelled=False)
+        hops_ += total(_products(flow, ways))
+    row.hops[flow.tensor] = row.hops.get(flow.tensor, 0) + hops_
+    if math.isinf(dim[1].link.throughput) or not shifts:
+        return
+    tree = topology == "tree"
+    ways = Ways(role, shifts[-1], tree, by_link=tree, labelled=True)
+    entering = _products(flow, ways)
+    (row.up if flow.up else row.down).append((tensor_bits(layout, flow.tensor), entering))

@@ -1,0 +1,139 @@
+"""Everything that moves between two storages, or between storage and compute, as relations.
+
+The same links and rules as in `flows`; here they are kept apart, for what must know who sends to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.flows import broadcast_axes, output_carries, output_chain, shared_axes
+from polymodel.analysis.exact.listed import ListedChain
+from polymodel.analysis.exact.partials import Chain
+from polymodel.analysis.exact.uneven import RefilledChain
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import ComputeNode
+from polymodel.schedule.touch import Touch, View, touch
+
+OutputChain = Chain | RefilledChain | ListedChain
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Transfers of one tensor between two components, to or from all instances in `now`.
+
+    What `held` keeps over the transitions `carries` does not move. `sign`: -1 takes away what Einsums
+    before already pay for.
+    """
+
+    einsum: str
+    tensor: str
+    ends: tuple[str, str]
+    shared: frozenset[int]
+    now: Touch
+    held: Touch
+    carries: frozenset[int] = frozenset()
+    up: bool = False
+    forward: bool = False
+    sign: int = 1
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Refilled partial sums of one level of an output's chain, from its parent to who receives them."""
+
+    einsum: str
+    tensor: str
+    ends: tuple[str, str]
+    shared: frozenset[int]
+    now: Touch
+    level: int
+    chain: OutputChain
+    up: bool = False
+
+
+def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums]:
+    """Everything that moves of one tensor."""
+    for name in layout.problem.tree.einsums:
+        einsum = layout.problem.cascade[name]
+        if tensor not in einsum.tensors:
+            continue
+        access = einsum.access_of(tensor)
+        if einsum.is_copy:
+            if access.output:
+                yield from _copied(layout, name, tensor)
+        elif access.output:
+            yield from _results(layout, name, tensor)
+        else:
+            parent = layout.chain(name, tensor)[-1]
+            now = touch((layout.full[name, tensor],), layout.blocks[tensor])
+            ends = parent.component, _compute(layout, name)
+            yield Flow(name, tensor, ends, shared_axes(layout, name, tensor), now, now)
+    for node in layout.nodes.values():
+        if node.tensor == tensor and node.parent is not None:
+            yield from _fills(layout, node)
+
+
+def _compute(layout: Layout, einsum: str) -> str:
+    last = layout.problem.tree.path(einsum)[-1].node
+    assert isinstance(last, ComputeNode)
+    return last.component
+
+
+def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums]:
+    chain = output_chain(layout, einsum, tensor)
+    if not any(level.carries for level in chain.levels) and not isinstance(chain, RefilledChain):
+        both = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
+        chain = RefilledChain(chain.levels, *both)
+    nodes = [level.node for level in chain.levels if level.node is not None]
+    shared = shared_axes(layout, einsum, tensor)
+    for child in range(1, len(chain.levels)):
+        level = chain.levels[child]
+        bottom = nodes[child].component if child < len(nodes) else _compute(layout, einsum)
+        ends = nodes[child - 1].component, bottom
+        # As in `flows`: where consumers keep a run alive after its last write, its start is counted.
+        forward = not (level.carries and level.now != level.held)
+        yield Flow(einsum, tensor, ends, shared, level.now, level.held, level.carries, True, forward)
+        yield Sums(einsum, tensor, ends, shared, level.now, child, chain)
+
+
+def _fills(layout: Layout, node: Node) -> Iterator[Flow]:
+    assert node.parent is not None
+    parent = layout.nodes[node.parent, node.tensor]
+    users = node.users
+    seen: tuple[str, ...] = ()
+    carries = node.policy_carries
+    if node.producer is not None:
+        nodes = layout.chain(node.producer, node.tensor)
+        carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
+        users, seen = tuple(u for u in users if u != node.producer), (node.producer,)
+    ends = parent.component, node.component
+    between = {
+        frozenset(a for a in shared_axes(layout, u, node.tensor) if parent.loops <= a < node.loops)
+        for u in users
+    }
+    if len(between) > 1:
+        raise Refused(
+            f"{', '.join(users)} share {node.tensor} in {node.component} below a fanout with a costly link, "
+            "and may_reuse has it for some of them only",
+            "give them the same may_reuse, or each its own storage node",
+        )
+    for user in users:
+        shared = shared_axes(layout, user, node.tensor)
+        now = node.touch_of((*seen, user))
+        yield Flow(user, node.tensor, ends, shared, now, node.all_touch, carries)
+        if seen:
+            yield Flow(user, node.tensor, ends, shared, node.touch_of(seen), node.all_touch, carries, sign=-1)
+        seen = (*seen, user)
+
+
+def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:
+    source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
+    target = layout.chain(einsum, tensor)[0]
+    if source.component == target.component:
+        return
+    view = layout.full[einsum, tensor]
+    now = touch((View(view.einsum, view.access, view.loops[: target.loops]),), layout.blocks[tensor])
+    yield Flow(einsum, tensor, (source.component, target.component), frozenset(), now, now)

@@ -1,0 +1,97 @@
+"""Hops, refills that wait and doubled tiles: exact = enumerate on generated problems.
+
+Every fanout has a link with a cost, and memories are single- or double-buffered without overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.result import Analysis
+from polymodel.architecture.hierarchy import Link
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, Reuse
+from tests.analysis.test_agreement import drawing
+from tests.generators import problems
+
+REFUSED_AT_MOST = 0.05
+SETTINGS: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    "print_blob": True,
+}
+LINKS = st.builds(
+    Link,
+    energy_per_bit_hop=st.just(1.0),
+    topology=st.sampled_from(["bus", "mesh", "tree"]),
+    throughput=st.sampled_from([math.inf, 8.0]),
+)
+
+
+@st.composite
+def linked_problems(draw: st.DrawFn) -> Problem:
+    """A generated problem with a costly link on every fanout dimension, some fanouts wider than used."""
+    problem = draw(problems())
+    components = []
+    for c in problem.hierarchy.components:
+        dims = tuple(
+            replace(d, link=draw(LINKS), fanout=d.fanout + draw(st.sampled_from([0, 0, 1, 3])))
+            for d in c.spatial
+        )
+        components.append(replace(c, spatial=dims, buffering=draw(st.sampled_from(["single", "double"]))))
+    hierarchy = replace(problem.hierarchy, components=tuple(components), assume_overlap=draw(st.booleans()))
+    return replace(problem, hierarchy=hierarchy)
+
+
+def compare(problem: Problem, reuse: Reuse | None, tally: Counter[str]) -> None:
+    try:
+        referee = REFEREE.analyse(problem, reuse=reuse)
+    except Refused:
+        return  # the overriding policy makes the mapping illegal
+    tally["examples"] += 1
+    if any(isinstance(n, Loop) and n.spatial for _, n, _ in problem.tree.walk()):
+        tally["spatial"] += 1
+    try:
+        ours = EXACT.analyse(problem, reuse=reuse)
+    except Refused as refusal:
+        tally["refused"] += 1
+        event(f"refused: {refusal.message[:60]}")
+        return
+    tally["hops"] += bool(ours.links)
+    tally["refills"] += bool(ours.refills)
+    for mine, theirs in (
+        (ours.links, referee.links),
+        (ours.refills, referee.refills),
+        (peaks(ours), peaks(referee)),
+    ):
+        text = "\n".join([*map(str, mine), "", *map(str, theirs), f"{reuse}", drawing(problem)])
+        assert mine == theirs, text
+
+
+def peaks(found: Analysis) -> tuple[tuple[str, str, str, int], ...]:
+    return tuple((w.einsum, w.component, w.measure, w.bits) for w in found.working_sets)
+
+
+def test_hops_and_refills_agree() -> None:
+    tally: Counter[str] = Counter()
+    policies = st.sampled_from([None, None, "refill", "slide", "keep_previous"])
+
+    @settings(max_examples=200, **SETTINGS)
+    @given(linked_problems(), policies)
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        compare(problem, reuse, tally)
+
+    cast(Callable[[], None], agree)()
+    assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"], tally
+    assert min(tally["hops"], tally["refills"]) > tally["examples"] // 4, tally
+    assert tally["spatial"] > tally["examples"] // 4, tally
