@@ -20,8 +20,9 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Link
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse
+from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from tests.analysis.test_agreement import drawing
+from tests.cost.cases import chain
 from tests.generators import problems
 
 REFUSED_AT_MOST = 0.05
@@ -80,6 +81,21 @@ def compare(problem: Problem, reuse: Reuse | None, tally: Counter[str]) -> None:
 
 def peaks(found: Analysis) -> tuple[tuple[str, str, str, int], ...]:
     return tuple((w.einsum, w.component, w.measure, w.bits) for w in found.working_sets)
+
+
+def test_fills_that_another_einsum_pays_for_are_no_refill() -> None:
+    """T1 is written in GLB by E0 and read there by E1: nothing of E1 waits for it."""
+    base = chain()
+    outer = StorageNode("DRAM", ("T0", "W0", "W1", "T1", "T2"))
+    problem = replace(base, tree=replace(base.tree, nodes=(outer, *base.tree.nodes[1:])))
+    components = tuple(replace(c, buffering="single") for c in base.hierarchy.components)
+    hierarchy = replace(base.hierarchy, components=components, assume_overlap=False)
+    problem = replace(problem, hierarchy=hierarchy)
+    compare(problem, None, Counter())
+    loads = {(r.einsum, r.component, r.storage): r.loads for r in EXACT.analyse(problem).refills}
+    # E0 fills T0 and W0 (576 bits) and drains T1 (8 x 4 values); E1 fills W1 and drains T2.
+    assert loads["E0", "GLB", "GLB"] == ((256, 576),)
+    assert loads["E1", "GLB", "GLB"] == ((320, 160),)
 
 
 def test_hops_and_refills_agree() -> None:

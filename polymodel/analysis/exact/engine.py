@@ -239,13 +239,15 @@ def _refills(layout: Layout, ledger: Ledger) -> tuple[RefillLoad, ...]:
     groups = refill_groups(layout, ledger)
     rows = []
     for einsum in layout.problem.tree.einsums:
-        for storage in (*waiting, ""):
-            for component in names:
-                if (einsum, component, storage) in groups:
-                    load = _load(einsum, component, *groups[einsum, component, storage])
-                    if load or not storage:
-                        loads = load.loads if load else ((0, 0),)
-                        rows.append(RefillLoad(einsum, component, storage, loads))
+        ends = set()
+        for storage, component in [(s, c) for s in waiting for c in names]:
+            load = _load(einsum, component, *groups.get((einsum, component, storage), ([], [])))
+            if load:  # counts of fills that are booked to other Einsums cancel out
+                rows.append(RefillLoad(einsum, component, storage, load.loads))
+                ends.add(component)
+        for component in (name for name in names if name in ends):
+            load = _load(einsum, component, *groups.get((einsum, component, ""), ([], [])))
+            rows.append(RefillLoad(einsum, component, "", load.loads if load else ((0, 0),)))
     return tuple(rows)
 
 

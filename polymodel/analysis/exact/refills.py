@@ -15,7 +15,7 @@ Groups = list[tuple[int, list[Product]]]
 def refill_groups(layout: Layout, ledger: Ledger) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
     """(Einsum, component, storage) -> (reads, writes) that refills of `storage` make at `component`.
 
-    With `storage` empty: all else that happens at a component that is an end of such refills.
+    With `storage` empty: all else that happens there.
     """
     found: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
     for (einsum, node_id, tensor), kinds in ledger.accesses.items():
@@ -26,10 +26,7 @@ def refill_groups(layout: Layout, ledger: Ledger) -> dict[tuple[str, str, str], 
                 storage = _refilled(layout, einsum, node, kind)
                 side = 0 if kind.startswith("reads") else 1
                 found[einsum, node.component, storage][side].append((bits, kinds[kind]))
-    ends = {(einsum, component) for einsum, component, storage in found if storage}
-    return {key: sides for key, sides in found.items() if key[:2] in ends} | {
-        (*end, ""): found[(*end, "")] for end in ends
-    }
+    return dict(found)
 
 
 def _refilled(layout: Layout, einsum: str, node: Node, kind: str) -> str:
