@@ -155,21 +155,26 @@ def _check_order(s: Subject) -> None:
 
 
 def _check_variables(s: Subject) -> None:
-    """A loop binds a rank variable of every Einsum below it."""
+    """A loop binds a rank variable of some Einsum below it, and of every copy.
+
+    What an Einsum without it executes is inferred from its consumers, or repeated (`ties`).
+    """
     for i, node, _ in s.tree.walk():
         if not isinstance(node, Loop):
             continue
-        for name in users(s.tree, i):
-            variable = node.variable_in(name)
-            known = s.cascade[name].rank_variables
-            if variable not in known:
-                s.add(
-                    i,
-                    f"Einsum {name}, below this loop, has no rank variable {variable}",
-                    f"move the loop into its branches, or bind one of {', '.join(known)}: "
-                    f"rank_variable: {{{name}: ...}}",
-                    "rank_variable",
-                )
+        below = users(s.tree, i)
+        bound = [e for e in below if node.variable_in(e) in s.cascade[e].rank_variables]
+        for name in below:
+            if name in bound or (bound and not s.cascade[name].is_copy):
+                continue
+            variable, known = node.variable_in(name), s.cascade[name].rank_variables
+            s.add(
+                i,
+                f"Einsum {name}, below this loop, has no rank variable {variable}",
+                f"move the loop into its branches, or bind one of {', '.join(known)}: "
+                f"rank_variable: {{{name}: ...}}",
+                "rank_variable",
+            )
 
 
 def _check_storage(s: Subject, einsum: Einsum) -> None:

@@ -43,7 +43,9 @@ class _Walker:
 
     def _loop(self, here: int, loop: Loop, extents: Extents, trips: dict[tuple[str, str], int]) -> None:
         below = users(self.mapping.tree, here)
-        keys = [(e, loop.variable_in(e)) for e in below]
+        keys = [
+            (e, loop.variable_in(e)) for e in below if loop.variable_in(e) in self.cascade[e].rank_variables
+        ]
         fresh = [key for key in keys if key not in extents]
         if fresh:
             bounds = [self.cascade[e].bound(v) for e, v in fresh]
@@ -59,6 +61,33 @@ class _Walker:
             self._check_fanout(here, loop, self._trips(enclosing, tile, first), trips)
         inner = None if isinstance(tile, str) or isinstance(first, str) else max(tile, first or 0)
         extents.update(dict.fromkeys(keys, inner))
+        for name in reversed(below):
+            if name not in dict(keys):
+                self._infer(name, below, extents)
+
+    def _infer(self, name: str, below: tuple[str, ...], extents: Extents) -> None:
+        """The widest window of each rank variable that the only consumer below needs of `name`."""
+        einsum = self.cascade[name]
+        for access in einsum.outputs:
+            readers = [
+                self.cascade[e] for e in below if e != name and access.tensor in self.cascade[e].tensors
+            ]
+            if len(readers) != 1:
+                continue
+            for mine, theirs in zip(
+                access.projection, readers[0].access_of(access.tensor).projection, strict=True
+            ):
+                if len(mine.terms) != 1 or abs(mine.terms[0][1]) != 1:
+                    continue
+                variable = mine.terms[0][0]
+                low, high = einsum.bound(variable)
+                width: int | None = 1
+                for v, c in theirs.terms:
+                    bound = readers[0].bound(v)
+                    extent = extents.get((readers[0].name, v), bound[1] - bound[0] + 1)
+                    width = None if width is None or extent is None else width + abs(c) * (extent - 1)
+                known = extents.get((name, variable), high - low + 1)
+                extents[name, variable] = None if width is None or known is None else min(known, width)
 
     @staticmethod
     def _trips(enclosing: int, tile: int, first: int | None) -> int:

@@ -28,7 +28,8 @@ class BuffetWalk:
     """One tensor in one storage node, element by element.
 
     `tiles[t][p]` is the tile at stamp (t, p). `carried[t][p]` are the elements that stayed there
-    from the preceding visit. `run[t][p][x]` is the visit in which the run of x began.
+    from the preceding visit. `run[t][p][x]` is the visit in which the run of x began. `forgets`: a
+    backing buffet whose elements are executed anew when it holds them no more.
     """
 
     node: int
@@ -42,6 +43,7 @@ class BuffetWalk:
     n_time: int
     n_place: int
     loops: tuple[SpatialLoop, ...]
+    forgets: bool = False
     tiles: dict[Time, dict[Place, Tile]] = field(default_factory=dict)
     carried: dict[Time, dict[Place, set[Element]]] = field(default_factory=dict)
     run: dict[Time, dict[Place, dict[Element, Time]]] = field(default_factory=dict)
@@ -99,7 +101,7 @@ def may_stay(policy: Reuse, before: Time, now: Time, dependent: int | None) -> b
 def parent_keeps(buffet: BuffetWalk, before: Time, now: Time, place: Place, element: Element) -> bool:
     """True if the parent's instance holds `element` in one run over both visits of this buffet."""
     parent = buffet.parent
-    if parent is None or parent.parent is None:
+    if parent is None or (parent.parent is None and not parent.forgets):
         return True
     old, new = before[: parent.n_time], now[: parent.n_time]
     if old == new:
@@ -184,6 +186,7 @@ def build_buffets(
                 buffet.users = (*buffet.users, name)
                 if access.output and not walk.einsum.is_copy:
                     buffet.writer = name
+                    buffet.forgets = walk.inferred and buffet.parent is None
                 chain.append(buffet)
             chains[name, access.tensor] = tuple(chain)
             for op in walk.operations:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
+from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
 from polymodel.analysis.enumerate.traffic import Ledger, Simulation, play_copies, refuse_unreducible
-from polymodel.analysis.enumerate.walk import EinsumWalk, physical, walk_all
+from polymodel.analysis.enumerate.walk import EinsumWalk, physical
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
@@ -30,7 +31,7 @@ class Enumerate:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
-        walks = walk_all(problem)
+        walks = walk_all(problem, reuse)
         phases = phases_of(walks)
         by_key, chains = build_buffets(problem, walks, phases, reuse)
         refuse_unreducible(problem, walks, chains)

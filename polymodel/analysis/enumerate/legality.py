@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
-from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, Time, walk_all
+from polymodel.analysis.enumerate.execute import walk_all
+from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, Time, points
 from polymodel.mapping.looptree import Reuse
 
 
@@ -66,6 +68,50 @@ def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | Non
     return None
 
 
+def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) -> Violation | None:
+    """The first broken dependence of one tensor between two Einsums."""
+    producer, consumer = made.einsum.name, read.einsum.name
+    home = chains[producer, tensor][0]
+    again = made.decided != (0, 0)
+    late = None if again else _late(made, read, tensor)
+    if late:
+        return late
+    if chains[consumer, tensor][0] is not home:
+        element = min(_use_times(read, tensor))
+        return Violation(producer, consumer, tensor, element, "they share no storage of it")
+    return _stale(home, made, read, tensor) if again else _absent(home, producer, consumer)
+
+
+def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> Violation | None:
+    """An element that is executed again and again, and that a read finds missing or half made."""
+    position = made.einsum.accesses.index(made.einsum.access_of(tensor))
+    whole: dict[Element, int] = defaultdict(int)
+    for values in points(made.einsum):
+        point = dict(zip(made.einsum.rank_variables, values, strict=True))
+        whole[tuple(e.value(point) for e in made.einsum.accesses[position].projection)] += 1
+    done: dict[tuple[Time, Element], int] = defaultdict(int)
+    last: dict[tuple[Place, Element, Time], Time] = {}
+    names = made.einsum.name, read.einsum.name, tensor
+    for o in made.operations:
+        x, p = o.elements[position], o.place[: home.n_place]
+        done[o.time[: made.decided[0]], x] += 1
+        run = home.run[o.time[: home.n_time]][p][x]
+        last[p, x, run] = max(o.time, last.get((p, x, run), o.time))
+    for (_, x), count in sorted(done.items()):
+        if count % whole[x]:
+            return Violation(*names, x, "an iteration of the loops above makes it in part")
+    position = read.einsum.accesses.index(read.einsum.access_of(tensor))
+    for o in read.operations:
+        x, p = o.elements[position], o.place[: home.n_place]
+        finished = last.get((p, x, home.run[o.time[: home.n_time]][p][x]))
+        if finished is None:
+            reason = f"storage node {home.node} ({home.component}) does not hold it then"
+            return Violation(*names, x, reason)
+        if finished >= o.time:
+            return Violation(*names, x, "it is read before all operations that produce it")
+    return None
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
     """The first dependence that the mapping breaks, None if it is legal."""
     for tensor in problem.cascade.tensors:
@@ -75,16 +121,9 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
         for consumer in problem.cascade.consumers(tensor):
             if consumer.name not in walks:
                 continue
-            late = _late(walks[producer.name], walks[consumer.name], tensor)
-            if late:
-                return late
-            home = chains[producer.name, tensor][0]
-            if chains[consumer.name, tensor][0] is not home:
-                element = min(_use_times(walks[consumer.name], tensor))
-                return Violation(producer.name, consumer.name, tensor, element, "they share no storage of it")
-            absent = _absent(home, producer.name, consumer.name)
-            if absent:
-                return absent
+            found = _between(walks[producer.name], walks[consumer.name], tensor, chains)
+            if found:
+                return found
     return None
 
 
@@ -93,6 +132,6 @@ def violation(problem: Problem, reuse: Reuse | None = None) -> Violation | None:
 
     Raises Refused only for what cannot be enumerated at all.
     """
-    walks = walk_all(problem)
+    walks = walk_all(problem, reuse)
     _, chains = build_buffets(problem, walks, phases_of(walks), reuse)
     return first_violation(problem, walks, chains)

@@ -143,15 +143,30 @@ class Simulation:
             if not self.walks[name].einsum.is_copy:
                 for time, group in groupby(self.walks[name].operations, key=lambda o: o.time):
                     events.append(((*time, 0, 0), "run", name, list(group)))
+                events += self.restarts(self.walks[name])
         for _, kind, subject, detail in sorted(events, key=lambda e: e[0]):
-            if kind == "run":
+            if kind in ("run", "restart"):
                 assert isinstance(subject, str)
                 assert isinstance(detail, list)
-                self.run(subject, detail)
+                (self.run if kind == "run" else self.restart)(subject, detail)
                 continue
             assert isinstance(subject, BuffetWalk)
             assert isinstance(detail, tuple)
             (self.open if kind == "open" else self.close)(subject, detail)
+
+    def restarts(self, walk: EinsumWalk) -> Iterable[tuple[tuple[float, ...], str, object, object]]:
+        """Before each stamp at which an inferred or repeated Einsum executes, its results start afresh."""
+        depth = walk.decided[0]
+        if depth and walk.einsum.access_of(self.tensor).output:
+            for stamp, group in groupby(walk.operations, key=lambda o: o.time[:depth]):
+                yield (*stamp, -inf, -1), "restart", walk.einsum.name, list(group)
+
+    def restart(self, einsum: str, operations: list[Operation]) -> None:
+        access = self.walks[einsum].einsum.access_of(self.tensor)
+        position = self.walks[einsum].einsum.accesses.index(access)
+        for buffet in self.chains[einsum]:
+            for o in operations:
+                self.valued[buffet.node][o.place[: buffet.n_place]].discard(o.elements[position])
 
     def link(self, einsum: str, child: BuffetWalk | None) -> Link:
         """The link into `child`, or into the operations of `einsum` if there is no child."""

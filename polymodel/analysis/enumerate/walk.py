@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, Step
 from polymodel.mapping.placement import users
+from polymodel.mapping.ties import decided_above, tie, ties
 from polymodel.workload.einsum import Cascade, Einsum
 
 Time = tuple[int, ...]
@@ -45,7 +45,9 @@ class EinsumWalk:
     """All operations of one Einsum in order of time, then place.
 
     `above` gives, for each node on the path, how many time coordinates (temporal loops and
-    splits) and how many spatial loops stand above it.
+    splits) and how many spatial loops stand above it. `decided`: how many of each stand down to the
+    innermost loop that binds no variable of the Einsum; what executes is decided per stamp of these,
+    (0, 0) if every loop binds one. `inferred`: only what consumers below that loop need executes.
     """
 
     einsum: Einsum
@@ -53,6 +55,8 @@ class EinsumWalk:
     spatial: tuple[SpatialLoop, ...]
     above: dict[int, tuple[int, int]]
     operations: tuple[Operation, ...]
+    decided: tuple[int, int] = (0, 0)
+    inferred: bool = False
 
 
 def number(tile: int | str | None, what: str) -> int:
@@ -63,16 +67,17 @@ def number(tile: int | str | None, what: str) -> int:
 
 
 def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop) -> tuple[int, int]:
-    """Inclusive (low, high) that an outermost loop splits: the hull over the Einsums below it."""
-    boxes = []
-    for name in users(tree, node):
-        variable = loop.variable_in(name)
-        if variable not in cascade[name].rank_variables:
-            raise Refused(
-                f"Einsum {name} stands below a loop over {variable}, which it does not have",
-                "put the loop into the branches that have the variable, or bind one with per_einsum",
-            )
-        boxes.append(cascade[name].bound(variable))
+    """Inclusive (low, high) that an outermost loop splits: the hull over the Einsums below that it binds."""
+    boxes = [
+        cascade[name].bound(loop.variable_in(name))
+        for name in users(tree, node)
+        if tie(cascade, tree, name, node, loop) == "bound"
+    ]
+    if not boxes:
+        raise Refused(
+            f"no Einsum below the loop over {loop.rank_variable} has that rank variable",
+            "remove the loop, or bind a variable of an Einsum below it",
+        )
     return min(low for low, _ in boxes), max(high for _, high in boxes)
 
 
@@ -85,63 +90,97 @@ def points(einsum: Einsum) -> Iterator[tuple[int, ...]]:
             yield values
 
 
-class _Locator:
-    """Turns points of one Einsum into (time, place) by walking down its path."""
+class Locator:
+    """Turns points of one Einsum into (time, place) by walking down its path.
+
+    `above` holds the path down to the innermost loop that binds none of its variables, `below` the rest.
+    `extents`: how many values a variable takes at most below, where that is less than all.
+    """
 
     def __init__(self, problem: Problem, einsum: Einsum) -> None:
         self.einsum = einsum
         self.path = problem.tree.path(einsum.name)
-        self.start: dict[int, int] = {}
-        self.radix: dict[int, int] = {}
-        extent: dict[str, int] = {}
-        for step in self.path:
-            if not isinstance(step.node, Loop):
-                continue
-            loop, variable = step.node, step.node.variable_in(einsum.name)
-            low, high = loop_range(problem.cascade, problem.tree, step.id, loop)
-            if variable not in extent:
-                self.start[step.id] = low
-                extent[variable] = high - low + 1
-            tile = number(loop.tile_shape, f"the tile shape of the loop over {variable}")
-            first = tile
-            if loop.initial_tile_shape is not None:
-                first = number(loop.initial_tile_shape, f"the initial tile shape over {variable}")
-            rest = max(extent[variable] - first, 0)
-            self.radix[step.id] = 1 + -(-rest // tile)
-            extent[variable] = min(extent[variable], max(tile, first))
+        self.ties = ties(problem.cascade, problem.tree, einsum.name)
+        last = decided_above(self.ties)
+        self.above = tuple(s for s in self.path if s.id <= last)
+        self.below = tuple(s for s in self.path if s.id > last)
+        self.hulls = {
+            s.id: loop_range(problem.cascade, problem.tree, s.id, s.node)
+            for s in self.path
+            if isinstance(s.node, Loop)
+        }
 
-    def locate(self, values: tuple[int, ...]) -> tuple[Time, Place]:
-        point = dict(zip(self.einsum.rank_variables, values, strict=True))
+    def outer(self, point: dict[str, int]) -> tuple[tuple[int | None, ...], dict[str, int]]:
+        """The stamp of `above` that a point binds (None: any) in path order, and its tiles' starts."""
         base: dict[str, int] = {}
-        time: list[int] = []
-        place: list[int] = []
-        for step in self.path:
+        return self._descend(self.above, point, base), base
+
+    def inner(
+        self, point: dict[str, int], base: dict[str, int], starts: dict[str, int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The stamp of `below`, and the offsets in the innermost tiles.
+
+        The outermost loop of `below` over a variable starts at `starts`, if that has it.
+        """
+        base = {**base, **starts}
+        stamp = tuple(c for c in self._descend(self.below, point, base) if c is not None)
+        return stamp, tuple(point[v] - base.get(v, 0) for v in self.einsum.rank_variables)
+
+    def _descend(
+        self, path: tuple[Step, ...], point: dict[str, int], base: dict[str, int]
+    ) -> tuple[int | None, ...]:
+        stamp: list[int | None] = []
+        for step in path:
             if isinstance(step.node, Split):
-                time.append(step.branch)
-            if not isinstance(step.node, Loop):
+                stamp.append(step.branch)
+            elif isinstance(step.node, Loop):
+                if self.ties[step.id] != "bound":
+                    stamp.append(None)
+                    continue
+                variable = step.node.variable_in(self.einsum.name)
+                begin = base.get(variable, self.hulls[step.id][0])
+                counter, base[variable] = tile_of(step.node, begin, point[variable])
+                stamp.append(counter)
+        return tuple(stamp)
+
+    def radices(self, problem: Problem, largest: dict[str, int]) -> dict[int, int]:
+        """How many counters each bound loop has at most; `largest`: extents below the decision."""
+        extent: dict[str, int] = {}
+        found: dict[int, int] = {}
+        below = {s.id for s in self.below}
+        entered = False
+        for step in self.path:
+            if not isinstance(step.node, Loop) or self.ties[step.id] != "bound":
                 continue
-            loop, variable = step.node, step.node.variable_in(self.einsum.name)
-            begin = base.get(variable, self.start.get(step.id, 0))
-            counter, base[variable] = _tile_of(loop, begin, point[variable])
-            (place if loop.spatial else time).append(counter)
-        offsets = (point[v] - base.get(v, 0) for v in self.einsum.rank_variables)
-        return (*time, *offsets), tuple(place)
+            if step.id in below and not entered:
+                extent, entered = {**extent, **largest}, True
+            variable = step.node.variable_in(self.einsum.name)
+            low, high = self.hulls[step.id]
+            width = extent.setdefault(variable, high - low + 1)
+            tile, first = tiles(step.node)
+            found[step.id] = 1 + -(-max(width - first, 0) // tile)
+            extent[variable] = min(width, max(tile, first))
+        return found
 
 
-def _tile_of(loop: Loop, begin: int, value: int) -> tuple[int, int]:
-    """The counter of the tile that holds `value`, and where that tile starts."""
-    tile = number(loop.tile_shape, "a tile shape")
+def tiles(loop: Loop) -> tuple[int, int]:
+    """(tile shape, shape of the first tile)."""
+    tile = number(loop.tile_shape, f"the tile shape of the loop over {loop.rank_variable}")
     if loop.initial_tile_shape is None:
-        counter = (value - begin) // tile
-        return counter, begin + counter * tile
-    first = number(loop.initial_tile_shape, "an initial tile shape")
+        return tile, tile
+    return tile, number(loop.initial_tile_shape, f"the initial tile shape over {loop.rank_variable}")
+
+
+def tile_of(loop: Loop, begin: int, value: int) -> tuple[int, int]:
+    """The counter of the tile that holds `value`, and where that tile starts."""
+    tile, first = tiles(loop)
     if value - begin < first:
         return 0, begin
     counter = 1 + (value - begin - first) // tile
     return counter, begin + first + (counter - 1) * tile
 
 
-def _nodes_above(tree: LoopTree, einsum: str) -> dict[int, tuple[int, int]]:
+def nodes_above(tree: LoopTree, einsum: str) -> dict[int, tuple[int, int]]:
     times = places = 0
     above: dict[int, tuple[int, int]] = {}
     for step in tree.path(einsum):
@@ -151,48 +190,6 @@ def _nodes_above(tree: LoopTree, einsum: str) -> dict[int, tuple[int, int]]:
         elif isinstance(step.node, Loop):
             places += 1
     return above
-
-
-def walk_einsum(problem: Problem, einsum: Einsum) -> EinsumWalk:
-    """Every operation of `einsum`, located in time and space; Refused above POINT_LIMIT points."""
-    if len(set(einsum.tensors)) != len(einsum.tensors):
-        raise Refused(f"Einsum {einsum.name} accesses one tensor twice", "rename one of the accesses")
-    if prod(high - low + 1 for low, high in einsum.bounds) > 4 * POINT_LIMIT:
-        raise Refused(f"the iteration space of {einsum.name} is too large to enumerate", "use engine exact")
-    locator = _Locator(problem, einsum)
-    operations = []
-    for values in points(einsum):
-        point = dict(zip(einsum.rank_variables, values, strict=True))
-        time, place = locator.locate(values)
-        elements = tuple(tuple(x.value(point) for x in a.projection) for a in einsum.accesses)
-        operations.append(Operation(time, place, elements))
-    operations.sort(key=lambda o: (o.time, o.place))
-    spatial = tuple(
-        SpatialLoop(s.id, s.node.component, s.node.dim, s.node.variable_in(einsum.name), locator.radix[s.id])
-        for s in locator.path
-        if isinstance(s.node, Loop) and s.node.spatial
-    )
-    compute = locator.path[-1].node
-    assert isinstance(compute, ComputeNode)
-    return EinsumWalk(einsum, compute, spatial, _nodes_above(problem.tree, einsum.name), tuple(operations))
-
-
-def walk_all(problem: Problem) -> dict[str, EinsumWalk]:
-    """One walk per Einsum of the tree, in order of execution; Refused if they are too many points."""
-    walks = {name: walk_einsum(problem, problem.cascade[name]) for name in problem.tree.einsums}
-    total = sum(len(w.operations) for w in walks.values())
-    if total > POINT_LIMIT:
-        raise Refused(f"{total} operations are too many to enumerate", "use engine exact")
-    for name, walk in walks.items():
-        for tensor in walk.einsum.tensors:
-            held = any(
-                isinstance(s.node, StorageNode) and tensor in s.node.tensors for s in problem.tree.path(name)
-            )
-            if not held:
-                raise Refused(
-                    f"tensor {tensor} of Einsum {name} has no storage", "add a Storage node above it"
-                )
-    return walks
 
 
 def physical(loops: tuple[SpatialLoop, ...], place: Place) -> tuple[tuple[str, str, int], ...]:

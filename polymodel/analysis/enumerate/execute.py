@@ -1,0 +1,278 @@
+"""Which iterations every Einsum executes, at which stamps: each once, or as its consumers need them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import groupby
+from math import prod
+from typing import TypeVar
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate.buffets import BuffetWalk, settle
+from polymodel.analysis.enumerate.walk import (
+    POINT_LIMIT,
+    EinsumWalk,
+    Element,
+    Locator,
+    Operation,
+    Place,
+    SpatialLoop,
+    Time,
+    nodes_above,
+    points,
+)
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import ComputeNode, Loop, Reuse, Split, Step, StorageNode
+from polymodel.mapping.placement import storage_chain, users
+from polymodel.mapping.ties import ties
+from polymodel.workload.einsum import Einsum
+
+Point = tuple[int, ...]
+C = TypeVar("C", int, int | None)
+Stamp = tuple[Time, Place]  # of the loops and splits down to the decision
+
+
+def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWalk]:
+    """One walk per Einsum of the tree, in order of execution; Refused if they are too many points."""
+    execution = _Execution(problem, reuse)
+    for name in reversed(problem.tree.einsums):
+        execution.walk(name)
+    walks = {name: execution.walks[name] for name in problem.tree.einsums}
+    for name, walk in walks.items():
+        for tensor in walk.einsum.tensors:
+            held = any(
+                isinstance(s.node, StorageNode) and tensor in s.node.tensors for s in problem.tree.path(name)
+            )
+            if not held:
+                raise Refused(
+                    f"tensor {tensor} of Einsum {name} has no storage", "add a Storage node above it"
+                )
+    return walks
+
+
+class _Execution:
+    """Walks Einsums, consumers first, since what they need decides what their producers execute."""
+
+    def __init__(self, problem: Problem, reuse: Reuse | None) -> None:
+        self.problem, self.reuse = problem, reuse
+        self.walks: dict[str, EinsumWalk] = {}
+        self.open: set[str] = set()
+        self.total = 0
+
+    def walk(self, name: str) -> EinsumWalk:
+        if name in self.walks:
+            return self.walks[name]
+        if name in self.open:
+            raise Refused(
+                f"what {name} executes depends on itself: Einsums below a loop that none of them ties",
+                "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}",
+            )
+        self.open.add(name)
+        einsum = self.problem.cascade[name]
+        _refuse_size(einsum)
+        locator = Locator(self.problem, einsum)
+        found = self.decided(locator)
+        self.walks[name] = found
+        self.total += len(found.operations)
+        if self.total > POINT_LIMIT:
+            raise Refused(f"{self.total} operations are too many to enumerate", "use engine exact")
+        return found
+
+    def decided(self, locator: Locator) -> EinsumWalk:
+        """The walk of one Einsum."""
+        einsum, kinds = locator.einsum, set(locator.ties.values())
+        if kinds <= {"bound"}:
+            stamps: Iterable[tuple[Stamp, list[Point]]] = [(((), ()), list(points(einsum)))]
+        elif "inferred" in kinds:
+            stamps = self.inferred(locator)
+        else:
+            stamps = self.repeated(locator)
+        operations: list[Operation] = []
+        widest: dict[str, int] = {}
+        for stamp, mine in stamps:
+            starts = _starts(einsum, mine) if "inferred" in kinds else {}
+            for v, (low, high) in starts.items():
+                widest[v] = max(widest.get(v, 1), high - low + 1)
+            operations += _located(locator, stamp, mine, {v: low for v, (low, _) in starts.items()})
+        operations.sort(key=lambda o: (o.time, o.place))
+        compute = locator.path[-1].node
+        assert isinstance(compute, ComputeNode)
+        return EinsumWalk(
+            einsum,
+            compute,
+            self.spatial(locator, widest),
+            nodes_above(self.problem.tree, einsum.name),
+            tuple(operations),
+            _depth(locator),
+            "inferred" in kinds,
+        )
+
+    def spatial(self, locator: Locator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
+        """The spatial loops of a path; one that binds nothing here has the radix of those it binds."""
+        radices = locator.radices(self.problem, widest)
+        found = []
+        for step in locator.path:
+            node = step.node
+            if not isinstance(node, Loop) or not node.spatial:
+                continue
+            variable = node.variable_in(locator.einsum.name)
+            if step.id not in radices:
+                others = [self.walk(e) for e in self.binding(locator, step.id)]
+                radices[step.id] = max(x.radix for w in others for x in w.spatial if x.node == step.id)
+            found.append(SpatialLoop(step.id, node.component, node.dim, variable, radices[step.id]))
+        return tuple(found)
+
+    def binding(self, locator: Locator, node: int) -> list[str]:
+        """Einsums below a loop that have its rank variable."""
+        below = users(self.problem.tree, node)
+        return [e for e in below if ties(self.problem.cascade, self.problem.tree, e)[node] == "bound"]
+
+    def repeated(self, locator: Locator) -> Iterable[tuple[Stamp, list[Point]]]:
+        """All iterations again at every stamp that Einsums bound by the loops run through."""
+        last = locator.above[-1].id
+        depth = _depth(locator)
+        stamps = {
+            (o.time[: depth[0]], o.place[: depth[1]])
+            for e in self.binding(locator, last)
+            for o in self.walk(e).operations
+        }
+        everything = list(points(locator.einsum))
+        for stamp in sorted(stamps):
+            yield stamp, _bound_to(locator, stamp, everything)
+
+    def inferred(self, locator: Locator) -> Iterable[tuple[Stamp, list[Point]]]:
+        """At every stamp what the consumers below need and the outermost storage does not hold."""
+        einsum, tree = locator.einsum, self.problem.tree
+        last = locator.above[-1].id
+        if locator.ties[last] != "inferred":
+            raise Refused(
+                f"{einsum.name} stands below a loop that its consumers do not share, inside one that they do",
+                "move that loop into the branch that has its rank variable",
+            )
+        if len(einsum.outputs) > 1:
+            raise Refused(f"{einsum.name} has several outputs, and what it executes is inferred")
+        tensor = einsum.outputs[0].tensor
+        depth = _depth(locator)
+        needed: dict[Stamp, set[Element]] = defaultdict(set)
+        home = storage_chain(tree, einsum.name, tensor)[0]
+        assert isinstance(home.node, StorageNode)
+        times, places = nodes_above(tree, einsum.name)[home.id]
+        buffet = BuffetWalk(
+            node=home.id,
+            component=home.node.component,
+            tensor=tensor,
+            policy=self.reuse or home.node.reuse,
+            parent=None,
+            depth=0,
+            users=(),
+            writer=None,
+            n_time=times,
+            n_place=places,
+            loops=(),
+        )
+        for consumer in self.problem.cascade.consumers(tensor):
+            if consumer.name not in tree.paths or consumer.name == einsum.name:
+                continue
+            walk = self.walk(consumer.name)
+            position = consumer.accesses.index(consumer.access_of(tensor))
+            for o in walk.operations:
+                x = o.elements[position]
+                buffet.touch(o.time, o.place, x, 0, consumer.name, False)
+                if consumer.name in users(tree, last):
+                    needed[o.time[: depth[0]], o.place[: depth[1]]].add(x)
+        settle(buffet)
+        makers: dict[Element, list[Point]] = defaultdict(list)
+        access = einsum.outputs[0]
+        for values in points(einsum):
+            point = dict(zip(einsum.rank_variables, values, strict=True))
+            makers[tuple(e.value(point) for e in access.projection)].append(values)
+        for stamp, missing in _missing(needed, buffet, einsum):
+            mine = [values for x in sorted(missing) for values in makers.get(x, ())]
+            yield stamp, _bound_to(locator, stamp, mine)
+
+
+def _missing(
+    needed: dict[Stamp, set[Element]], buffet: BuffetWalk, einsum: Einsum
+) -> Iterable[tuple[Stamp, set[Element]]]:
+    """Per stamp, what is needed and not yet held in the buffet's instance."""
+    held: dict[Place, set[Element]] = defaultdict(set)
+    visit: Time | None = None
+    for time, group in groupby(sorted(needed), key=lambda stamp: stamp[0]):
+        now = time[: buffet.n_time]
+        # Visits of the buffet that this Einsum skips still decide what stays.
+        for t in [t for t in buffet.visits if (visit is None or t > visit) and t <= now]:
+            for p in set(held) | set(buffet.tiles[t]):
+                held[p] &= buffet.carried[t].get(p, set())
+        visit = now
+        made: dict[Place, set[Element]] = defaultdict(set)
+        for stamp in group:
+            where = stamp[1][: buffet.n_place]
+            missing = needed[stamp] - held[where]
+            if missing & made[where]:
+                raise Refused(
+                    f"several instances of {einsum.name} would produce the same elements of {buffet.tensor} "
+                    f"into {buffet.component} at one time",
+                    f"store {buffet.tensor} below the spatial loop, or make that loop temporal",
+                )
+            made[where] |= missing
+            if missing:
+                yield stamp, missing
+        for p, elements in made.items():
+            held[p] |= elements
+
+
+def _depth(locator: Locator) -> tuple[int, int]:
+    """How many time and space coordinates the path has down to the decision."""
+    spatial = sum(1 for s in locator.above if isinstance(s.node, Loop) and s.node.spatial)
+    stamped = sum(1 for s in locator.above if isinstance(s.node, Loop | Split))
+    return stamped - spatial, spatial
+
+
+def _bound_to(locator: Locator, stamp: Stamp, candidates: list[Point]) -> list[Point]:
+    """The candidates that the bound loops above the decision run at this stamp."""
+    found = []
+    for values in candidates:
+        point = dict(zip(locator.einsum.rank_variables, values, strict=True))
+        time, place = _separate(locator.above, locator.outer(point)[0])
+        fits = zip((*time, *place), (*stamp[0], *stamp[1]), strict=True)
+        if all(mine is None or mine == theirs for mine, theirs in fits):
+            found.append(values)
+    return found
+
+
+def _starts(einsum: Einsum, mine: list[Point]) -> dict[str, tuple[int, int]]:
+    """Smallest and largest executed value of every rank variable."""
+    columns = zip(*mine, strict=True)
+    return {v: (min(c), max(c)) for v, c in zip(einsum.rank_variables, columns, strict=False)}
+
+
+def _located(
+    locator: Locator, stamp: Stamp, mine: list[Point], starts: dict[str, int]
+) -> Iterable[Operation]:
+    einsum = locator.einsum
+    for values in mine:
+        point = dict(zip(einsum.rank_variables, values, strict=True))
+        inner, offsets = locator.inner(point, locator.outer(point)[1], starts)
+        time, place = _separate(locator.below, inner)
+        elements = tuple(tuple(e.value(point) for e in a.projection) for a in einsum.accesses)
+        yield Operation((*stamp[0], *time, *offsets), (*stamp[1], *place), elements)
+
+
+def _separate(path: Iterable[Step], stamp: tuple[C, ...]) -> tuple[tuple[C, ...], tuple[C, ...]]:
+    """Coordinates in path order as (time, place)."""
+    time: list[C] = []
+    place: list[C] = []
+    coordinates = iter(stamp)
+    for step in path:
+        node = step.node
+        if isinstance(node, Loop | Split):
+            (place if isinstance(node, Loop) and node.spatial else time).append(next(coordinates))
+    return tuple(time), tuple(place)
+
+
+def _refuse_size(einsum: Einsum) -> None:
+    if len(set(einsum.tensors)) != len(einsum.tensors):
+        raise Refused(f"Einsum {einsum.name} accesses one tensor twice", "rename one of the accesses")
+    if prod(high - low + 1 for low, high in einsum.bounds) > 4 * POINT_LIMIT:
+        raise Refused(f"the iteration space of {einsum.name} is too large to enumerate", "use engine exact")
