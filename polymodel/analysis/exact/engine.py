@@ -39,6 +39,12 @@ class Exact:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
+        for component, tensor, action in problem.rounding():
+            raise Refused(
+                f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
+                "which does not divide its bits per value: how transfers round up is not counted yet",
+                "use engine enumerate, or give bits_per_action that divide bits_per_value",
+            )
         layout = lay_out(problem, reuse)
         ledger = flows(layout)
         buffets = _buffets(layout)
