@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ def cost(problem: Problem) -> Costs:
     return costs(problem, ENGINE.analyse(problem))
 
 
-def changed(problem: Problem, name: str, **fields: object) -> Problem:
-    return with_component(problem, name, replace(problem.hierarchy[name], **fields))  # type: ignore[arg-type]
+def changed(problem: Problem, name: str, **fields: Any) -> Problem:
+    return with_component(problem, name, replace(problem.hierarchy[name], **fields))
 
 
 def seconds(found: Costs, einsum: str) -> dict[str, float]:
