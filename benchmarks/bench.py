@@ -2,7 +2,7 @@
 
 Prints a table and writes `benchmarks/results.json`: name -> value, unit, peer (the peer's value), ratio
 (value over peer: below 1 is faster than the peer; for rates, above 1) and peer_name.
-Values are medians; nothing is asserted.
+Values are medians; no speed is asserted, only that AccelForge and polymodel count the same.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from pathlib import Path
 from statistics import median
 
 import polymodel as pm
+from benchmarks import accelforge_peer
 from benchmarks.closed import closed
+from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
 
 HERE = Path(__file__).resolve().parent
+CHAIN = "sweep a fused chain of three matmuls, 7 symbols"
 SMALL = {"M": 16, "N0": 8, "N1": 12, "N2": 10}
-Row = dict[str, float | str]
 
 
 def seconds(action: Callable[[], object], repeats: int) -> float:
@@ -62,16 +64,6 @@ def problem(arch: str, name: str, **variables: int) -> Problem:
     return Problem(spec.workload, spec.arch, spec.mapping)
 
 
-def row(value: float, peer: float, peer_name: str) -> Row:
-    return {
-        "value": round(value * 1e3, 3),
-        "unit": "ms",
-        "peer": round(peer * 1e3, 3),
-        "ratio": round(value / peer, 4),
-        "peer_name": peer_name,
-    }
-
-
 def engines() -> dict[str, Row]:
     """Evaluation once imported, against the element-by-element engine."""
     from polymodel.analysis.enumerate import ENGINE as walker
@@ -83,20 +75,20 @@ def engines() -> dict[str, Row]:
     same = "enumerate engine, the same case"
     walked = seconds(lambda: pm.evaluate_problem(small, engine="enumerate"), 3)
     return {
-        "two fused Einsums, small": row(
+        "two fused Einsums, small": milliseconds(
             seconds(lambda: pm.evaluate_problem(small, engine="exact"), 15), walked, same
         ),
-        "two fused Einsums": row(
+        "two fused Einsums": milliseconds(
             seconds(lambda: pm.evaluate_problem(full, engine="exact"), 15),
             seconds(lambda: pm.evaluate_problem(full, engine="enumerate"), 1),
             same,
         ),
-        "GPT-3 layer, 10 Einsums, fused": row(
+        "GPT-3 layer, 10 Einsums, fused": milliseconds(
             seconds(lambda: pm.evaluate_problem(layer, engine="exact"), 5),
             walked,
             "enumerate engine, two small Einsums (this layer has 4e11 operations)",
         ),
-        "element-level live, two fused Einsums, small": row(
+        "element-level live, two fused Einsums, small": milliseconds(
             seconds(lambda: exact.analyse(small, live=True), 5),
             seconds(lambda: walker.analyse(small, live=True), 3),
             same,
@@ -109,10 +101,10 @@ def processes() -> dict[str, Row]:
     pandas = seconds(process("-c", "import pandas"), 5)
     evaluate = ("-m", "polymodel.cli", "evaluate", "simple_two_level", "matmul_chain_2/tiled_fused")
     return {
-        "import polymodel (process)": row(
+        "import polymodel (process)": milliseconds(
             seconds(process("-c", "import polymodel"), 5), pandas, "import pandas (process)"
         ),
-        "polymodel evaluate, small example (process)": row(
+        "polymodel evaluate, small example (process)": milliseconds(
             seconds(process(*evaluate), 5), pandas, "import pandas (process)"
         ),
     }
@@ -124,23 +116,17 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def template(arch: str, workload: str, loops: str, **variables: int) -> pm.Spec:
-    """A spec with a mapping written `DRAM:A,B m:TM GLB:A,B Z@MAC`; `{ | | }` is a split."""
+    """A spec with a mapping written `DRAM:A,B m:TM GLB:A,B Z@MAC`."""
     text = ["schema_version: 1", "mapping:", "  nodes:"]
-    pad = "  "
     for word in loops.split():
         left, _, right = word.partition(":")
-        if word == "{":
-            text += [f"{pad}- !Sequential", f"{pad}  nodes:", f"{pad}  - !Nested", f"{pad}    nodes:"]
-            pad += "    "
-        elif word == "|":
-            text += [f"{pad[:-2]}- !Nested", f"{pad}nodes:"]
-        elif "@" in word:
+        if "@" in word:
             einsum, component = word.split("@")
-            text.append(f"{pad}- !Compute {{einsum: {einsum}, component: {component}}}")
-        elif left.islower() or left[0].islower():
-            text.append(f"{pad}- !Temporal {{rank_variable: {left}, tile_shape: {right}}}")
-        elif word != "}":
-            text.append(f"{pad}- !Storage {{component: {left}, tensors: [{right}]}}")
+            text.append(f"  - !Compute {{einsum: {einsum}, component: {component}}}")
+        elif left[0].islower():
+            text.append(f"  - !Temporal {{rank_variable: {left}, tile_shape: {right}}}")
+        else:
+            text.append(f"  - !Storage {{component: {left}, tensors: [{right}]}}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mapping.yaml"
         path.write_text("\n".join(text) + "\n", encoding="utf-8")
@@ -152,18 +138,15 @@ def template(arch: str, workload: str, loops: str, **variables: int) -> pm.Spec:
         )
 
 
-def sweeps() -> dict[str, Row]:
-    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop."""
+def sweeps() -> tuple[dict[str, Row], list[str]]:
+    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop.
+
+    The fused chain also against AccelForge; second, what it counts otherwise than we do.
+    """
     matmul = template(
         "edge_npu", "matmul",
         "DRAM:A,B,C m:TM1 n:TN1 k:TK1 SRAM:A,B,C m:TM0 n:TN0 k:TK0 Register:A,B,C Matmul@MAC",
         M=1024, N=1024, K=1024,
-    )  # fmt: skip
-    chain = template(
-        "simple_two_level", "matmul_chain_3",
-        "DRAM:T0,T3,W0,W1,W2 m:TM GLB:T1,T2 { n1:TN1 n0:TN0 GLB:T0,W0 Matmul1@MAC "
-        "| n2:TN2 n1:TQ1 GLB:W1 Matmul2@MAC | n3:TN3 n2:TQ2 GLB:W2,T3 Matmul3@MAC }",
-        M=512, N0=256, N1=256, N2=256, N3=256,
     )  # fmt: skip
     conv = template(
         "simple_two_level", "conv2d",
@@ -174,23 +157,20 @@ def sweeps() -> dict[str, Row]:
     sizes = {"TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 57), "TQ": range(1, 57)}
     cases: dict[str, tuple[pm.Spec, dict[str, Choice]]] = {
         "sweep a matmul, three levels, 6 symbols": (matmul, dict(levels)),
-        "sweep a fused chain of three matmuls, 7 symbols": (chain, {"TM": spread(16, 512), **widths}),
+        CHAIN: (accelforge_peer.spec(), {"TM": spread(16, 512), **widths}),
         "sweep a conv2d, 6 symbols": (conv, {**sizes, "TR": [1, 2, 3], "TS": [1, 2, 3]}),
     }
     rows: dict[str, Row] = {}
     for name, (spec, symbols) in cases.items():
         found = pm.sweep(spec, symbols)
         bound = found.spec(found.best())
-        rows[f"{name}, {found.evaluated:.2g} points"] = {
-            "value": round(found.rate),
-            "unit": "points/s",
-            "peer": round(1 / seconds(lambda bound=bound: pm.evaluate(bound), 5), 1),
-            "ratio": 0.0,
-            "peer_name": "evaluate in a loop, one point at a time",
-        }
-    for r in rows.values():
-        r["ratio"] = round(float(r["value"]) / float(r["peer"]))
-    return rows
+        one = seconds(lambda bound=bound: pm.evaluate(bound), 5)
+        shown = f"{name}, {found.evaluated:.2g} points"
+        rows[shown] = rate(found.rate, 1 / one, "evaluate in a loop, one point at a time")
+        if name == CHAIN:
+            forged, differences = accelforge_peer.rows(one, found.rate, f"{shown}, beside AccelForge")
+            rows |= forged
+    return rows, differences
 
 
 def workers() -> dict[str, Row]:
@@ -204,28 +184,17 @@ def workers() -> dict[str, Row]:
         "TR": [1, 2, 3], "TS": [1, 2, 3],
     }  # fmt: skip
     one, two = (pm.sweep(conv, sizes, workers=n) for n in (1, 2))
-    return {
-        f"sweep a conv2d with two workers, {two.evaluated:.2g} points": {
-            "value": round(two.rate),
-            "unit": "points/s",
-            "peer": round(one.rate),
-            "ratio": round(two.rate / one.rate, 2),
-            "peer_name": "one worker",
-        }
-    }
+    name = f"sweep a conv2d with two workers, {two.evaluated:.2g} points"
+    return {name: rate(two.rate, one.rate, "one worker")}
 
 
 def main() -> None:
-    rows = {**engines(), **closed(), **processes(), **slopes(), **sweeps(), **workers()}
-    width = max(map(len, rows))
-    print(f"{'':{width}}  {'value':>10}  {'peer':>10}  {'ratio':>8}  peer")
-    for name, r in rows.items():
-        unit = r["unit"]
-        print(
-            f"{name:{width}}  {r['value']:>8} {unit}  {r['peer']:>7} {unit}  {r['ratio']:>8}  "
-            f"{r['peer_name']}"
-        )
+    swept, differences = sweeps()
+    rows = {**engines(), **closed(), **processes(), **slopes(), **swept, **workers()}
+    print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    if differences:
+        sys.exit("AccelForge and polymodel count differently:\n" + "\n".join(differences))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 
 import polymodel as pm
+from benchmarks.rows import Row, milliseconds
 from polymodel.analysis.engine import Problem
 from polymodel.report.closed import TABLES
 from polymodel.report.closed import closed_forms as report_of
-
-Row = dict[str, float | str]
 
 
 def best(action: Callable[[], object], repeats: int = 3) -> float:
@@ -21,16 +20,6 @@ def best(action: Callable[[], object], repeats: int = 3) -> float:
         action()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-def row(value: float, peer: float, peer_name: str) -> Row:
-    return {
-        "value": round(value * 1e3, 3),
-        "unit": "ms",
-        "peer": round(peer * 1e3, 3),
-        "ratio": round(value / peer, 4),
-        "peer_name": peer_name,
-    }
 
 
 def closed() -> dict[str, Row]:
@@ -59,9 +48,9 @@ def closed() -> dict[str, Row]:
 
     same = "exact engine, one evaluation of the same layer"
     return {
-        "GPT-3 layer, closed forms, all tables in SymPy": row(best(opened), exact, same),
-        "GPT-3 layer, closed forms, slowest cell": row(slowest_cell(), exact, same),
-        "GPT-3 layer, evaluated by closed forms": row(
+        "GPT-3 layer, closed forms, all tables in SymPy": milliseconds(best(opened), exact, same),
+        "GPT-3 layer, closed forms, slowest cell": milliseconds(slowest_cell(), exact, same),
+        "GPT-3 layer, evaluated by closed forms": milliseconds(
             best(lambda: pm.evaluate_problem(layer, engine="symbolic")), exact, same
         ),
     }

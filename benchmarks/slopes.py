@@ -8,8 +8,7 @@ from itertools import permutations
 import numpy as np
 
 import polymodel as pm
-
-Row = dict[str, float | str]
+from benchmarks.rows import Row, milliseconds
 
 
 def matmul(m: int, k: int, n: int) -> pm.Spec:
@@ -75,11 +74,5 @@ def slopes() -> dict[str, Row]:
         scale = float(np.prod([float(a) / b for a, b in zip(extents, small, strict=True)]))
         peer = (time.perf_counter() - start) * scale
         shown = "the same" if scale == 1 else f"{small[0]}^3 ({listed:.2g} mappings), scaled up"
-        rows[name] = {
-            "value": round(value * 1e3, 3),
-            "unit": "ms",
-            "peer": round(peer * 1e3, 3),
-            "ratio": float(f"{value / peer:.3g}"),
-            "peer_name": f"brute force over all sizes and orders, {shown}",
-        }
+        rows[name] = milliseconds(value, peer, f"brute force over all sizes and orders, {shown}")
     return rows

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polymodel.loading import load as load
     from polymodel.mapping.looptree import LoopTree as LoopTree
     from polymodel.report.compare import compare as compare
+    from polymodel.report.compiled import compile_cell as compile_cell
     from polymodel.report.report import Report as Report
     from polymodel.sweep.result import Sweep as Sweep
     from polymodel.sweep.run import sweep as sweep
@@ -43,6 +44,7 @@ _LAZY = {
     "LoopTree": "polymodel.mapping.looptree",
     "Report": "polymodel.report.report",
     "compare": "polymodel.report.compare",
+    "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
     "ski_slope": "polymodel.explore.skislope",

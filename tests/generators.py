@@ -245,12 +245,18 @@ class Drawing:
 
 
 @st.composite
-def problems(draw: st.DrawFn, simple: bool = False) -> Problem:
-    """A small legal problem. `simple`: perfect loops may still be imperfect, but `refill` everywhere,
-    no tolls, no sharing rules, no restricted spaces."""
+def lawless(draw: st.DrawFn, simple: bool = False) -> Problem:
+    """A small problem as drawn, its dependences kept or not."""
     cascade = draw(cascades(simple=simple))
     drawing = Drawing(draw, cascade, simple)
     tree = LoopTree(drawing.whole())
-    problem = Problem(cascade, drawing.hierarchy(), tree)
+    return Problem(cascade, drawing.hierarchy(), tree)
+
+
+@st.composite
+def problems(draw: st.DrawFn, simple: bool = False) -> Problem:
+    """A small legal problem. `simple`: perfect loops may still be imperfect, but `refill` everywhere,
+    no tolls, no sharing rules, no restricted spaces."""
+    problem = draw(lawless(simple=simple))
     assume(legal(problem) is None)
     return problem

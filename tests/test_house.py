@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,19 @@ def test_only_the_command_line_prints() -> None:
     assert not printing
 
 
+def test_a_check_is_silenced_only_with_a_reason() -> None:
+    """A comment for mypy, ruff or coverage is followed by a second one that says why."""
+    silenced = re.compile(r"#\s*(?:type:\s*ignore|noqa|pragma)")
+    explained = re.compile(r"#\s*(?:type:\s*ignore\[|noqa: |pragma: )[^#]*# \w+ \w+")
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources("polymodel", "tests", "benchmarks")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if silenced.search(line) and not explained.search(line)
+    ]
+    assert not bare
+
+
 def broad(handler: ast.ExceptHandler) -> bool:
     caught = handler.type
     names = caught.elts if isinstance(caught, ast.Tuple) else [caught]
@@ -92,7 +106,9 @@ def broad(handler: ast.ExceptHandler) -> bool:
 
 
 def test_no_broad_except() -> None:
-    assert broad(ast.parse("try: ...\nexcept (ValueError, Exception): ...").body[0].handlers[0])  # type: ignore[attr-defined]
+    (tried,) = ast.parse("try: ...\nexcept (ValueError, Exception): ...").body
+    assert isinstance(tried, ast.Try)
+    assert broad(tried.handlers[0])
     catches = [
         where(path, node)
         for path in sources("polymodel", "tests")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from polymodel.analysis.result import Analysis
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapping.looptree import LoopTree, Reuse
+from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
 from polymodel.workload.einsum import Cascade
 
 
@@ -18,6 +19,19 @@ class Problem:
     cascade: Cascade
     hierarchy: Hierarchy
     tree: LoopTree
+
+    def rounding(self) -> Iterator[tuple[Component, str, Action]]:
+        """(component, tensor, action) wherever moving the tensor may take more bits than it has."""
+        held = [n for _, n, _ in self.tree.walk() if isinstance(n, StorageNode)]
+        for c in self.hierarchy.components:
+            actions = [a for a in c.actions if a.name in ("read", "write") and a.bits_per_action is not None]
+            for tensor in self.cascade.tensors if actions and c.kind in ("memory", "toll") else ():
+                users = [e for e in self.cascade.einsums if tensor in e.tensors]
+                stored = any(n.component == c.name and tensor in n.tensors for n in held)
+                kept = c.kind == "toll" and c.keep is not None
+                if stored or (kept and any(tensor in c.keep.tensors(e.name) for e in users if c.keep)):
+                    bits = users[0].access_of(tensor).bits_per_value
+                    yield from ((c, tensor, a) for a in actions if a.rounds(bits))
 
 
 class Engine(Protocol):

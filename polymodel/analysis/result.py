@@ -92,7 +92,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class InstanceLoad:
-    """What the busiest instances of a memory or toll move for one Einsum, in bits.
+    """What the busiest instances of a memory or toll move for one Einsum, in bits of whole actions.
 
     `loads`: the Pareto-maximal (read bits, write bits) pairs over the instances, sorted; any
     latency that grows in both is largest on one of them. `instances`: how many move anything.
@@ -162,13 +162,19 @@ class WorkingSet:
 
 
 @dataclass(frozen=True)
-class FillSizes:
-    """Histogram of transfer sizes on the link into one buffet: (elements, how many transfers)."""
+class TransferSizes:
+    """How large the transfers are that an action rounds up, as sorted (elements, how many transfers).
+
+    Only where an action of the component has `bits_per_action` that does not divide the tensor's bits.
+    `kind`: as the counts of `Traffic` are called, at a toll `down` or `up`; `node` is None there.
+    A memory's accesses by compute are not among them: those go value by value.
+    """
 
     einsum: str
-    node: int
+    node: int | None
+    component: str
     tensor: str
-    direction: str
+    kind: str
     sizes: tuple[tuple[int, int], ...]
 
 
@@ -186,3 +192,4 @@ class Analysis:
     notes: tuple[str, ...] = ()
     links: tuple[LinkTraffic, ...] = ()
     refills: tuple[RefillLoad, ...] = ()
+    transfers: tuple[TransferSizes, ...] = ()

@@ -71,6 +71,16 @@ class Action:
     bits_per_action: int | None = None
     provenance: str = "given"
 
+    def rounds(self, bits: int) -> bool:
+        """True if transfers of values of `bits` each may have to be filled up to whole actions."""
+        return self.bits_per_action is not None and bits % self.bits_per_action != 0
+
+    def whole_bits(self, bits: int) -> int:
+        """What one transfer of `bits` takes: as many bits as its actions move."""
+        return (
+            bits if self.bits_per_action is None else -(-bits // self.bits_per_action) * self.bits_per_action
+        )
+
 
 @dataclass(frozen=True)
 class Component:

@@ -6,8 +6,9 @@ up through a toll), compute has `compute`. An action that a component does not n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from polymodel.architecture.hierarchy import Action, Component
-from polymodel.errors import Refused
 
 
 def movement_actions(component: Component) -> tuple[Action, Action]:
@@ -15,25 +16,14 @@ def movement_actions(component: Component) -> tuple[Action, Action]:
     return component.action("read"), component.action("write")
 
 
-def whole_actions(action: Action, *, values: int, in_tiles: int, bits_per_value: int, where: str) -> int:
-    """How many actions move these elements; each transfer rounds up to whole actions.
+def whole_actions(action: Action, elements: int, bits_per_value: int) -> int:
+    """How many actions (bits, if the action is one bit) move elements one by one.
 
-    `values` elements move one by one (operands and results of compute), `in_tiles` elements move in
-    tiles, one transfer each. Without the sizes of the single transfers a tile's rounding is known only
-    if no element needs any.
+    So do larger transfers too, where a value takes whole actions.
     """
-    per_action = action.bits_per_action
-    if per_action is None:
-        return (values + in_tiles) * bits_per_value
-    if bits_per_value % per_action and in_tiles:
-        raise Refused(
-            f"{where}: {action.name} moves {per_action} bits per action, which does not divide the "
-            f"{bits_per_value} bits of a value, and tiles of it are moved as one transfer each",
-            "leave out bits_per_action, or give one that divides bits_per_value",
-        )
-    return (values + in_tiles) * -(-bits_per_value // per_action)
+    return elements * action.whole_bits(bits_per_value) // (action.bits_per_action or 1)
 
 
-def rounds(action: Action, bits_per_value: int) -> bool:
-    """True if moving one value by whole actions takes more bits than the value has."""
-    return action.bits_per_action is not None and bits_per_value % action.bits_per_action != 0
+def rounded_actions(action: Action, sizes: Iterable[tuple[int, int]], bits_per_value: int) -> int:
+    """How many actions move transfers of these sizes: (elements, how many transfers)."""
+    return sum(n * whole_actions(action, 1, elements * bits_per_value) for elements, n in sizes)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Traffic
-from polymodel.architecture.hierarchy import link_name
+from polymodel.analysis.result import Analysis, TollTraffic, Traffic
+from polymodel.architecture.hierarchy import Action, link_name
+from polymodel.cost.actions import rounded_actions, whole_actions
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.workload.einsum import TensorAccess
+
+# What compute reads and writes at the innermost memory moves value by value.
+BY_VALUE = ("reads_fill", "writes_drain")
 
 
 class Counts:
@@ -47,6 +52,29 @@ class Counts:
             return False
         chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
         return bool(chain) and chain[-1].id == traffic.node
+
+    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> int:
+        """How many actions (or bits) take what `moved` counts under `kind`; transfers are rounded up."""
+        elements: int = getattr(moved, kind)
+        bits = self.bits(moved.tensor)
+        node = moved.node if isinstance(moved, Traffic) else None
+        inner = isinstance(moved, Traffic) and kind in BY_VALUE and self.is_innermost(moved)
+        if not elements or inner or not action.rounds(bits):
+            return whole_actions(action, elements, bits)
+        sizes = self.sizes.get((moved.einsum, node, moved.component, moved.tensor, kind), ())
+        if sum(size * n for size, n in sizes) != elements:
+            raise Refused(
+                f"{moved.component}, {moved.tensor} in {moved.einsum}: {action.name} moves "
+                f"{action.bits_per_action} bits per action, which does not divide {bits} bits per value, "
+                f"and engine {self.analysis.engine} does not give the sizes of its transfers",
+                "use engine exact, or give bits_per_action that divide bits_per_value",
+            )
+        return rounded_actions(action, sizes, bits)
+
+    @cached_property
+    def sizes(self) -> dict[tuple[str, int | None, str, str, str], tuple[tuple[int, int], ...]]:
+        """(Einsum, node or None, component, tensor, kind) -> sizes of the transfers that are rounded up."""
+        return {(t.einsum, t.node, t.component, t.tensor, t.kind): t.sizes for t in self.analysis.transfers}
 
     @cached_property
     def level(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from polymodel.cost.roofline import limiters, roofline
 def costs(problem: Problem, analysis: Analysis) -> Costs:
     """Energy (J), latency (s), area (m^2) and capacity (bits) of one analysis.
 
-    Raises Refused where the counts do not determine a figure exactly (rounded tile transfers).
+    Raises Refused where the counts do not determine a figure exactly (rounded transfers of unknown sizes).
     """
     counts = Counts(problem, analysis)
     times = component_times(counts)

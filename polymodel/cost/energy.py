@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from polymodel.architecture.hierarchy import Action
-from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.cost.actions import movement_actions
 from polymodel.cost.context import Counts
 from polymodel.cost.links import link_energies
 from polymodel.cost.records import EinsumTime, EnergyItem
@@ -29,25 +29,20 @@ def _item(einsum: str, component: str, tensor: str, action: Action, count: int) 
 def _memory(counts: Counts) -> Iterator[EnergyItem]:
     for t in counts.analysis.traffic:
         read, write = movement_actions(counts.problem.hierarchy[t.component])
-        bits, times = counts.bits(t.tensor), counts.executions(t.einsum)
-        inner = counts.is_innermost(t)
-        where = f"{t.component}, {t.tensor} in {t.einsum}"
-        for action, down, up in ((read, t.reads_fill, t.reads_drain), (write, t.writes_drain, t.writes_fill)):
-            values, tiles = (down, up) if inner else (0, down + up)
-            n = whole_actions(action, values=values, in_tiles=tiles, bits_per_value=bits, where=where)
+        ways = (read, "reads_fill", "reads_drain"), (write, "writes_drain", "writes_fill")
+        for action, *kinds in ways:
+            n = sum(counts.actions(t, kind, action) for kind in kinds)
             if n:
-                yield _item(t.einsum, t.component, t.tensor, action, n * times)
+                yield _item(t.einsum, t.component, t.tensor, action, n * counts.executions(t.einsum))
 
 
 def _tolls(counts: Counts) -> Iterator[EnergyItem]:
     for t in counts.analysis.tolls:
         down, up = movement_actions(counts.problem.hierarchy[t.component])
-        bits, times = counts.bits(t.tensor), counts.executions(t.einsum)
-        where = f"{t.component}, {t.tensor} in {t.einsum}"
-        for action, passed in ((down, t.down), (up, t.up)):
-            n = whole_actions(action, values=0, in_tiles=passed, bits_per_value=bits, where=where)
+        for action, kind in ((down, "down"), (up, "up")):
+            n = counts.actions(t, kind, action)
             if n:
-                yield _item(t.einsum, t.component, t.tensor, action, n * times)
+                yield _item(t.einsum, t.component, t.tensor, action, n * counts.executions(t.einsum))
 
 
 def _compute(counts: Counts) -> Iterator[EnergyItem]:

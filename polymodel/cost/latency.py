@@ -1,10 +1,11 @@
 """Time (s) per component and Einsum, and what limits each Einsum.
 
-A component takes as long as its busiest instance. By default transfers overlap compute, so an Einsum
-takes as long as its slowest component. With `assume_overlap: false` the refills of a storage with
-`buffering: single` overlap nothing: what its links to its parents move is taken out of the work that
-overlaps, and the time of the slower end of those links is added, at each end that of its busiest instance.
-`buffering: double` overlaps its refills and takes twice the tile (engines count that in working sets).
+A component takes as long as its busiest instance, whose bits are those of whole actions. By default
+transfers overlap compute, so an Einsum takes as long as its slowest component. With `assume_overlap:
+false` the refills of a storage with `buffering: single` overlap nothing: what its links to its parents
+move is taken out of the work that overlaps, and the time of the slower end of those links is added, at
+each end that of its busiest instance. `buffering: double` overlaps its refills and takes twice the tile
+(engines count that in working sets).
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ import math
 from collections.abc import Iterator
 
 from polymodel.architecture.hierarchy import Component
-from polymodel.cost.actions import movement_actions, rounds
+from polymodel.cost.actions import movement_actions
 from polymodel.cost.context import Counts
 from polymodel.cost.links import link_times
 from polymodel.cost.records import ComponentTime, EinsumTime, Refill
-from polymodel.errors import Refused
 
 Moved = tuple[int, int]
 
@@ -40,7 +40,6 @@ def _moving(counts: Counts) -> Iterator[ComponentTime]:
     hierarchy = counts.problem.hierarchy
     for load in counts.analysis.loads:
         c, n = hierarchy[load.component], counts.executions(load.einsum)
-        _refuse_rounded_ports(counts, c, load.einsum)
         r, w = max(load.loads, key=lambda pair: (port_time(c, pair), pair))
         seconds = (port_time(c, (r, w)) + c.fill_drain_latency) * n
         yield ComponentTime(
@@ -60,21 +59,6 @@ def _computing(counts: Counts) -> Iterator[ComponentTime]:
             work.einsum, c.name, c.kind, 0, 0, work.busiest * n, seconds, c.fill_drain_latency * n,
             cycles_of(c, seconds), work.instances, hierarchy.instances(c.name),
         )  # fmt: skip
-
-
-def _refuse_rounded_ports(counts: Counts, component: Component, einsum: str) -> None:
-    """Refuse a throughput where whole actions move more bits than the engines count per instance."""
-    moved = {t.tensor for t in counts.analysis.traffic if (t.einsum, t.component) == (einsum, component.name)}
-    moved |= {t.tensor for t in counts.analysis.tolls if (t.einsum, t.component) == (einsum, component.name)}
-    for action in movement_actions(component):
-        for tensor in sorted(moved):
-            if not math.isinf(action.throughput) and rounds(action, counts.bits(tensor)):
-                raise Refused(
-                    f"{component.name}, {tensor} in {einsum}: {action.name} moves {action.bits_per_action} "
-                    f"bits per action, which does not divide {counts.bits(tensor)} bits, so its time per "
-                    "instance is unknown",
-                    "leave out bits_per_action or the throughput, or give one that divides bits_per_value",
-                )
 
 
 def cycles_of(component: Component, seconds: float) -> float | None:

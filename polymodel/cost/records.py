@@ -35,9 +35,9 @@ class EnergyItem:
 class ComponentTime:
     """How long (s) a component's busiest instance works for one Einsum, all executions together.
 
-    `read_bits` and `write_bits` are what that instance moves (for a toll or link: downwards and upwards),
-    `operations` what it executes; `added` is the part of `seconds` that is `fill_drain_latency`.
-    `cycles` is None without a clock. `instances` of the `available` ones do anything.
+    `read_bits` and `write_bits` are what that instance moves, in whole actions (for a toll or link:
+    downwards and upwards), `operations` what it executes; `added` is the part of `seconds` that is
+    `fill_drain_latency`. `cycles` is None without a clock. `instances` of the `available` ones do anything.
     """
 
     einsum: str

@@ -20,10 +20,11 @@ def meeting(one: str, other: str, np: int, nt: int, equal: int, later: bool) -> 
     if later:
         pairs = pairs.order_gt(isl.dim_type.in_, equal, isl.dim_type.out, equal)
     found = pairs.domain().project_out(isl.dim_type.set, 0, nt)
-    return _sample(found)
+    return sample(found)
 
 
-def _sample(points: isl.Set) -> tuple[int, ...] | None:
+def sample(points: isl.Set) -> tuple[int, ...] | None:
+    """The first point of a set, None if it has none."""
     if points.is_empty():
         return None
     if points.dim(isl.dim_type.set) == 0:
@@ -31,19 +32,18 @@ def _sample(points: isl.Set) -> tuple[int, ...] | None:
     return points_of(isl.Set.from_point(points.lexmin().sample_point()))[0]
 
 
-def missing(wanted: str, made: str, drop: int) -> tuple[int, ...] | None:
-    """A point of `wanted` that is not in `made`, both without their first `drop` dimensions."""
-    a, b = parse_set(wanted), parse_set(made)
-    a = a.project_out(isl.dim_type.set, 0, drop)
-    b = b.project_out(isl.dim_type.set, 0, drop)
-    return _sample(a.subtract(b))
+def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
+    """A point of `wanted` that is not in `made` (None: any), both without their first `drop` dimensions."""
+    points = parse_set(wanted).project_out(isl.dim_type.set, 0, drop)
+    if made is not None:
+        points = points.subtract(parse_set(made).project_out(isl.dim_type.set, 0, drop))
+    return sample(points)
 
 
 def made_once(made: str, np: int, nt: int) -> bool:
-    """True if each element is touched at one temporal stamp only in each instance."""
+    """True if each element is touched at one stamp only, counters of instances included."""
     points = parse_set(made)
     identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
     nx = points.dim(isl.dim_type.set) - np - nt
-    where = identity.project_out(isl.dim_type.in_, np, nt)
-    where = where.project_out(isl.dim_type.out, np + nt, nx).project_out(isl.dim_type.out, 0, np)
+    where = identity.project_out(isl.dim_type.in_, 0, np + nt).project_out(isl.dim_type.out, np + nt, nx)
     return bool(where.is_single_valued())

@@ -10,7 +10,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Action, Component
-from polymodel.cost.actions import movement_actions, rounds
+from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.errors import NotSeparable
 from polymodel.report.closed_cells import Formula, Largest, Weighted
 
@@ -51,18 +51,10 @@ def bits_of(problem: Problem, tensor: str) -> int:
     return next(e.access_of(tensor).bits_per_value for e in problem.cascade.einsums if tensor in e.tensors)
 
 
-def _actions(problem: Problem, action: Action, tensor: str, where: str) -> tuple[int, str]:
-    """(actions per element, unit); refused where transfers of several elements round up together."""
-    bits = bits_of(problem, tensor)
-    if action.bits_per_action is None:
-        return bits, "bit"
-    if rounds(action, bits):
-        raise NotSeparable(
-            f"{where}: {action.name} moves {action.bits_per_action} bits per action, which does not divide "
-            f"the {bits} bits of a value",
-            "bind the symbols and use engine exact",
-        )
-    return bits // action.bits_per_action, "action"
+def _actions(problem: Problem, action: Action, tensor: str) -> tuple[int, str]:
+    """(actions per element, unit); where transfers round up there are no closed forms of counts."""
+    unit = "bit" if action.bits_per_action is None else "action"
+    return whole_actions(action, 1, bits_of(problem, tensor)), unit
 
 
 def energies(problem: Problem, found: SymbolicAnalysis, latency: dict[str, Formula]) -> list[EnergyForm]:
@@ -85,7 +77,7 @@ def _moving(problem: Problem, moves: dict[tuple[str, str, str], tuple[Form, Form
         times = problem.cascade[einsum].n_instances
         for action, elements in zip(movement_actions(problem.hierarchy[component]), sides, strict=True):
             if elements.terms:
-                each, unit = _actions(problem, action, tensor, f"{component}, {tensor} in {einsum}")
+                each, unit = _actions(problem, action, tensor)
                 count = elements * (each * times)
                 yield EnergyForm(
                     einsum, component, tensor, action.name, count, unit, action.energy, action.provenance

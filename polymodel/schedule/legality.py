@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.errors import Diagnostic, Refused
-from polymodel.mapping.looptree import LoopTree, Split, StorageNode
-from polymodel.mapping.placement import storage_chain
+from polymodel.errors import Diagnostic
+from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
+from polymodel.mapping.placement import storage_chain, users
 from polymodel.polyhedra import order
-from polymodel.schedule.touch import Block, Factor, View, loop_origins, partition, touch
+from polymodel.schedule.holding import held, lost
+from polymodel.schedule.touch import Factor, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
 
@@ -24,8 +25,11 @@ class Mapped(Protocol):
     def tree(self) -> LoopTree: ...
 
 
-def check(problem: Mapped) -> tuple[Diagnostic, ...]:
-    """One diagnostic per broken dependence, naming Einsums, loop and one element (DESIGN 3, Legality)."""
+def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]:
+    """One diagnostic per broken dependence, naming Einsums, loop and one element (DESIGN 3, Legality).
+
+    `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
+    """
     found: list[Diagnostic] = []
     cascade, tree = problem.cascade, problem.tree
     for tensor in cascade.tensors:
@@ -34,35 +38,30 @@ def check(problem: Mapped) -> tuple[Diagnostic, ...]:
             continue
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
-                fault = _dependence(problem, tensor, producer.name, consumer.name)
+                fault = _dependence(problem, tensor, producer.name, consumer.name, reuse)
                 if fault is not None:
                     found.append(fault)
     return tuple(found)
 
 
-def _dependence(problem: Mapped, tensor: str, producer: str, consumer: str) -> Diagnostic | None:
+def _dependence(
+    problem: Mapped, tensor: str, producer: str, consumer: str, reuse: Reuse | None
+) -> Diagnostic | None:
     tree = problem.tree
     split = next(
         a.id
         for a, b in zip(tree.path(producer), tree.path(consumer), strict=False)
         if isinstance(a.node, Split) and a.branch != b.branch
     )
-    views = [_view(problem, e, tensor) for e in (producer, consumer)]
-    blocks = partition(views)
+    blocks = partition([_view(problem, e, tensor) for e in (producer, consumer)])
     common = sum(1 for i, _ in tree.loops(producer) if i < split)
-    made, read = (_factors(v, blocks, common) for v in views)
+    views = [_view(problem, e, tensor, common) for e in (producer, consumer)]
+    made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
-    for a, b in zip(made, read, strict=True):
-        element = order.missing(b.text, a.text, len(a.spatial) + len(a.temporal))
-        if element is not None:
-            return _fault(
-                tensor,
-                views[0],
-                a,
-                element,
-                f"{where} but {producer} never produces it",
-                "shrink the consumer's ranks",
-            )
+    never = _never(made, read)
+    if never is not None:
+        message = f"{where} but {producer} never produces it"
+        return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
     for position in sorted(p for f in made for p in f.temporal):
         late = _late(made, read, position)
         if late is not None:
@@ -70,44 +69,57 @@ def _dependence(problem: Mapped, tensor: str, producer: str, consumer: str) -> D
             return _fault(
                 tensor,
                 views[0],
-                late[0],
-                late[1],
+                late,
                 f"{where} before {producer} has finished it: the loop over {loop.variable_in(producer)} "
                 f"(node {node}) stands above their split",
                 "move that loop below the split, or bind it to a rank variable that keeps the dependence",
             )
-    return _home(problem, tensor, producer, consumer, blocks, views)
+    return _home(problem, tensor, producer, consumer, reuse)
 
 
-def _view(problem: Mapped, einsum: str, tensor: str) -> View:
+def _view(problem: Mapped, einsum: str, tensor: str, loops: int | None = None) -> View:
+    """The Einsum's access with its loops, or the outermost `loops` of them."""
     e = problem.cascade[einsum]
-    return View(e, e.access_of(tensor), loop_origins(problem.cascade, problem.tree, einsum))
+    return View(e, e.access_of(tensor), loop_origins(problem.cascade, problem.tree, einsum)[:loops])
 
 
-def _factors(view: View, blocks: tuple[Block, ...], loops: int) -> tuple[Factor, ...]:
-    return touch((View(view.einsum, view.access, view.loops[:loops]),), blocks).factors
+Element = dict[int, int]  # rank -> index
 
 
-def _late(
-    made: tuple[Factor, ...], read: tuple[Factor, ...], position: int
-) -> tuple[Factor, tuple[int, ...]] | None:
+def _never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
+    """An element that is read and made nowhere: a product lacks a point if one factor does."""
+    pairs = list(zip(made, read, strict=True))
+    for k, (a, b) in enumerate(pairs):
+        dims = len(a.spatial) + len(a.temporal)
+        lacking = order.missing(b.text, a.text, dims)
+        if lacking is not None:
+            others = [order.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs]
+            return _element(read, [*others[:k], lacking, *others[k + 1 :]])
+    return None
+
+
+def _late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> Element | None:
     """An element produced later than it is read, the loops above `position` being equal."""
-    found: tuple[Factor, tuple[int, ...]] | None = None
+    found = []
     for a, b in zip(made, read, strict=True):
         equal = sum(1 for t in a.temporal if t < position)
         later = position in a.temporal
         element = order.meeting(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
         if element is None:
             return None
-        if found is None or (element and not found[1]):
-            found = a, element
-    return found
+        found.append(element)
+    return _element(made, found)
+
+
+def _element(factors: tuple[Factor, ...], parts: list[tuple[int, ...]]) -> Element:
+    pairs = zip(factors, parts, strict=True)
+    return {rank: value for f, part in pairs for rank, value in zip(f.ranks, part, strict=True)}
 
 
 def _home(
-    problem: Mapped, tensor: str, producer: str, consumer: str, blocks: tuple[Block, ...], views: list[View]
+    problem: Mapped, tensor: str, producer: str, consumer: str, reuse: Reuse | None
 ) -> Diagnostic | None:
-    """At the outermost storage node, what is read must have been produced at that stamp."""
+    """At the outermost storage node, what is read is there, and all of it."""
     tree = problem.tree
     home = storage_chain(tree, producer, tensor)[0]
     if storage_chain(tree, consumer, tensor)[0].id != home.id:
@@ -117,37 +129,36 @@ def _home(
         )
     assert isinstance(home.node, StorageNode)
     loops = sum(1 for i, _ in tree.loops(producer) if i < home.id)
-    made, read = (_factors(v, blocks, loops) for v in views)
-    for a, b in zip(made, read, strict=True):
-        element = order.missing(b.text, a.text, 0)
-        whole = order.made_once(a.text, len(a.spatial), len(a.temporal))
-        if element is None and whole:
-            continue
-        if home.node.reuse != "refill":
-            raise Refused(
-                f"{tensor} in {home.node.component} is read by {consumer} at other iterations than "
-                f"{producer} writes it; whether reuse: {home.node.reuse} keeps it so long "
-                "is not decided here",
-                f"store {tensor} above these loops",
-            )
-        x = () if element is None else element[len(a.spatial) + len(a.temporal) :]
-        return _fault(
-            tensor,
-            views[0],
-            a,
-            x,
-            f"{consumer} reads {tensor} where {home.node.component} (node {home.id}) does not hold all "
-            f"that {producer} writes of it",
-            f"store {tensor} above the loops between, or tile both Einsums alike",
-        )
-    return None
+    below = {e: _view(problem, e, tensor, loops) for e in users(tree, home.id) if _uses(problem, e, tensor)}
+    node = held(below[producer], below[consumer], tuple(below.values()))
+    where = f"{home.node.component} (node {home.id})"
+    policy = reuse or home.node.reuse
+    element = lost(
+        node,
+        policy,
+        f"whether {where} holds all that {producer} writes of {tensor} when {consumer} reads it "
+        "takes too long to decide",
+        f"store {tensor} above the loops over it that stand above its storage",
+    )
+    if element is None:
+        return None
+    return _fault(
+        tensor,
+        below[producer],
+        element,
+        f"{consumer} reads {tensor} where {where} does not hold all that {producer} writes of it, "
+        f"under reuse: {policy}",
+        f"store {tensor} above the loops between, or tile both Einsums alike",
+    )
 
 
-def _fault(
-    tensor: str, view: View, factor: Factor, element: tuple[int, ...], message: str, remedy: str
-) -> Diagnostic:
-    if factor.ranks and len(element) == len(factor.ranks):
+def _uses(problem: Mapped, einsum: str, tensor: str) -> bool:
+    return tensor in problem.cascade[einsum].tensors
+
+
+def _fault(tensor: str, view: View, element: Element, message: str, remedy: str) -> Diagnostic:
+    if element:
         ranks = view.access.ranks
-        named = ", ".join(f"{ranks[r]}={v}" for r, v in zip(factor.ranks, element, strict=True))
+        named = ", ".join(f"{ranks[r]}={v}" for r, v in sorted(element.items()))
         message = f"{message} (for example {tensor}[{named}])"
     return Diagnostic(message, remedy, path="mapping", code="illegal-dependence")

@@ -37,7 +37,7 @@ class SchemaObject(BaseModel):
             raise SpecError(faults.found) from error
 
     # Nested objects are validated by pydantic itself, so that one error holds every fault.
-    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]  # read by pydantic only
 
 
 def fault(message: str, remedy: str = "", offset: int = 0) -> PydanticCustomError:

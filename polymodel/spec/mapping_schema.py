@@ -74,7 +74,7 @@ class Pipeline(SchemaObject):
 
 
 MappingNode = Annotated[
-    Union[  # noqa: UP007 (forward references)
+    Union[  # noqa: UP007  # forward references rule out the bar
         Annotated[Storage, Tag("<Storage>")],
         Annotated[Temporal, Tag("<Temporal>")],
         Annotated[Spatial, Tag("<Spatial>")],

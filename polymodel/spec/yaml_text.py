@@ -80,8 +80,9 @@ def _syntax_fault(error: yaml.YAMLError, source: Source, text: str) -> Diagnosti
     problem = str(getattr(error, "problem", "") or getattr(error, "reason", "") or "invalid text")
     context = str(getattr(error, "context", "") or "")
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    if mark is None and isinstance(getattr(error, "position", None), int):
-        before = text[: error.position]  # type: ignore[attr-defined]
+    position = getattr(error, "position", None)
+    if mark is None and isinstance(position, int):
+        before = text[:position]
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     line = min(line, max(len(source.lines), 1))
     shown = source.lines[line - 1] if source.lines else ""

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Traffic
+from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic import refuse_rounding
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Level
 from polymodel.analysis.symbolic.forms import Form, Held, number, of_atom
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
@@ -104,7 +105,11 @@ class Sums:
 
 
 def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
-    """The costs of every point of `forms` on `problem.hierarchy`; new forms go into `rows`."""
+    """The costs of every point of `forms` on `problem.hierarchy`; new forms go into `rows`.
+
+    Raises NotSeparable where transfers are rounded up to whole actions.
+    """
+    refuse_rounding(problem)
     counts = Counts(problem, Analysis("symbolic", (), (), (), (), ()))
     bits, actions = _moved(counts, forms)
     hierarchy = problem.hierarchy
@@ -121,31 +126,20 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
 
 
 def _moved(counts: Counts, forms: SymbolicAnalysis) -> tuple[Sums, Sums]:
-    """Bits per (component, read or write), and actions per (component, action)."""
+    """Bits per (component, read or write), and actions per (component, action); no action rounds here."""
     bits, actions = Sums(), Sums()
     hierarchy = counts.problem.hierarchy
     for t in forms.traffic:
         n, width = counts.executions(t.einsum), counts.bits(t.tensor)
-        inner = counts.is_innermost(Traffic(t.einsum, t.node, t.component, t.tensor))
         read, write = movement_actions(hierarchy[t.component])
-        where = f"{t.component}, {t.tensor} in {t.einsum}"
-        pairs = ((read, t.reads_fill, t.reads_drain), (write, t.writes_drain, t.writes_fill))
-        for action, single, tiled in pairs:
-            bits.add((t.component, action.name), (single + tiled) * (n * width))
-            for form, alone in ((single, inner), (tiled, False)):
-                if form.terms:
-                    each = whole_actions(
-                        action, values=int(alone), in_tiles=int(not alone), bits_per_value=width, where=where
-                    )
-                    actions.add((t.component, action.name), form * (each * n))
+        for action, form in ((read, t.reads_fill + t.reads_drain), (write, t.writes_drain + t.writes_fill)):
+            bits.add((t.component, action.name), form * (n * width))
+            actions.add((t.component, action.name), form * (whole_actions(action, 1, width) * n))
     for p in forms.tolls:
         n, width = counts.executions(p.einsum), counts.bits(p.tensor)
-        where = f"{p.component}, {p.tensor} in {p.einsum}"
         for action, form in zip(movement_actions(hierarchy[p.component]), (p.down, p.up), strict=True):
             bits.add((p.component, action.name), form * (n * width))
-            if form.terms:
-                each = whole_actions(action, values=0, in_tiles=1, bits_per_value=width, where=where)
-                actions.add((p.component, action.name), form * (each * n))
+            actions.add((p.component, action.name), form * (whole_actions(action, 1, width) * n))
     for c in forms.compute:
         actions.add((c.component, "compute"), c.operations * counts.executions(c.einsum))
     return bits, actions

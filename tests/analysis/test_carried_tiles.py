@@ -1,25 +1,42 @@
-"""Tiles that stay allocated while other Einsums run: counted one by one when small, refused when not."""
+"""Tiles that stay allocated while other Einsums run: followed cell by cell, not operation by operation."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import settings
 
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import sweep
+from polymodel.analysis.exact import arrays, sweep
+from polymodel.analysis.exact.buffets import lay_out
+from polymodel.analysis.exact.gaps import Gaps
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Split, StorageNode
+from polymodel.mapping.looptree import Reuse, Split, StorageNode
+from polymodel.workload.einsum import Einsum
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
+from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
+from tests.generators import problems
+from tests.workloads import box
 
 EXACT: Engine = exact_engine
+
+
+def _sized(name: str, *forms: str, sizes: dict[str, int]) -> Einsum:
+    """`einsum` at any size: a box needs no search for its bounds."""
+    small = einsum(name, *forms, sizes=dict.fromkeys(sizes, 1))
+    ranges = {v: (0, sizes[v] - 1) for v in small.rank_variables}
+    return replace(small, constraints=box(ranges), bounds=tuple(ranges.values()))
 
 
 def _chain(m: int, k: int, shared: bool) -> Problem:
     """T = A W, then O = T V; the tile of W is carried across rows while the second Einsum runs."""
     sizes = {"m": m, "k": k, "n": 2}
-    e0 = einsum("E0", "A[m,k]", "W[k]", "T[m]", sizes=sizes)
-    e1 = einsum("E1", "T[m]", "V[n]", "O[m,n]", sizes=sizes)
+    e0 = _sized("E0", "A[m,k]", "W[k]", "T[m]", sizes=sizes)
+    e1 = _sized("E1", "T[m]", "V[n]", "O[m,n]", sizes=sizes)
     held = StorageNode("GLB", ("W",), "slide")
     top = dram("A", "W", "V", "O")
     if shared:
@@ -40,12 +57,50 @@ def test_carried_tile_counts_in_the_other_branch(shared: bool) -> None:
     assert ours["E1", "GLB"] == held
 
 
-def test_remedy_of_the_refusal_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "_OPERATIONS", 100)
-    with pytest.raises(Refused, match="too many to list") as refusal:
-        EXACT.analyse(_chain(20, 30, shared=True))
-    assert "share no loops" in refusal.value.remedy
-    rows = EXACT.analyse(_chain(20, 30, shared=False)).working_sets
-    assert {w.bits for w in rows if (w.einsum, w.measure) == ("E1", "tile") and w.component == "GLB"} == {
-        8 * (20 + 2)
+def test_cells_of_shared_loops_are_listed_and_no_operations() -> None:
+    """Six million operations of the first Einsum, in 2,000 rows; its W stays while the second one runs."""
+    rows = EXACT.analyse(_chain(2000, 3000, shared=True)).working_sets
+    assert {w.bits for w in rows if (w.einsum, w.component, w.measure) == ("E1", "GLB", "tile")} == {
+        8 * (3000 + 1 + 2)
     }
+
+
+def test_remedy_of_the_refusal_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "LIMIT", 50)
+    with pytest.raises(Refused, match="stamps to list") as refusal:
+        EXACT.analyse(_chain(60, 30, shared=True))
+    assert "share no loops" in refusal.value.remedy
+    rows = EXACT.analyse(_chain(60, 30, shared=False)).working_sets
+    assert {w.bits for w in rows if (w.einsum, w.measure) == ("E1", "tile") and w.component == "GLB"} == {
+        8 * (60 + 2)
+    }
+
+
+def test_element_lifetimes_still_list_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_OPERATIONS", 100)
+    given = _chain(20, 30, shared=True)
+    with pytest.raises(Refused, match="too many to list") as refusal:
+        EXACT.analyse(given, live=True)
+    assert "allocation: tile" in refusal.value.remedy
+    assert EXACT.analyse(given).working_sets
+
+
+@settings(max_examples=80, **SETTINGS)
+@hypothesis_given(problems(), POLICIES)
+def test_cells_give_the_tile_peaks_of_any_mapping(problem: Problem, reuse: Reuse | None) -> None:
+    """Also where classes of stamps would do: the peak and residents that add up to it."""
+    try:
+        referee = REFEREE.analyse(problem, reuse=reuse).working_sets
+    except Refused:
+        return
+    gaps = Gaps(lay_out(problem, reuse))
+    for component in problem.hierarchy.components:
+        for name in problem.tree.einsums if component.kind == "memory" else ():
+            ours = gaps.peak(name, component.name)
+            theirs = [
+                w.bits
+                for w in referee
+                if (w.einsum, w.component, w.measure) == (name, component.name, "tile")
+            ]
+            assert ([ours.bits] if ours else []) == theirs, drawing(problem)
+            assert ours is None or sum(r.bits for r in ours.residents) == ours.bits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,6 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.architecture.hierarchy import Action, Component, TensorRule
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree
 from tests.cost.cases import chain, memory, multicast, with_component
 
@@ -21,8 +21,8 @@ def cost(problem: Problem) -> Costs:
     return costs(problem, ENGINE.analyse(problem))
 
 
-def changed(problem: Problem, name: str, **fields: object) -> Problem:
-    return with_component(problem, name, replace(problem.hierarchy[name], **fields))  # type: ignore[arg-type]
+def changed(problem: Problem, name: str, **fields: Any) -> Problem:
+    return with_component(problem, name, replace(problem.hierarchy[name], **fields))
 
 
 def seconds(found: Costs, einsum: str) -> dict[str, float]:
@@ -120,16 +120,34 @@ def test_operands_round_up_one_by_one() -> None:
     assert reads == {"A": 192, "B": 192, "C": 192}
 
 
-def test_tiles_that_would_need_rounding_are_refused() -> None:
-    wide = Action("write", 1.0, bits_per_action=16)
-    with pytest.raises(Refused, match="RF, A in E0: write moves 16 bits per action"):
-        cost(changed(multicast(), "RF", actions=(wide,)))
+def test_transfers_round_up_one_by_one() -> None:
+    """Per instance and visit of RF: 2 x 6 of A, 6 of B, 2 of C, each in 8-bit values except C (16 bits)."""
+    wide = Action("write", 1.0, 256.0, bits_per_action=40)
+    found = cost(changed(multicast(), "RF", actions=(wide,)))
+    writes = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("RF", "write")}
+    # 4 visits in 4 instances. A: ceil(96 / 40) each, B: ceil(48 / 40); C is never filled, but written by
+    # compute value by value: 192 operations of one action each.
+    assert writes == {"A": 16 * 3, "B": 16 * 2, "C": 192}
+    # The busiest of four equal instances writes (12 + 8 + 48) actions of 40 bits.
+    assert seconds(found, "E0")["RF"] == 68 * 40 / 256
 
 
-def test_rounded_actions_with_a_throughput_are_refused() -> None:
-    wide = Action("read", 1.0, 256.0, bits_per_action=16)
-    with pytest.raises(Refused, match="its time per instance is unknown"):
-        cost(changed(multicast(), "RF", actions=(wide,)))
+def test_multicast_rounds_once_at_the_parent() -> None:
+    """One read at GLB serves four register files: in 4 visits 12 elements of A, 4 x 6 of B."""
+    wide = Action("read", 1.0, bits_per_action=40)
+    found = cost(changed(multicast(), "GLB", actions=(wide,)))
+    reads = {i.tensor: i.count for i in found.energy if (i.component, i.action) == ("GLB", "read")}
+    # C drains to DRAM in 2 tiles of 4 x 4 values of 16 bits: ceil(256 / 40) each.
+    assert reads == {"A": 4 * 3, "B": 4 * 5, "C": 2 * 7}
+
+
+def test_whole_tiles_of_actions_cost_what_plain_division_gives() -> None:
+    wide = Action("read", 1.0, 64.0, bits_per_action=16)
+    plain = replace(wide, energy=1.0 / 16, bits_per_action=None)
+    one = cost(changed(multicast(), "GLB", actions=(wide,)))
+    other = cost(changed(multicast(), "GLB", actions=(plain,)))
+    assert total(one, "GLB") == total(other, "GLB")
+    assert seconds(one, "E0") == seconds(other, "E0")
 
 
 def test_too_small_a_memory_is_named_with_need_and_have() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
@@ -21,14 +22,15 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.workload.einsum import Cascade
 from tests.cost.cases import MAC, einsum, memory, multicast, with_component
 
+Topology = Literal["bus", "mesh", "tree"]
 both = pytest.mark.parametrize("engine", [ENGINE, EXACT])
 
 
-def linked(topology: str, throughput: float = math.inf, **fields: object) -> Problem:
+def linked(topology: Topology, throughput: float = math.inf, **fields: Any) -> Problem:
     """Four register files in a row: A is multicast, B and C belong to one file each."""
-    link = Link(2.0, topology, throughput)  # type: ignore[arg-type]
+    link = Link(2.0, topology, throughput)
     base = multicast()
-    dim = FanoutDim("X", 4, link=link, **fields)  # type: ignore[arg-type]
+    dim = FanoutDim("X", 4, link=link, **fields)
     return with_component(base, "RF", replace(base.hierarchy["RF"], spatial=(dim,)))
 
 
@@ -47,7 +49,7 @@ BY_HAND = {
 
 @both
 @pytest.mark.parametrize("topology", ["bus", "mesh", "tree"])
-def test_multicast_and_unicast(topology: str, engine: Engine) -> None:
+def test_multicast_and_unicast(topology: Topology, engine: Engine) -> None:
     assert hops(linked(topology), engine) == BY_HAND[topology]
 
 
@@ -76,7 +78,7 @@ def test_energy_is_bits_times_hops(engine: Engine) -> None:
 
 @both
 @pytest.mark.parametrize(("topology", "bits"), [("bus", 1664), ("mesh", 1664), ("tree", 1024)])
-def test_the_busiest_link_takes_time(topology: str, bits: int, engine: Engine) -> None:
+def test_the_busiest_link_takes_time(topology: Topology, bits: int, engine: Engine) -> None:
     # Into the row: 144 values of 8 bits down and 32 of 16 bits up. A tree's root halves B and C, not A.
     problem = linked(topology, 8.0)
     found = costs(problem, engine.analyse(problem))
@@ -96,13 +98,13 @@ def test_executions_multiply_link_traffic(engine: Engine) -> None:
     assert three.total_latency == 3 * one.total_latency
 
 
-def halo(topology: str) -> Problem:
+def halo(topology: Topology) -> Problem:
     """A filter over two files whose input windows {0, 1, 2} and {2, 3, 4} share one element."""
     sizes = {"p": 4, "r": 2}
     e = einsum("E0", sizes, ("O", "p"), ("I", "p"), ("F", "r"))
     window = replace(e.access_of("I"), projection=(Affine.variable("p") + Affine.variable("r"),))
     e = replace(e, accesses=tuple(window if a.tensor == "I" else a for a in e.accesses))
-    rf = memory("RF", 1, 1, math.inf, FanoutDim("X", 2, link=Link(1.0, topology)))  # type: ignore[arg-type]
+    rf = memory("RF", 1, 1, math.inf, FanoutDim("X", 2, link=Link(1.0, topology)))
     tree = LoopTree(
         (
             StorageNode("DRAM", ("O", "I", "F")),
@@ -166,8 +168,8 @@ def test_a_reduction_mirrors_a_multicast(engine: Engine) -> None:
         )
     )
 
-    def problem(topology: str) -> Problem:
-        dim = FanoutDim("X", 5, link=Link(1.0, topology))  # type: ignore[arg-type]
+    def problem(topology: Topology) -> Problem:
+        dim = FanoutDim("X", 5, link=Link(1.0, topology))
         return Problem(Cascade((e,)), Hierarchy((memory("DRAM", 1, 1), replace(MAC, spatial=(dim,)))), tree)
 
     assert hops(problem("bus"), engine) == {"Z": 1, "A": 3}
@@ -200,8 +202,8 @@ def test_loops_that_share_a_dimension_count_up_one_coordinate(engine: Engine) ->
         )
     )
 
-    def problem(topology: str) -> Problem:
-        dim = FanoutDim("X", 6, link=Link(1.0, topology))  # type: ignore[arg-type]
+    def problem(topology: Topology) -> Problem:
+        dim = FanoutDim("X", 6, link=Link(1.0, topology))
         return Problem(Cascade((e,)), Hierarchy((memory("DRAM", 1, 1), replace(MAC, spatial=(dim,)))), tree)
 
     # The coordinate is 3 m + n: A[0] reaches 0..2, A[1] 3..5; B[n] reaches n and n + 3.

@@ -54,7 +54,7 @@ def test_numbers_of_closed_tables_are_the_reports(arch: str, name: str, variable
         for a, b in zip(ours, theirs, strict=True):
             for column in columns:
                 x, y = a[column], b[column]
-                assert x == y or math.isclose(x, y, rel_tol=1e-12), (table, a, b)  # type: ignore[arg-type]  # numbers
+                assert x == y or math.isclose(x, y, rel_tol=1e-12), (table, a, b)
     held = {(n.component, n.einsum, n.measure): n.bits for n in report.costs.needs}
     for row in closed.table("working_sets").at(values):
         assert row["bits"] == held.get((row["component"], row["einsum"], row["measure"]), 0)

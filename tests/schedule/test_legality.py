@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import violation
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.polyhedra import bounded
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from tests.generators import problems
+from tests.analysis import small
+from tests.generators import lawless
 
 
 def einsum(name: str, sizes: dict[str, int], accesses: list[tuple[str, list[Affine], bool]]) -> Einsum:
@@ -55,13 +59,88 @@ def test_a_halo_consumer_bound_like_its_producer_is_refused_with_an_element() ->
     assert "T[T_0=2]" in fault.message
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(problems())
-def test_what_the_referee_finds_legal_is_not_refused(problem: Problem) -> None:
-    if violation(problem) is not None:
-        event("illegal for the referee")
-        return
-    try:
-        assert check(problem) == ()
-    except Refused as refusal:
-        event(f"undecided: {refusal.message[:40]}")
+def kept(*above: Loop, reuse: Reuse, m: int = 1) -> Problem:
+    """E0 makes all of T[c] in the first iteration of n (and of m), E1 reads T[b] in every one."""
+    e0 = small.einsum("E0", "A[m,n]", "B[c]", "T[c]", sizes={"m": 1, "n": 1, "c": 4})
+    e1 = small.einsum("E1", "T[b]", "W[m,n]", "Z[m,n]", sizes={"b": 2, "m": m, "n": 4})
+    split = Split(((small.mac("E0"),), (small.mac("E1"),)))
+    home = StorageNode("RF", ("T",), reuse)
+    return small.problem((e0, e1), small.dram("A", "B", "W", "Z"), *above, home, split)
+
+
+def verdict(problem: Problem, reuse: Reuse | None = None) -> str:
+    """The only fault or nothing, on which the referee must agree."""
+    faults = check(problem, reuse)
+    assert bool(faults) == (violation(problem, reuse) is not None)
+    return faults[0].message if faults else ""
+
+
+def test_what_was_made_in_an_earlier_visit_is_there_if_it_is_carried() -> None:
+    over_n = Loop("n", 2)
+    assert not verdict(kept(over_n, reuse="keep_previous"))
+    assert not verdict(kept(over_n, reuse="slide"))
+    lost = verdict(kept(over_n, reuse="refill"))
+    assert "RF (node 2) does not hold all that E0 writes of it, under reuse: refill" in lost
+    assert "T[R0=0]" in lost
+
+
+def test_slide_loses_it_at_the_wrap_of_a_loop_further_out() -> None:
+    """The tile depends on n (T[2], T[3] are there at first only), so nothing stays over a step of m."""
+    loops = Loop("m", 1), Loop("n", 1)
+    assert not verdict(kept(*loops, reuse="keep_previous", m=2))
+    assert "under reuse: slide" in verdict(kept(*loops, reuse="slide", m=2))
+    assert not verdict(kept(*loops, reuse="slide", m=1))
+
+
+def test_a_visit_between_that_does_not_touch_it_loses_it() -> None:
+    """Visits touch T[0:2] and T[2:4] by turns; all are made at m = 0 and read at m = 0 and 1."""
+    e0 = small.einsum("E0", "A[m,n]", "T[n]", sizes={"m": 1, "n": 4})
+    e1 = small.einsum("E1", "T[n]", "W[m]", "Z[m,n]", sizes={"m": 2, "n": 4})
+    split = Split(((small.mac("E0"),), (small.mac("E1"),)))
+    given = small.problem(
+        (e0, e1),
+        small.dram("A", "W", "Z"),
+        Loop("m", 1),
+        Loop("n", 2),
+        StorageNode("GLB", ("T",), "keep_previous"),
+        split,
+    )
+    assert "under reuse: keep_previous (for example T[" in verdict(given)
+
+
+def test_another_instance_does_not_hold_it() -> None:
+    """E0 runs in instance 0 alone, E1 in 0 and 1."""
+    assert "RF (node 2) does not hold" in verdict(kept(small.spread("n", 2), reuse="keep_previous"))
+
+
+def test_partial_sums_in_several_instances_are_not_the_whole() -> None:
+    """k is summed over instances, and no storage above them adds the sums up."""
+    e0 = small.einsum("E0", "A[m,k]", "T[m]", sizes={"m": 2, "k": 2})
+    e1 = small.einsum("E1", "T[m]", "W[k]", "Z[m,k]", sizes={"m": 2, "k": 2})
+    split = Split(((small.mac("E0"),), (small.mac("E1"),)))
+    tree = small.dram("A", "W", "Z"), small.spread("k", 1), small.rf("T"), split
+    assert "does not hold all that E0 writes" in verdict(small.problem((e0, e1), *tree))
+
+
+def test_what_isl_cannot_decide_in_bounded_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = kept(Loop("n", 3), reuse="keep_previous")
+    monkeypatch.setattr(bounded, "OPERATIONS", 1)
+    with pytest.raises(Refused, match="takes too long to decide") as refusal:
+        check(given)
+    assert "store T above" in str(refusal.value)
+    assert not check(kept(reuse="keep_previous"))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lawless(), st.sampled_from([None, "refill", "slide", "keep_previous"]))
+def test_the_verdict_is_the_referee_s(problem: Problem, reuse: Reuse | None) -> None:
+    broken = violation(problem, reuse) is not None
+    event("illegal" if broken else "legal")
+    assert bool(check(problem, reuse)) == broken
+
+
+@pytest.mark.slow
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(lawless(), st.sampled_from([None, "refill", "slide", "keep_previous"]))
+def test_the_verdict_is_the_referee_s_at_length(problem: Problem, reuse: Reuse | None) -> None:
+    assert bool(check(problem, reuse)) == (violation(problem, reuse) is not None)

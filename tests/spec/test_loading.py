@@ -182,7 +182,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         (3, "a int is no source"),
     ):
         with pytest.raises(SpecError, match=word):
-            load(source)  # type: ignore[arg-type]
+            load(source)
     with pytest.raises(SpecError, match="nothing to load"):
         load()
 

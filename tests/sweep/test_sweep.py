@@ -247,9 +247,11 @@ def test_several_mappings() -> None:
 
 def test_points_without_closed_forms_are_evaluated_one_by_one() -> None:
     spec = matmul({})
-    live = replace(spec, raw_arch=spec.raw_arch.model_copy(  # type: ignore[union-attr]
-        update={"nodes": tuple(n.model_copy(update={"allocation": "live"}) if n.name == "GLB" else n
-                               for n in spec.raw_arch.nodes)}))  # type: ignore[union-attr]  # fmt: skip
+    assert spec.raw_arch is not None
+    nodes = tuple(
+        n.model_copy(update={"allocation": "live"}) if n.name == "GLB" else n for n in spec.raw_arch.nodes
+    )
+    live = replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": nodes}))
     swept = pm.sweep(live, {"TM": [5, 12, 13], "TN": [5]}, keep="all")
     assert len(swept.frame) == 2
     assert sum(swept.infeasible.values()) == 1
@@ -330,6 +332,6 @@ def test_front_keeps_what_nothing_dominates(dimensions: int) -> None:
         ({"TM": [1], "TN": [1]}, ("TM < TQ",), "unknown symbol TQ"),
     ],
 )
-def test_wrong_sweeps_are_told(symbols: dict[str, object], where: tuple[str, ...], message: str) -> None:
+def test_wrong_sweeps_are_told(symbols: dict[str, Any], where: tuple[str, ...], message: str) -> None:
     with pytest.raises(SpecError, match=message.replace("+", r"\+")):
-        pm.sweep(matmul({}), symbols, where=where)  # type: ignore[arg-type]
+        pm.sweep(matmul({}), symbols, where=where)

@@ -8,7 +8,7 @@ from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
-from polymodel.analysis.enumerate.traffic import Ledger, Simulation, play_copies, refuse_unreducible
+from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation, play_copies, refuse_unreducible
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
 from polymodel.analysis.result import (
     Analysis,
@@ -18,6 +18,7 @@ from polymodel.analysis.result import (
     RefillLoad,
     TollTraffic,
     Traffic,
+    TransferSizes,
 )
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
@@ -44,10 +45,11 @@ class Enumerate:
             )
         firsts = first_accesses(problem.cascade)
         bits = {t: a.bits_per_value for t, a in firsts.items()}
-        ledger = Ledger(bits, Wires(problem, bits))
+        ledger = Ledger(bits, Wires(problem, bits), problem.hierarchy)
         for tensor in problem.cascade.tensors:
             Simulation(problem, walks, chains, tensor, ledger).play()
         play_copies(walks, chains, ledger)
+        ledger.settle()
         buffets = in_tree_order(problem.tree, list(by_key.values()))
         timeline = _timeline(walks)
         measures = ("tile", "reserved", "live") if live else ("tile", "reserved")
@@ -61,6 +63,7 @@ class Enumerate:
             tolls=_toll_rows(problem, ledger),
             links=ledger.wires.rows(problem),
             refills=_refill_rows(problem, ledger),
+            transfers=_transfer_rows(problem, buffets, ledger),
         )
 
 
@@ -166,3 +169,18 @@ def _toll_rows(problem: Problem, ledger: Ledger) -> tuple[TollTraffic, ...]:
                 if moved:
                     rows.append(TollTraffic(einsum, component.name, tensor, down=moved[0], up=moved[1]))
     return tuple(rows)
+
+
+def _transfer_rows(problem: Problem, buffets: list[BuffetWalk], ledger: Ledger) -> tuple[TransferSizes, ...]:
+    """By Einsum, first at memories in tree order, then at tolls."""
+    kinds = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+    rows: list[Row] = []
+    for einsum in problem.tree.einsums:
+        rows += [(einsum, b.node, b.component, b.tensor, kind) for b in buffets for kind in kinds]
+        rows += [
+            (einsum, None, c.name, tensor, kind)
+            for c in problem.hierarchy.components
+            for tensor in problem.cascade[einsum].tensors
+            for kind in ("down", "up")
+        ]
+    return tuple(TransferSizes(*row, ledger.sizes(row)) for row in rows if row in ledger.gathered)

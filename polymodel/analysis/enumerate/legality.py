@@ -53,16 +53,16 @@ def _late(producer: EinsumWalk, consumer: EinsumWalk, tensor: str) -> Violation 
 
 def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
     """An element that a consumer reads at a visit of its backing node that does not hold it."""
-    where: dict[tuple[Place, Element], set[Time]] = {}
+    made: dict[Element, set[tuple[Place, Time]]] = {}
     for t, places in buffet.tiles.items():
         for p, tile in places.items():
             for x, use in tile.items():
                 if producer in use.einsums:
-                    where.setdefault((p, x), set()).add(buffet.run[t][p][x])
+                    made.setdefault(x, set()).add((p, buffet.run[t][p][x]))
     for t in buffet.visits:
         for p, tile in sorted(buffet.tiles[t].items()):
             for x in sorted(tile):
-                if consumer in tile[x].einsums and where.get((p, x)) != {buffet.run[t][p][x]}:
+                if consumer in tile[x].einsums and made.get(x) != {(p, buffet.run[t][p][x])}:
                     reason = f"storage node {buffet.node} ({buffet.component}) does not hold all of it then"
                     return Violation(producer, consumer, buffet.tensor, x, reason)
     return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from math import inf
 
 from polymodel.analysis.engine import Problem
@@ -20,19 +20,26 @@ from polymodel.analysis.enumerate.walk import (
     Time,
     physical,
 )
-from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.hierarchy import Action, Hierarchy
 from polymodel.errors import Refused
 
 Counts = dict[str, int]
 Instance = tuple[tuple[str, str, int], ...]
+End = tuple[str, str, Instance, int, str]  # Einsum, component, instance, side, refilled storage or ""
+Row = tuple[str, int | None, str, str, str]  # Einsum, node (None: a toll), component, tensor, kind
 Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's instance, the element
 
 
 class Ledger:
-    """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance."""
+    """Sums of elements by (Einsum, node, tensor), by toll, and of bits by hardware instance.
 
-    def __init__(self, bits: dict[str, int], wires: Wires) -> None:
-        self.bits, self.wires = bits, wires
+    Where an action rounds transfers up, their elements are gathered first: `settle` ends it.
+    """
+
+    def __init__(self, bits: dict[str, int], wires: Wires, hierarchy: Hierarchy) -> None:
+        self.bits, self.wires, self.hierarchy = bits, wires, hierarchy
+        self.gathered: dict[Row, dict[tuple[object, ...], int]] = defaultdict(lambda: defaultdict(int))
+        self.serial = count()
         self.traffic: dict[tuple[str, int, str], Counts] = defaultdict(lambda: defaultdict(int))
         self.tolls: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
         self.loads: dict[tuple[str, str], dict[Instance, list[int]]] = defaultdict(
@@ -43,23 +50,61 @@ class Ledger:
         )
 
     def access(
-        self, einsum: str, buffet: BuffetWalk, place: Place, kind: str, refilled: BuffetWalk | None = None
+        self,
+        einsum: str,
+        buffet: BuffetWalk,
+        place: Place,
+        kind: str,
+        stamp: object = None,
+        refilled: BuffetWalk | None = None,
     ) -> None:
         """One element read (`reads_*`) or written (`writes_*`) in one instance of `buffet`.
 
-        `refilled`: the storage at the lower end of the link, None for compute and copies.
+        `refilled`: the storage at the lower end of the link, None for compute and copies. `stamp`: what it
+        has in common with the other elements of its transfer; None if it moves alone.
         """
         self.traffic[einsum, buffet.node, buffet.tensor][kind] += 1
         instance, side = physical(buffet.loops, place), 0 if kind.startswith("reads") else 1
-        self.loads[einsum, buffet.component][instance][side] += self.bits[buffet.tensor]
-        if refilled is not None:
-            shares = self.shares[einsum, buffet.component, refilled.component]
-            shares[instance][side] += self.bits[buffet.tensor]
+        end = einsum, buffet.component, instance, side, refilled.component if refilled else ""
+        action, bits = self.action(buffet.component, side), self.bits[buffet.tensor]
+        if stamp is not None and action.rounds(bits):
+            row = einsum, buffet.node, buffet.component, buffet.tensor, kind
+            self.gathered[row][end, place, stamp] += 1
+        else:
+            self.load(end, action.whole_bits(bits))
 
-    def passage(self, einsum: str, toll: str, instance: Instance, tensor: str, direction: int) -> None:
+    def passage(
+        self, einsum: str, toll: str, instance: Instance, tensor: str, direction: int, stamp: object
+    ) -> None:
         """One element through one instance of a toll: 0 downwards, 1 upwards."""
         self.tolls[einsum, toll, tensor][direction] += 1
-        self.loads[einsum, toll][instance][direction] += self.bits[tensor]
+        end, bits = (einsum, toll, instance, direction, ""), self.bits[tensor]
+        if self.action(toll, direction).rounds(bits):
+            row = einsum, None, toll, tensor, ("down", "up")[direction]
+            self.gathered[row][end, next(self.serial) if stamp is None else (stamp,)] += 1
+        else:
+            self.load(end, bits)
+
+    def action(self, component: str, side: int) -> Action:
+        return self.hierarchy[component].action(("read", "write")[side])
+
+    def load(self, end: End, bits: int) -> None:
+        """Bits that one instance moves in one direction, perhaps as a part of a storage's refill."""
+        einsum, component, instance, side, refilled = end
+        self.loads[einsum, component][instance][side] += bits
+        if refilled:
+            self.shares[einsum, component, refilled][instance][side] += bits
+
+    def settle(self) -> None:
+        """Every gathered transfer takes whole actions."""
+        for row, transfers in self.gathered.items():
+            for (end, *_), elements in transfers.items():
+                assert isinstance(end, tuple)
+                self.load(end, self.action(row[2], end[3]).whole_bits(elements * self.bits[row[3]]))
+
+    def sizes(self, row: Row) -> tuple[tuple[int, int], ...]:
+        """How many transfers of each number of elements."""
+        return tuple(sorted(Counter(self.gathered[row].values()).items()))
 
 
 @dataclass(frozen=True)
@@ -203,9 +248,12 @@ class Simulation:
                     else:
                         inputs.append((use.einsums[0], p, x))
             sums = self.partial_sums(buffet, buffet.parent, outputs)
-            received = self.serve(buffet, buffet.parent, inputs) + self.serve(buffet, buffet.parent, sums)
+            received = [
+                *self.serve(buffet, buffet.parent, inputs, t),
+                *self.serve(buffet, buffet.parent, sums, t),
+            ]
             for einsum, p, x in received:
-                self.ledger.access(einsum, buffet, p, "writes_fill", buffet)
+                self.ledger.access(einsum, buffet, p, "writes_fill", t, buffet)
                 valued[p].add(x)
         for p, tile in tiles.items():
             dirty[p].update(x for x, use in tile.items() if use.written)
@@ -220,8 +268,8 @@ class Simulation:
             for x in self.dirty[buffet.node][p] - after.get(p, set()):
                 assert buffet.writer is not None
                 leaving.append((buffet.writer, p, x))
-                self.ledger.access(buffet.writer, buffet, p, "reads_drain", buffet)
-        self.drain(buffet, buffet.parent, leaving)
+                self.ledger.access(buffet.writer, buffet, p, "reads_drain", t, buffet)
+        self.drain(buffet, buffet.parent, leaving, t)
 
     def run(self, einsum: str, operations: list[Operation]) -> None:
         """The operations of one phase: operands are read, outputs updated."""
@@ -251,22 +299,29 @@ class Simulation:
             received += [m for m in group if tuple(m[1][i] for i in silent) == chosen]
         return received
 
-    def serve(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> list[Moved]:
-        """Read `moved` at the parent, once per group that shares; returns it."""
+    def serve(
+        self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved], t: Time | None = None
+    ) -> list[Moved]:
+        """Read `moved` at the parent, once per group that shares; returns it. `t`: the child's visit."""
         in_order = sorted(moved, key=lambda m: self.order[m[0]])
         served = {self.link(e, child).at_parent(p, x): (e, p) for e, p, x in reversed(in_order)}
-        for einsum, p in served.values():
-            self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill", child)
-        self.pass_tolls(child, in_order, 0)
+        for group, (einsum, p) in served.items():
+            stamp = (child.node, t, group[1]) if child else None
+            self.ledger.access(einsum, parent, p[: parent.n_place], "reads_fill", stamp, child)
+        self.pass_tolls(child, in_order, 0, t)
         self.cross(child, in_order, 0)
         return moved
 
-    def drain(self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved]) -> None:
+    def drain(
+        self, child: BuffetWalk | None, parent: BuffetWalk, moved: list[Moved], t: Time | None = None
+    ) -> None:
         """Write `moved` at the parent, once per group that is reduced; the parent then holds it."""
-        for einsum, p, x in {self.link(e, child).at_parent(p, x): (e, p, x) for e, p, x in moved}.values():
-            self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain", child)
+        drained = {self.link(e, child).at_parent(p, x): (e, p, x) for e, p, x in moved}
+        for group, (einsum, p, x) in drained.items():
+            stamp = (child.node, t, group[1]) if child else None
+            self.ledger.access(einsum, parent, p[: parent.n_place], "writes_drain", stamp, child)
             self.valued[parent.node][p[: parent.n_place]].add(x)
-        self.pass_tolls(child, moved, 1)
+        self.pass_tolls(child, moved, 1, t)
         self.cross(child, moved, 1)
 
     def cross(self, child: BuffetWalk | None, in_order: list[Moved], direction: int) -> None:
@@ -282,7 +337,9 @@ class Simulation:
             ends = link.parent.component, link.child
             self.ledger.wires.transfer(self.tensor, ends, ways, direction)
 
-    def pass_tolls(self, child: BuffetWalk | None, in_order: list[Moved], direction: int) -> None:
+    def pass_tolls(
+        self, child: BuffetWalk | None, in_order: list[Moved], direction: int, t: Time | None
+    ) -> None:
         """Book every distinct passage of `in_order` through the tolls on the way."""
         passed: dict[tuple[object, ...], tuple[str, str, Instance]] = {}
         for einsum, p, x in reversed(in_order):
@@ -290,8 +347,9 @@ class Simulation:
             for passage in link.passages:
                 apart = tuple((i, p[i]) for i in passage.apart)
                 passed[passage.toll, apart, x] = (einsum, passage.toll, link.at_toll(passage, p))
-        for einsum, toll, instance in passed.values():
-            self.ledger.passage(einsum, toll, instance, self.tensor, direction)
+        for group, (einsum, toll, instance) in passed.items():
+            stamp = (child.node, t, group[1]) if child else None
+            self.ledger.passage(einsum, toll, instance, self.tensor, direction, stamp)
 
 
 def refuse_unreducible(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> None:
@@ -329,8 +387,9 @@ def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: Ledger) ->
                 stamp = (op.time[: target.n_time], op.place[: target.n_place], op.elements[position])
                 if stamp not in done:
                     done.add(stamp)
-                    ledger.access(name, origin, op.place[: origin.n_place], "reads_fill")
-                    ledger.access(name, target, op.place[: target.n_place], "writes_fill")
+                    together = target.tensor, *stamp[:2]
+                    ledger.access(name, origin, op.place[: origin.n_place], "reads_fill", together)
+                    ledger.access(name, target, op.place[: target.n_place], "writes_fill", together)
                     ends = origin.component, target.component
                     ledger.wires.transfer(
                         target.tensor, ends, [(name, walk.spatial, op.place[: target.n_place])], 0

@@ -9,11 +9,11 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
+from polymodel.analysis.exact.gaps import Gaps
 from polymodel.analysis.exact.links import link_rows
-from polymodel.analysis.exact.live import live_counts, swept_peaks
+from polymodel.analysis.exact.live import live_counts
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tensor_bits, tile_numbers
 from polymodel.analysis.exact.refills import refill_groups
-from polymodel.analysis.exact.sweep import Sweep
 from polymodel.analysis.exact.tally import Product, dense, tally, total
 from polymodel.analysis.result import (
     Analysis,
@@ -39,6 +39,12 @@ class Exact:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
+        for component, tensor, action in problem.rounding():
+            raise Refused(
+                f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
+                "which does not divide its bits per value: how transfers round up is not counted yet",
+                "use engine enumerate, or give bits_per_action that divide bits_per_value",
+            )
         layout = lay_out(problem, reuse)
         ledger = flows(layout)
         buffets = _buffets(layout)
@@ -254,13 +260,13 @@ def _refills(layout: Layout, ledger: Ledger) -> tuple[RefillLoad, ...]:
 def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, ...]:
     """All peaks. A comparison of policies (`notes` given) goes on without those that are refused."""
     rows: list[WorkingSet | None] = []
-    swept: Sweep | None = None
+    gaps = Gaps(layout)
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
             try:
-                row, swept = _tile_peak(layout, einsum, component.name, swept)
+                row = _tile_peak(layout, einsum, component.name, gaps)
             except Refused as refusal:
                 if notes is None:
                     raise
@@ -275,14 +281,11 @@ def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, 
     return tuple(row for row in rows if row is not None and row.bits)
 
 
-def _tile_peak(
-    layout: Layout, einsum: str, component: str, swept: Sweep | None
-) -> tuple[WorkingSet | None, Sweep | None]:
-    """The tile peak by classes of stamps, or phase by phase where carried tiles outlive their branch."""
-    if not has_gaps(layout, einsum, component):
-        return peak(layout, einsum, component, "tile", items_of(layout, einsum, component, False)), swept
-    swept = swept or Sweep(layout)
-    return swept_peaks(layout, swept, component, "tile").get(einsum), swept
+def _tile_peak(layout: Layout, einsum: str, component: str, gaps: Gaps) -> WorkingSet | None:
+    """The tile peak by classes of stamps, or cell by cell where tiles outlive their branch."""
+    if has_gaps(layout, einsum, component):
+        return gaps.peak(einsum, component)
+    return peak(layout, einsum, component, "tile", items_of(layout, einsum, component, False))
 
 
 def _interleave(

@@ -1,4 +1,4 @@
-"""Peaks that follow single elements, and tiles that stay allocated between visits.
+"""Peaks that follow single elements from their first to their last use.
 
 docs/semantics.md, Occupancy. Works on the arrays of `sweep`.
 """
@@ -6,14 +6,13 @@ docs/semantics.md, Occupancy. Works on the arrays of `sweep`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil
 
 import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.flows import output_carries
 from polymodel.analysis.exact.occupancy import item_of
-from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct, rank
+from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 
@@ -65,27 +64,6 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
     return np.asarray(np.cumsum(change, axis=1)[:, :phases], dtype=np.int64)
 
 
-def _tile_intervals(uses: Uses, opened: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """(instance, first, last, tile) per visit of an instance; joined visits reach to the next one's start."""
-    key = np.stack([uses.place, uses.visit], axis=1)
-    cells, row = distinct(key), rank(key)
-    first = np.full(len(cells), np.iinfo(np.int64).max)
-    last = np.full(len(cells), -1)
-    np.minimum.at(first, row, uses.phase)
-    np.maximum.at(last, row, uses.phase)
-    held = distinct(np.stack([row, uses.element], axis=1))
-    tile = np.bincount(held[:, 0], minlength=len(cells))
-    place, visit, element = cells[held[:, 0], 0], cells[held[:, 0], 1], held[:, 1]
-    order = np.lexsort((visit, element, place))
-    here, then = order[:-1], order[1:]
-    stays = (place[here] == place[then]) & (element[here] == element[then]) & (visit[then] == visit[here] + 1)
-    stays &= opened[visit[then]] == 1
-    before, after = held[here[stays], 0], held[then[stays], 0]
-    last[before] = starts[cells[after, 1]] - 1
-    first[after] = starts[cells[after, 1]]
-    return cells[:, 0], first, last, tile
-
-
 def nominal_trips(layout: Layout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile."""
     tree, cascade = layout.problem.tree, layout.problem.cascade
@@ -119,15 +97,7 @@ def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str
     return found
 
 
-def _bits(layout: Layout, node: Node, counts: Ints) -> Ints:
-    item = item_of(layout, node)
-    if item.scale == 1:
-        return counts * (item.bits * item.instances)
-    scaled = np.vectorize(lambda n: ceil(n * item.bits * item.scale), otypes=[np.int64])(counts)
-    return np.asarray(scaled * item.instances, dtype=np.int64)
-
-
-def _curves(layout: Layout, sweep: Sweep, component: str, live: bool) -> Iterator[tuple[Node, object, Ints]]:
+def _curves(layout: Layout, sweep: Sweep, component: str) -> Iterator[tuple[Node, object, Ints]]:
     """(buffet, site, bits per phase) for every instance of every buffet of a component."""
     for node in layout.nodes.values():
         if node.component != component:
@@ -139,21 +109,17 @@ def _curves(layout: Layout, sweep: Sweep, component: str, live: bool) -> Iterato
             held = distinct(np.stack([uses.place, uses.element], axis=1))
             amounts = np.bincount(held[:, 0], minlength=len(sites))
             curves = np.repeat(amounts[:, None], sweep.phase_count, axis=1)
-        elif live:
+        else:
             place, first, last = _runs(uses, _open_visits(layout, uses))
             curves = _counts(place, first, last, np.ones_like(place), len(sites), sweep.phase_count)
-        else:
-            opened = _open_visits(layout, uses)
-            place, first, last, tile = _tile_intervals(uses, opened, sweep.visit_starts(uses))
-            curves = _counts(place, first, last, tile, len(sites), sweep.phase_count)
-        for site, curve in zip(sites, _bits(layout, node, curves), strict=True):
+        for site, curve in zip(sites, item.in_bits(curves), strict=True):
             yield node, site, curve
 
 
-def swept_peaks(layout: Layout, sweep: Sweep, component: str, measure: str) -> dict[str, WorkingSet]:
-    """Peak of `tile` or `live` per Einsum for one component."""
+def _peaks(layout: Layout, sweep: Sweep, component: str) -> dict[str, WorkingSet]:
+    """Peak of `live` per Einsum for one component."""
     by_site: dict[object, list[tuple[Node, Ints]]] = {}
-    for node, site, curve in _curves(layout, sweep, component, measure == "live"):
+    for node, site, curve in _curves(layout, sweep, component):
         by_site.setdefault(site, []).append((node, curve))
     found: dict[str, WorkingSet] = {}
     for curves in by_site.values():
@@ -167,7 +133,7 @@ def swept_peaks(layout: Layout, sweep: Sweep, component: str, measure: str) -> d
                     for n, c in sorted(curves, key=lambda nc: (nc[0].id, nc[0].tensor))
                     if c[at]
                 )
-                found[einsum] = WorkingSet(component, einsum, measure, bits, residents)
+                found[einsum] = WorkingSet(component, einsum, "live", bits, residents)
     return found
 
 
@@ -183,5 +149,5 @@ def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[Worki
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
         if component.kind == "memory":
-            rows += swept_peaks(layout, sweep, component.name, "live").values()
+            rows += _peaks(layout, sweep, component.name).values()
     return counts, tuple(rows)

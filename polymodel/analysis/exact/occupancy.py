@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout, Node, shape_of
 from polymodel.analysis.exact.tally import Array, Shape, tally
@@ -38,6 +40,11 @@ class Item:
     fixed: int | None = None
     not_first: tuple[int, ...] | None = None
     not_last: tuple[int, ...] | None = None
+
+    def in_bits(self, elements: NDArray[Any]) -> NDArray[Any]:
+        """Bits of so many elements: scaled and rounded up, for every execution."""
+        bits = elements * (self.bits * self.scale.numerator)
+        return np.asarray(-(-bits // self.scale.denominator) * self.instances, dtype=elements.dtype)
 
 
 @lru_cache(maxsize=16384)
@@ -282,8 +289,7 @@ def _bits_over_classes(item: Item, position: int, tables: list[list[Row]]) -> Ar
         value = value * ~first
     if item.not_last is not None:
         value = value * ~last
-    value = -(-(value * (item.bits * item.scale.numerator)) // item.scale.denominator) * item.instances
-    return np.asarray(value, dtype=object)
+    return item.in_bits(np.asarray(value, dtype=object))
 
 
 def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], items: list[Item]) -> list[Row]:

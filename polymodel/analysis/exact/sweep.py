@@ -1,7 +1,6 @@
 """All operations of a small problem as arrays in time order: the ground for element-level lifetimes.
 
-Vectorised; used where the factored counts do not reach (element lifetimes, tiles that stay
-allocated while other branches run). Refuses problems of more than two million operations.
+Vectorised; used where the factored counts do not reach. Refuses problems of more than two million operations.
 """
 
 from __future__ import annotations
@@ -20,12 +19,7 @@ from polymodel.schedule.touch import View
 
 Ints = NDArray[np.int64]
 _OPERATIONS = 2_000_000
-# Both callers come here: `live` always, tiles only where classes of stamps do not reach (has_gaps).
-_REMEDY = (
-    "use a smaller workload; `live` figures always list iterations (ask for `allocation: tile`), tiles only "
-    "where they are carried (slide, keep_previous) past other Einsums in shared loops, or where shared loops "
-    "run over different ranges: let those Einsums share no loops"
-)
+_REMEDY = "use a smaller workload, or ask for `allocation: tile`, which lists no iterations"
 
 
 @dataclass(frozen=True)
@@ -65,13 +59,14 @@ def operations(view: View) -> Operations:
     for _, loop, origin in view.loops:
         v = loop.variable_in(einsum.name)
         base = starts.get(v, np.full(len(values[v]), origin, dtype=np.int64))
-        counter, starts[v] = _counter(values[v] - base, base, loop)
+        counter, starts[v] = counter_of(values[v] - base, base, loop)
         counters.append(counter)
     offsets = tuple(values[v] - starts.get(v, np.zeros_like(values[v])) for v in view.offsets)
     return Operations(view, values, tuple(counters), offsets)
 
 
-def _counter(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
+def counter_of(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:
+    """Counter of a loop and start of its tile, for values `inside` an enclosing one that starts at `base`."""
     tile, initial = int(loop.tile_shape), loop.initial_tile_shape
     first = tile if initial is None else int(initial)
     counter = np.where(inside < first, 0, 1 + (inside - first) // tile)
@@ -171,22 +166,6 @@ class Sweep:
             rank(np.concatenate(elements)),
             np.concatenate(phases),
         )
-
-    def visit_starts(self, uses: Uses) -> Ints:
-        """The first phase of any Einsum below the node at the stamp of each visit."""
-        tree = self.layout.problem.tree
-        temporal = uses.node.all_touch.temporal
-        stamps, phases = [uses.stamps], []
-        for name, path in tree.paths.items():
-            if any(s.id == uses.node.id for s in path):
-                ops = self.operations[name]
-                stamps.append(_table([ops.counters[i] for i in temporal], ops.count))
-                phases.append(self.phases[name])
-        order = rank(np.concatenate(stamps))
-        visits = len(uses.stamps)
-        starts = np.full(int(order.max()) + 1, np.iinfo(np.int64).max)
-        np.minimum.at(starts, order[visits:], np.concatenate(phases))
-        return np.asarray(starts[order[:visits]], dtype=np.int64)
 
 
 def _table(columns: list[Ints], rows: int) -> Ints:

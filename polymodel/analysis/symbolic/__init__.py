@@ -3,3 +3,4 @@
 from polymodel.analysis.symbolic.engine import ENGINE as ENGINE
 from polymodel.analysis.symbolic.engine import Symbolic as Symbolic
 from polymodel.analysis.symbolic.engine import forms as forms
+from polymodel.analysis.symbolic.engine import refuse_rounding as refuse_rounding

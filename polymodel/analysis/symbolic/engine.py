@@ -20,7 +20,6 @@ from polymodel.analysis.symbolic.records import (
     TollForm,
     TrafficForm,
 )
-from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 
@@ -47,7 +46,7 @@ def forms(
 
     `ranks`: rank variable -> symbol that stands for its extent.
     """
-    _refuse_what_is_not_formed(problem.hierarchy)
+    _refuse_what_is_not_formed(problem)
     layout = lay_out(problem, reuse, ranks)
     ledger = flows(layout)
     return SymbolicAnalysis(
@@ -62,7 +61,9 @@ def forms(
     )
 
 
-def _refuse_what_is_not_formed(hierarchy: Hierarchy) -> None:
+def _refuse_what_is_not_formed(problem: Problem) -> None:
+    hierarchy = problem.hierarchy
+    refuse_rounding(problem)
     for component, dim in hierarchy.costly_links:
         raise NotSeparable(
             f"the link of {component}.{dim.name}: hops have no closed form", "use engine exact"
@@ -73,6 +74,16 @@ def _refuse_what_is_not_formed(hierarchy: Hierarchy) -> None:
                 f"assume_overlap: false: refills of {c.name} that wait have no closed form",
                 "use engine exact",
             )
+
+
+def refuse_rounding(problem: Problem) -> None:
+    """Raise NotSeparable where transfers take whole actions: their sizes have no closed form here."""
+    for component, tensor, action in problem.rounding():
+        raise NotSeparable(
+            f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
+            f"which does not divide its bits per value: rounded transfers have no closed form",
+            "bind the symbols and use engine exact",
+        )
 
 
 def _symbols(layout: Layout) -> tuple[str, ...]:

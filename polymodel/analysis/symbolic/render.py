@@ -79,7 +79,7 @@ class Expressions:
 
     def positive(self, a: Value) -> Value:
         if self.is_number(a):
-            return int(a > 0)
+            return int(int(a) > 0)
         if a.is_Symbol or a in self.one_or_more:
             return 1
         return self.sp.Piecewise((1, self.sp.Gt(a, 0)), (0, True))

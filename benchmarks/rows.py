@@ -1,0 +1,40 @@
+"""One line of the benchmark's table."""
+
+from __future__ import annotations
+
+# value and peer in `unit`, ratio = value over peer; peer and ratio None where the peer could not be run.
+Row = dict[str, float | str | None]
+
+
+def milliseconds(value: float, peer: float, peer_name: str) -> Row:
+    """Two times in seconds, shown in milliseconds: a ratio below 1 is faster than the peer."""
+    return {
+        "value": round(value * 1e3, 3),
+        "unit": "ms",
+        "peer": round(peer * 1e3, 3),
+        "ratio": float(f"{value / peer:.3g}"),
+        "peer_name": peer_name,
+    }
+
+
+def rate(value: float, peer: float | None, peer_name: str) -> Row:
+    """Two rates in points per second: a ratio above 1 is faster than the peer."""
+    return {
+        "value": round(value, 1),
+        "unit": "points/s",
+        "peer": None if peer is None else round(peer, 1),
+        "ratio": None if peer is None else float(f"{value / peer:.3g}"),
+        "peer_name": peer_name,
+    }
+
+
+def table(rows: dict[str, Row]) -> str:
+    """The rows as text, one a line."""
+    width = max(map(len, rows))
+    lines = [f"{'':{width}}  {'value':>10}  {'':8}  {'peer':>10}  {'ratio':>10}  peer"]
+    for name, r in rows.items():
+        peer, ratio = ("-" if r[key] is None else r[key] for key in ("peer", "ratio"))
+        lines.append(
+            f"{name:{width}}  {r['value']:>10}  {r['unit']:8}  {peer:>10}  {ratio:>10}  {r['peer_name']}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,199 @@
+"""Factors of touches as arrays: which stamps a factor has, how much each holds, which of them meet.
+
+One factor knows few loops and ranks, so its stamps and elements can be listed where the operations of
+the whole Einsum, the product over all factors, cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank
+from polymodel.errors import Refused
+from polymodel.schedule.touch import Block, View, essential_constraints
+
+Flags = NDArray[np.bool_]
+LIMIT = 20_000_000
+
+
+def bounded(count: int) -> int:
+    """`count`, or a refusal if arrays of this length would not fit."""
+    if count > LIMIT:
+        raise Refused(
+            f"tiles that are carried past other Einsums have {count:,} stamps to list, at most {LIMIT:,} are",
+            "use larger tiles in the loops above their split, or let those Einsums share no loops",
+        )
+    return count
+
+
+@dataclass(frozen=True)
+class Index:
+    """Row numbers of distinct rows of non-negative integers, by their values."""
+
+    shape: tuple[int, ...]
+    rows: Ints
+
+    @staticmethod
+    def of(table: Ints) -> Index:
+        shape = tuple(int(n) + 1 for n in table.max(axis=0, initial=0))
+        found = np.full(bounded(prod(shape)), -1, dtype=np.int64)
+        flat = np.zeros(len(table), dtype=np.int64)
+        for column, n in zip(table.T, shape, strict=True):
+            flat = flat * n + column
+        found[flat] = np.arange(len(table))
+        return Index(shape, found)
+
+    def find(self, columns: Sequence[Ints], shape: tuple[int, ...]) -> Ints:
+        """Row numbers for columns that broadcast to `shape`; -1 where there is no such row."""
+        flat = np.zeros((1,) * len(shape), dtype=np.int64)
+        known = np.ones((1,) * len(shape), dtype=bool)
+        for column, n in zip(columns, self.shape, strict=True):
+            known = known & (column < n)
+            flat = flat * n + np.minimum(column, n - 1)
+        found = np.where(known, self.rows[flat], -1)
+        return np.asarray(np.broadcast_to(found, shape), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order.
+
+    `spatial` and `temporal` are the stamp positions of the first columns.
+    """
+
+    spatial: tuple[int, ...]
+    temporal: tuple[int, ...]
+    rows: Ints
+
+    @property
+    def width(self) -> int:
+        return len(self.spatial) + len(self.temporal)
+
+    @cached_property
+    def stamps(self) -> Ints:
+        """Distinct stamps at which anything is touched, in order."""
+        return distinct(self.rows[:, : self.width])
+
+    @cached_property
+    def owner(self) -> Ints:
+        """The stamp of each row."""
+        return rank(self.rows[:, : self.width])
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Elements per stamp."""
+        return np.bincount(self.owner, minlength=len(self.stamps)).astype(np.int64)
+
+    @cached_property
+    def index(self) -> Index:
+        return Index.of(self.stamps)
+
+    @cached_property
+    def _elements(self) -> Ints:
+        return rank(self.rows[:, self.width :])
+
+    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
+        """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
+        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
+        return self.index.find(columns, shape)
+
+    def size_at(self, stamps: Ints) -> Ints:
+        """Elements at stamps as `find` gives them; none at -1."""
+        return np.where(stamps < 0, 0, self.sizes[stamps])
+
+    def meet(self, one: Ints, other: Ints) -> Flags:
+        """Whether two stamps hold a common element."""
+        both = (one >= 0) & (other >= 0)
+        result = both & (one == other)
+        moved = both & (one != other)
+        if moved.any():
+            keys = one[moved] * len(self.stamps) + other[moved]
+            pairs, which = np.unique(keys, return_inverse=True)
+            result[moved] = self._meet(pairs // len(self.stamps), pairs % len(self.stamps))[which.reshape(-1)]
+        return np.asarray(result, dtype=bool)
+
+    def _meet(self, one: Ints, other: Ints) -> Flags:
+        small = np.where(self.sizes[one] <= self.sizes[other], one, other)
+        large = one + other - small
+        lengths = self.sizes[small]
+        bounded(int(lengths.sum()))
+        starts = np.cumsum(self.sizes) - self.sizes
+        pair = np.repeat(np.arange(len(small)), lengths)
+        inside = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        elements = self._elements[starts[small][pair] + inside]
+        count = int(self._elements.max()) + 1
+        known = self.owner * count + self._elements  # ascending: rows are in order
+        wanted = large[pair] * count + elements
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        hits = np.bincount(pair[known[at] == wanted], minlength=len(small))
+        return np.asarray(hits > 0)
+
+    def ends(self, outer: int) -> tuple[Index, Ints, Ints]:
+        """By the first `outer` temporal counters: the first and the last temporal stamp of any instance."""
+        times = distinct(self.rows[:, len(self.spatial) : self.width])
+        heads = distinct(times[:, :outer])
+        last = np.searchsorted(rank(times[:, :outer]), np.arange(len(heads)), side="right") - 1
+        first = np.concatenate(([0], last[:-1] + 1))
+        return Index.of(heads), times[first], times[last]
+
+    @cached_property
+    def places(self) -> tuple[Index, Ints, Ints]:
+        """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
+        columns = len(self.spatial)
+        where, each = distinct(self.rows[:, :columns]), rank(self.rows[:, :columns])
+        bounds = np.searchsorted(each, np.arange(len(where) + 1))
+        seen: dict[bytes, int] = {}
+        kinds = np.zeros(len(where), dtype=np.int64)
+        for i in range(len(where)):
+            part = self.rows[bounds[i] : bounds[i + 1], columns:].copy()
+            part[:, len(self.temporal) :] -= part[:, len(self.temporal) :].min(axis=0, initial=2**62)
+            kinds[i] = seen.setdefault(part.tobytes(), len(seen))
+        held = distinct(np.column_stack([each, self._elements]))
+        return Index.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
+
+
+def listed(
+    views: Iterable[View],
+    block: Block,
+    spatial: tuple[int, ...],
+    temporal: tuple[int, ...],
+    ranks: tuple[int, ...],
+) -> Table:
+    """The union of what the views touch in one block, over the loops at the given positions."""
+    rows = np.concatenate([_rows(v, block, (*spatial, *temporal), ranks) for v in views])
+    return Table(spatial, temporal, distinct(rows))
+
+
+def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...]) -> Ints:
+    einsum = view.einsum
+    mine = [v for v in einsum.rank_variables if (einsum.name, v) in block.variables]
+    lows, highs = zip(*(einsum.bound(v) for v in mine), strict=True) if mine else ((), ())
+    extents = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
+    count = bounded(prod(extents))
+    grid = np.indices(extents, dtype=np.int64).reshape(len(mine), count)
+    values = {v: grid[i] + lows[i] for i, v in enumerate(mine)}
+    keep = np.ones(count, dtype=bool)
+    for c in essential_constraints(einsum)[2 * len(einsum.rank_variables) :]:
+        if set(c.expr.variables) <= set(mine):
+            total = c.expr.constant + sum((k * values[v] for v, k in c.expr.terms), np.zeros(count, np.int64))
+            keep &= total >= 0 if c.kind == "ge" else (total % c.modulus if c.kind == "mod" else total) == 0
+    values = {v: a[keep] for v, a in values.items()}
+    count = int(keep.sum())
+    counters: dict[int, Ints] = {}
+    starts: dict[str, Ints] = {}
+    for position, (_, loop, origin) in enumerate(view.loops):
+        v = loop.variable_in(einsum.name)
+        if v in values:
+            base = starts.get(v, np.full(count, origin, dtype=np.int64))
+            counters[position], starts[v] = counter_of(values[v] - base, base, loop)
+    columns = [counters[a] for a in axes]
+    for r in ranks:
+        expr = view.access.projection[r]
+        columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
+    return np.column_stack(columns) if columns else np.zeros((count, 0), dtype=np.int64)

@@ -1,0 +1,162 @@
+"""Cells: the stamps of each Einsum down to its last split, in time order.
+
+Within a cell no other Einsum runs. So what others hold does not change there, and what the Einsum itself
+holds at a component is largest, all at once, wherever the instance is active.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from polymodel.analysis.exact.arrays import Flags, Table, bounded, listed
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.live import nominal_trips
+from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.mapping.looptree import Loop, Split
+from polymodel.schedule.touch import Block, View, axes_of, partition
+from polymodel.workload.einsum import TensorAccess
+
+
+@dataclass(frozen=True)
+class Course:
+    """One Einsum's loops; its cells as rows of temporal counters, and the global number of each cell."""
+
+    view: View
+    blocks: tuple[Block, ...]
+    depth: int
+    cells: Ints
+    phases: Ints
+
+    @cached_property
+    def spatial(self) -> tuple[int, ...]:
+        return tuple(i for i, a in enumerate(axes_of(self.view)) if a.spatial)
+
+    @cached_property
+    def temporal(self) -> tuple[int, ...]:
+        """Positions of the temporal loops above the last split."""
+        return tuple(i for i in range(self.depth) if i not in self.spatial)
+
+    def time(self, rows: Ints | None = None) -> dict[int, Ints]:
+        """Counters of the cells by stamp position."""
+        table = self.cells if rows is None else rows
+        return dict(zip(self.temporal, table.T, strict=True))
+
+    def stamps(self, spatial: tuple[int, ...], depth: int) -> tuple[Table, ...]:
+        """One table per independent set of loops: `spatial` ones, and temporal ones above `depth`."""
+        found = []
+        for block in self.blocks:
+            axes = [
+                i
+                for i, (_, loop, _) in enumerate(self.view.loops)
+                if (self.view.einsum.name, loop.variable_in(self.view.einsum.name)) in block.variables
+            ]
+            place = tuple(a for a in axes if a in spatial)
+            time = tuple(a for a in axes if a < depth and a not in self.spatial)
+            if place or time:
+                found.append(listed((self.view,), block, place, time, ()))
+        return tuple(found)
+
+
+def courses(layout: Layout) -> dict[str, Course]:
+    """The cells of every Einsum, numbered together."""
+    tree = layout.problem.tree
+    drafts: dict[str, Course] = {}
+    keys: list[list[Ints]] = []
+    for name in tree.einsums:
+        full = next(v for (e, _), v in layout.full.items() if e == name)
+        view = View(full.einsum, TensorAccess("", (), ()), full.loops)
+        splits = [s.id for s in tree.path(name) if isinstance(s.node, Split)]
+        depth = sum(1 for i, _ in tree.loops(name) if splits and i < splits[-1])
+        draft = Course(view, partition((view,)), depth, np.zeros((1, 0), np.int64), np.zeros(0, np.int64))
+        cells = combined(draft.stamps((), depth))
+        drafts[name] = Course(view, draft.blocks, depth, cells, np.zeros(0, np.int64))
+        keys.append(_key(layout, name, drafts[name]))
+    width = max(len(k) for k in keys)
+    bounded(sum(len(c.cells) for c in drafts.values()) * max(width, 1))
+    padded = []
+    for key, course in zip(keys, drafts.values(), strict=True):
+        columns = [*key, *[np.zeros(len(course.cells), np.int64)] * (width - len(key))]
+        padded.append(np.column_stack(columns) if columns else course.cells)
+    numbers = rank(np.concatenate(padded))
+    found, at = {}, 0
+    for name, c in drafts.items():
+        found[name] = Course(c.view, c.blocks, c.depth, c.cells, numbers[at : at + len(c.cells)])
+        at += len(c.cells)
+    return found
+
+
+def _key(layout: Layout, einsum: str, course: Course) -> list[Ints]:
+    """Columns that order cells in time: counters and branch numbers in path order."""
+    time, columns, position = course.time(), [], 0
+    for step in layout.problem.tree.path(einsum):
+        if isinstance(step.node, Split):
+            columns.append(np.full(len(course.cells), step.branch, dtype=np.int64))
+        elif isinstance(step.node, Loop):
+            if position in time:
+                columns.append(time[position])
+            position += 1
+    return columns
+
+
+def combined(tables: tuple[Table, ...]) -> Ints:
+    """All combinations of the tables' temporal stamps, in order; columns by stamp position."""
+    parts = [(t.temporal, distinct(t.rows[:, len(t.spatial) : t.width])) for t in tables if t.temporal]
+    return distinct(crossed(parts)[1])
+
+
+def crossed(parts: list[tuple[tuple[int, ...], Ints]]) -> tuple[tuple[int, ...], Ints]:
+    """The product of tables of columns: stamp positions in order, and one row per combination."""
+    sizes = [len(rows) for _, rows in parts]
+    count = bounded(prod(sizes))
+    grid = np.indices(sizes, dtype=np.int64).reshape(len(sizes), count)
+    columns = {a: rows[grid[i], k] for i, (axes, rows) in enumerate(parts) for k, a in enumerate(axes)}
+    order = tuple(sorted(columns))
+    return order, np.column_stack([columns[a] for a in order]) if order else np.zeros((count, 0), np.int64)
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Hardware instances of one component, one for all that behave alike: coordinates per dimension."""
+
+    dims: tuple[tuple[str, str], ...]
+    rows: Ints
+
+    def place(self, layout: Layout, einsum: str, axes: tuple[int, ...]) -> tuple[dict[int, Ints], Flags]:
+        """Spatial counters of each site by stamp position, and whether the Einsum's loops reach it."""
+        loops, trips = layout.problem.tree.loops(einsum), nominal_trips(layout, einsum)
+        exist = np.ones(len(self.rows), dtype=bool)
+        found: dict[int, Ints] = {}
+        for k, dim in enumerate(self.dims):
+            rest = self.rows[:, k]
+            for a in reversed(axes):
+                if (loops[a][1].component, loops[a][1].dim) == dim:
+                    found[a] = rest % trips[a]
+                    rest = rest // trips[a]
+            exist &= rest == 0
+        return found, exist
+
+
+def spatial_axes(node: Node) -> tuple[int, ...]:
+    """Stamp positions of the loops that replicate the node's component."""
+    return node.all_touch.spatial
+
+
+def all_sites(layout: Layout, nodes: list[Node]) -> Sites:
+    """Every coordinate that some node's loops may reach."""
+    extents: dict[tuple[str, str], int] = {}
+    for node in nodes:
+        loops = layout.problem.tree.loops(node.users[0])
+        trips = nominal_trips(layout, node.users[0])
+        mine: dict[tuple[str, str], int] = {}
+        for a in spatial_axes(node):
+            dim = (loops[a][1].component, loops[a][1].dim)
+            mine[dim] = mine.get(dim, 1) * trips[a]
+        for dim, n in mine.items():
+            extents[dim] = max(extents.get(dim, 1), n)
+    count = bounded(prod(extents.values()))
+    rows = np.indices(list(extents.values()), dtype=np.int64).reshape(len(extents), count).T
+    return Sites(tuple(extents), rows)

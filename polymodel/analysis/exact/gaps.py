@@ -1,0 +1,258 @@
+"""Peaks of `tile` where tiles outlive the branch that uses them: by cells, never by operations.
+
+docs/semantics.md, Occupancy. A buffet above the last split of its users has one visit in one or more whole
+cells: it is followed visit by visit. One below belongs to a single Einsum: inside its cells only the
+largest joint tile counts, and between them what is carried to the next cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from polymodel.analysis.exact.arrays import Flags, Table, bounded, listed
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.cells import Course, Sites, all_sites, combined, courses, spatial_axes
+from polymodel.analysis.exact.inside import Inside, inside
+from polymodel.analysis.exact.live import node_carries
+from polymodel.analysis.exact.occupancy import Item, item_of
+from polymodel.analysis.exact.sweep import Ints, rank
+from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.errors import Refused
+
+_LATE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Intervals of cells, per site, in which a buffet occupies bits."""
+
+    first: Ints
+    last: Ints
+    site: Ints
+    bits: Ints
+
+    def at(self, phase: int, site: int) -> int:
+        here = (self.site == site) & (self.first <= phase) & (phase <= self.last)
+        return int(self.bits[here].sum())
+
+
+@dataclass
+class Gaps:
+    """The peaks of any component of a layout."""
+
+    layout: Layout
+    peaks: dict[str, dict[str, WorkingSet]] = field(default_factory=dict)
+
+    @cached_property
+    def courses(self) -> dict[str, Course]:
+        return courses(self.layout)
+
+    def peak(self, einsum: str, component: str) -> WorkingSet | None:
+        """The largest joint tiles of a component while an Einsum runs."""
+        if component not in self.peaks:
+            self.peaks[component] = Memory(self.layout, self.courses, component).peaks()
+        return self.peaks[component].get(einsum)
+
+
+@dataclass
+class Memory:
+    """One component: its buffets with their tables, and one site of each kind."""
+
+    layout: Layout
+    courses: dict[str, Course]
+    component: str
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        mine = [n for n in self.layout.nodes.values() if n.component == self.component]
+        return sorted(mine, key=lambda n: (n.id, n.tensor))
+
+    @cached_property
+    def tables(self) -> dict[tuple[int, str], tuple[Table, ...]]:
+        return {
+            (n.id, n.tensor): tuple(
+                listed(n.views, n.blocks[f.block], f.spatial, f.temporal, f.ranks)
+                for f in n.all_touch.factors
+            )
+            for n in self.nodes
+        }
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Sites in which all tiles, and who is active when, are alike count once."""
+        every = all_sites(self.layout, self.nodes)
+        kinds = [np.zeros(len(every.rows), dtype=np.int64)]
+        for node in self.nodes:
+            for user in node.users:
+                place, exist = every.place(self.layout, user, spatial_axes(node))
+                stamps = self.courses[user].stamps(
+                    spatial_axes(node), max(node.loops, self.courses[user].depth)
+                )
+                for table in (*self.tables[node.id, node.tensor], *stamps):
+                    if table.spatial:
+                        index, classes, _ = table.places
+                        found = index.find([place[a] for a in table.spatial], (len(every.rows),))
+                        kinds.append(np.where(exist & (found >= 0), classes[found], -1))
+                kinds.append(exist.astype(np.int64))
+        chosen = np.unique(rank(np.column_stack(kinds)), return_index=True)[1]
+        return Sites(every.dims, every.rows[chosen])
+
+    def peaks(self) -> dict[str, WorkingSet]:
+        """By Einsum; only those in whose cells anything is held."""
+        phases = sum(len(c.cells) for c in self.courses.values())
+        count = len(self.sites.rows)
+        bounded(phases * count)
+        self._check_bits()
+        total = np.zeros((phases + 1, count), dtype=np.int64)
+        spans = {(n.id, n.tensor): self._spans(n) for n in self.nodes}
+        for s in spans.values():
+            np.add.at(total, (s.first, s.site), s.bits)
+            np.add.at(total, (s.last + 1, s.site), -s.bits)
+        total = np.cumsum(total, axis=0)
+        found = {}
+        for einsum, course in self.courses.items():
+            own = self._inside(einsum)
+            here = total[course.phases] + own.bits
+            cell, site = np.unravel_index(int(np.argmax(here)), here.shape)
+            bits = int(here[cell, site])
+            if bits:
+                held = {k: s.at(int(course.phases[cell]), int(site)) for k, s in spans.items()}
+                for k, more in own.residents(int(cell), int(site)).items():
+                    held[k] += more
+                residents = tuple(Resident(*k, n) for k, n in held.items() if n)
+                found[einsum] = WorkingSet(self.component, einsum, "tile", bits, residents)
+        return found
+
+    def _check_bits(self) -> None:
+        """Sums of tiles must fit 63-bit integers."""
+        most = 0
+        for n in self.nodes:
+            item = item_of(self.layout, n)
+            elements = prod(max(int(t.sizes.max()), item.fixed or 0) for t in self.tables[n.id, n.tensor])
+            most += elements * item.bits * item.scale.numerator * item.instances
+        if most >= 2**62:
+            raise Refused(f"tiles of {self.component} are too large to add up", "use smaller rank sizes")
+
+    def _deep(self, node: Node) -> bool:
+        """True if the node stands below a loop that is below the last split of its only user."""
+        return node.loops > self.courses[node.users[0]].depth
+
+    def _inside(self, einsum: str) -> Inside:
+        nodes = [n for n in self.nodes if einsum in n.users and self._deep(n)]
+        nodes = [n for n in nodes if item_of(self.layout, n).fixed is None]
+        axes = spatial_axes(nodes[0]) if nodes else ()
+        place, exist = self.sites.place(self.layout, einsum, axes)
+        items = [(item_of(self.layout, n), self.tables[n.id, n.tensor]) for n in nodes]
+        return inside(self.courses[einsum], items, place, exist)
+
+    def _spans(self, node: Node) -> Spans:
+        item = item_of(self.layout, node)
+        place, exist = self.sites.place(self.layout, node.users[0], spatial_axes(node))
+        tables = self.tables[node.id, node.tensor]
+        if item.fixed is not None:
+            held = np.ones(len(exist), dtype=np.int64)
+            for t in tables:
+                index, _, amounts = t.places
+                at = index.find([place[a] for a in t.spatial], (len(exist),))
+                held = held * np.where(at < 0, 0, amounts[at])
+            last = sum(len(c.cells) for c in self.courses.values()) - 1
+            zeros = np.zeros(len(exist), dtype=np.int64)
+            return Spans(zeros, zeros + last, np.arange(len(exist)), item.in_bits(held * exist))
+        if self._deep(node):
+            return self._between(node, item, place, exist)
+        return self._visits(node, item, place, exist)
+
+    def _visits(self, node: Node, item: Item, place: dict[int, Ints], exist: Flags) -> Spans:
+        """From the first to the last use of each visit, and to the next visit where that carries anything."""
+        tables = self.tables[node.id, node.tensor]
+        visits = combined(tables)
+        time = dict(zip(node.all_touch.temporal, visits.T, strict=True))
+        shape = (len(visits), len(exist))
+        tile = np.ones(shape, dtype=np.int64) * exist
+        stays = self._open(node, visits)[:, None] & np.ones(shape[1], dtype=bool)
+        for t in tables:
+            at = t.find(place, time, shape)
+            tile = tile * t.size_at(at)
+            stays &= t.meet(at[:-1], at[1:])
+        first, last, opening = self._uses(node, visits, place)
+        stays &= (tile[:-1] > 0) & (tile[1:] > 0)
+        first[1:] = np.where(stays, opening[1:, None], first[1:])
+        last[:-1] = np.where(stays, opening[1:, None] - 1, last[:-1])
+        visit, site = np.nonzero(tile)
+        here = (visit, site)
+        return Spans(first[here], last[here], site, item.in_bits(tile[here]))
+
+    def _open(self, node: Node, visits: Ints) -> Flags:
+        """Per visit but the first: whether anything may stay from the visit before it."""
+        temporal = node.all_touch.temporal
+        if len(visits) < 2:
+            return np.zeros(max(len(visits) - 1, 0), dtype=bool)
+        axis = np.asarray(temporal)[(np.diff(visits, axis=0) != 0).argmax(axis=1)]
+        return np.isin(axis, sorted(node_carries(self.layout, node)))
+
+    def _uses(self, node: Node, visits: Ints, place: dict[int, Ints]) -> tuple[Ints, Ints, Ints]:
+        """First and last cell by visit and site, and the first cell of any Einsum below, by visit."""
+        shape = (len(visits), len(next(iter(place.values()), self.sites.rows)))
+        first, last = np.full(shape, _LATE), np.full(shape, -1)
+        opening = np.full(len(visits), _LATE)
+        for name, path in self.layout.problem.tree.paths.items():
+            if not any(s.id == node.id for s in path):
+                continue
+            course = self.courses[name]
+            order = np.argsort(course.phases)
+            phases = course.phases[order]
+            mine = [k for k, a in enumerate(course.temporal) if a < node.loops]
+            ranks = rank(np.concatenate([visits, course.cells[order][:, mine]]))
+            known = np.full(int(ranks.max()) + 1, -1)
+            known[ranks[: len(visits)]] = np.arange(len(visits))
+            visit = known[ranks[len(visits) :]]
+            begins = np.flatnonzero(np.diff(visit, prepend=-2))
+            which = visit[begins]
+            real = which >= 0
+            opening[which[real]] = np.minimum(opening[which[real]], phases[begins][real])
+            if name in node.users:
+                active = self._active(course, node, order, place)
+                low = np.minimum.reduceat(np.where(active, phases[:, None], _LATE), begins, axis=0)
+                high = np.maximum.reduceat(np.where(active, phases[:, None], -1), begins, axis=0)
+                first[which[real]] = np.minimum(first[which[real]], low[real])
+                last[which[real]] = np.maximum(last[which[real]], high[real])
+        return first, last, opening
+
+    def _active(self, course: Course, node: Node, order: Ints, place: dict[int, Ints]) -> Flags:
+        """Whether an Einsum runs in the node's instance, by cell and site."""
+        shape = (len(order), len(self.sites.rows))
+        result = np.ones(shape, dtype=bool)
+        time = course.time(course.cells[order])
+        for table in course.stamps(spatial_axes(node), course.depth):
+            result &= table.find(place, time, shape) >= 0
+        return result
+
+    def _between(self, node: Node, item: Item, place: dict[int, Ints], exist: Flags) -> Spans:
+        """Tiles of last visits in one cell, carried to the first visit in the next one of the same Einsum."""
+        course = self.courses[node.users[0]]
+        order = np.argsort(course.phases)
+        cells, phases = course.cells[order], course.phases[order]
+        shape = (len(cells), len(exist))
+        carries = node_carries(self.layout, node)
+        temporal = np.asarray(course.temporal, dtype=np.int64)
+        stays = np.zeros((max(len(cells) - 1, 0), len(exist)), dtype=bool)
+        if len(cells) > 1 and carries & set(course.temporal):
+            axis = temporal[(np.diff(cells, axis=0) != 0).argmax(axis=1)]
+            stays |= np.isin(axis, sorted(carries))[:, None] & exist
+        tile = np.ones(shape, dtype=np.int64)
+        for t in self.tables[node.id, node.tensor] if stays.any() else ():
+            outer = [a for a in t.temporal if a < course.depth]
+            index, starts, ends = t.ends(len(outer))
+            row = index.find([course.time(cells)[a] for a in outer], (len(cells),))
+            head, tail = (
+                t.find(place, dict(zip(t.temporal, x[row].T, strict=True)), shape) for x in (starts, ends)
+            )
+            tile = tile * t.size_at(tail)
+            stays &= t.meet(tail[:-1], head[1:])
+        stays = stays & (phases[1:] > phases[:-1] + 1)[:, None]
+        cell, site = np.nonzero(stays)
+        return Spans(phases[cell] + 1, phases[cell + 1] - 1, site, item.in_bits(tile[:-1][cell, site]))

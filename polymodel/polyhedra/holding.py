@@ -1,0 +1,93 @@
+"""Where an element is lost between the stamp that makes it and the stamp that reads it, in one factor.
+
+Every answer is the set of elements `[x...]` of one factor for which such stamps exist. The stamps of a node
+are a product over factors, and so is each question here: it holds somewhere if it holds in every factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import islpy as isl
+
+from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.steps import visits
+
+Order = tuple[int, bool]
+SET = isl.dim_type.set
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One factor over `[p..., t..., x...]`: what is made, what is read, all that the node ever holds."""
+
+    made: str
+    read: str
+    held: str
+    np: int
+    nt: int
+
+    @property
+    def nx(self) -> int:
+        return int(parse_set(self.made).dim(SET)) - self.np - self.nt
+
+
+@lru_cache(maxsize=8192)
+def elsewhere(trace: Trace, axis: int | None) -> isl.Set:
+    """Elements made in one instance and read in another that differs in counter `axis` (None: in any)."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    made = parse_set(trace.made).project_out(SET, np, nt).insert_dims(SET, np, np)
+    read = parse_set(trace.read).project_out(SET, np, nt).insert_dims(SET, 0, np)
+    pairs = made.intersect(read)
+    if axis is not None:
+        pairs = pairs.intersect(_where(2 * np + nx, [f"c{axis} != c{np + axis}"]))
+    return pairs.project_out(SET, 0, 2 * np)
+
+
+@lru_cache(maxsize=8192)
+def revisited(trace: Trace, equal: int, differs: bool) -> isl.Set:
+    """Elements made and read at stamps of one instance with `equal` equal counters, the next unequal."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    pairs = _at(parse_set(trace.made), np, nt, 0, 2).intersect(_at(parse_set(trace.read), np, nt, 1, 2))
+    facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
+    if differs:
+        facts.append(f"c{np + equal} != c{np + nt + equal}")
+    return _elements(pairs.intersect(_where(np + 2 * nt + nx, facts)), nx)
+
+
+@lru_cache(maxsize=8192)
+def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
+    """Elements made at s and read at t in one instance, with a visit v between; `idle`: v has not got them.
+
+    `after`: how v follows s, `before`: how t follows v; each as (equal counters, the next is greater).
+    """
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    between = visits(trace.held, np, nt).insert_dims(SET, nt, nx).insert_dims(SET, 0, np)
+    triples = _at(between, np, nt, 1, 3)
+    triples = triples.intersect(_at(parse_set(trace.made), np, nt, 0, 3))
+    triples = triples.intersect(_at(parse_set(trace.read), np, nt, 2, 3))
+    facts = []
+    for start, (equal, greater) in ((np, after), (np + nt, before)):
+        facts += [f"c{start + i} = c{start + nt + i}" for i in range(equal)]
+        if greater:
+            facts.append(f"c{start + equal} < c{start + nt + equal}")
+    triples = triples.intersect(_where(np + 3 * nt + nx, facts))
+    if idle:
+        triples = triples.subtract(_at(parse_set(trace.held), np, nt, 1, 3))
+    return _elements(triples, nx)
+
+
+def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
+    """`[p, t, x]` widened to `slots` stamps; t becomes number `slot` of them."""
+    points = points.insert_dims(SET, np, slot * nt)
+    return points.insert_dims(SET, np + (slot + 1) * nt, (slots - slot - 1) * nt)
+
+
+def _where(dims: int, facts: list[str]) -> isl.Set:
+    names = ", ".join(f"c{i}" for i in range(dims))
+    return parse_set(f"{{ [{names}] : {' and '.join(facts) or 'true'} }}")
+
+
+def _elements(points: isl.Set, nx: int) -> isl.Set:
+    return points.project_out(SET, 0, points.dim(SET) - nx)

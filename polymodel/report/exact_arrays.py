@@ -1,0 +1,247 @@
+"""Whole numbers and fractions in numpy arrays, exact: int64 where a bound proves it, else Python integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = Any
+MOST = 2**63 - 1
+
+
+class Whole:
+    """An array of integers (int64, or Python integers in an object array) and bounds of its values."""
+
+    def __init__(self, array: Array, low: int, high: int) -> None:
+        self.array, self.low, self.high = array, low, high
+
+    @property
+    def size(self) -> int:
+        """The largest magnitude that the bounds allow."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def constant(self) -> int | None:
+        return self.low if self.low == self.high else None
+
+    def tighten(self) -> Whole:
+        """The same with bounds that some elements reach, in int64 if they fit."""
+        if not self.array.size:
+            return Whole(self.array.astype(np.int64), 0, 0)
+        self.low, self.high = int(self.array.min()), int(self.array.max())
+        if self.array.dtype == object and self.size <= MOST:
+            self.array = self.array.astype(np.int64)
+        return self
+
+
+def whole(array: Array) -> Whole:
+    """An array of integers with its bounds."""
+    return Whole(array, 0, 0).tighten()
+
+
+def constant(number: int) -> Whole:
+    """One integer."""
+    kind = np.int64 if abs(number) <= MOST else object
+    return Whole(np.asarray(number, kind), number, number)
+
+
+class Guard:
+    """Operations on `Whole` that never overflow; `widest`: the largest bound that needed Python integers."""
+
+    def __init__(self) -> None:
+        self.widest = 0
+
+    def _made(
+        self, parts: tuple[Whole, ...], bounds: Callable[..., tuple[int, int]], op: Callable[..., Array]
+    ) -> Whole:
+        """`op` on the arrays; `bounds` gives those of the result from those of the parts."""
+        low, high = bounds(*parts)
+        if max(abs(low), abs(high)) > MOST:  # bounds may be loose: look at the values themselves
+            low, high = bounds(*(p.tighten() for p in parts))
+        arrays = [p.array for p in parts]
+        if max(abs(low), abs(high)) > MOST:
+            self.widest = max(self.widest, abs(low), abs(high))
+            arrays = [a.astype(object) for a in arrays]
+        return Whole(np.asarray(op(*arrays)), low, high)
+
+    def add(self, a: Whole, b: Whole) -> Whole:
+        return self._made((a, b), lambda x, y: (x.low + y.low, x.high + y.high), np.add)
+
+    def times(self, a: Whole, b: Whole) -> Whole:
+        if a.constant == 1:
+            return b
+        if b.constant == 1:
+            return a
+        return self._made((a, b), _product, np.multiply)
+
+    def negative(self, a: Whole) -> Whole:
+        return self._made((a,), lambda x: (-x.high, -x.low), np.negative)
+
+    def magnitude(self, a: Whole) -> Whole:
+        return a if a.low >= 0 else self._made((a,), lambda x: (0, x.size), np.abs)
+
+    def sign(self, a: Whole) -> Whole:
+        return Whole((a.array > 0).astype(np.int64) - (a.array < 0), -1, 1)
+
+    def floordiv(self, a: Whole, b: Whole) -> Whole:
+        """Rounded down; b is positive."""
+        if b.constant == 1:
+            return a
+        return self._made((a, b), lambda x, y: (min(x.low, 0), max(x.high, 0)), _floordiv)
+
+    def remainder(self, a: Whole, b: Whole) -> Whole:
+        """With the sign of b, which is not 0."""
+        return self._made((a, b), lambda x, y: (min(y.low, 0), max(y.high, 0)), _remainder)
+
+    def select(self, where: Array, a: Whole, b: Whole) -> Whole:
+        """a where true, else b."""
+        return self._made((a, b), _hull, lambda x, y: np.where(where, x, y))
+
+
+def _hull(a: Whole, b: Whole) -> tuple[int, int]:
+    return min(a.low, b.low), max(a.high, b.high)
+
+
+def _product(a: Whole, b: Whole) -> tuple[int, int]:
+    corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    return min(corners), max(corners)
+
+
+def _common(a: Array, b: Array) -> tuple[Array, Array]:
+    """Both int64 or both Python integers: a value of b may lie beyond int64 where the result does not."""
+    if a.dtype != b.dtype:
+        return a.astype(object), b.astype(object)
+    return a, b
+
+
+def _floordiv(a: Array, b: Array) -> Array:
+    a, b = _common(a, b)
+    return a // b
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    a, b = _common(a, b)
+    return a % b
+
+
+@dataclass(frozen=True)
+class Exact:
+    """top / bottom with a positive bottom; `bad` is true where a divisor was 0 (None: nowhere)."""
+
+    top: Whole
+    bottom: Whole
+    bad: Array | None = None
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """float64 values."""
+
+    array: Array
+    bad: Array | None = None
+
+
+Value = Exact | Rounded
+ONE = constant(1)
+
+
+def either(*masks: Array | None) -> Array | None:
+    """Where any of the masks is true."""
+    found: Array | None = None
+    for m in masks:
+        if m is not None:
+            found = m if found is None else np.logical_or(found, m)
+    return found
+
+
+def floats(value: Value) -> Array:
+    """The nearest float64 (of a quotient beyond 2^53, to a few units in the last place)."""
+    if isinstance(value, Rounded):
+        return value.array
+    top = value.top.array.astype(np.float64)
+    return top if value.bottom.constant == 1 else top / value.bottom.array.astype(np.float64)
+
+
+class Numbers:
+    """Arithmetic on `Value`: exact as long as no float takes part."""
+
+    def __init__(self) -> None:
+        self.whole = Guard()
+
+    def add(self, a: Value, b: Value) -> Value:
+        bad = either(a.bad, b.bad)
+        if isinstance(a, Rounded) or isinstance(b, Rounded):
+            return Rounded(np.asarray(floats(a) + floats(b)), bad)
+        left, right, bottom = self._aligned(a, b)
+        return Exact(self.whole.add(left, right), bottom, bad)
+
+    def times(self, a: Value, b: Value) -> Value:
+        bad = either(a.bad, b.bad)
+        if isinstance(a, Rounded) or isinstance(b, Rounded):
+            return Rounded(np.asarray(floats(a) * floats(b)), bad)
+        return Exact(self.whole.times(a.top, b.top), self.whole.times(a.bottom, b.bottom), bad)
+
+    def inverse(self, a: Value) -> Value:
+        if isinstance(a, Rounded):
+            zero = a.array == 0
+            return Rounded(np.asarray(1 / np.where(zero, 1.0, a.array)), either(a.bad, zero))
+        if a.top.low > 0:
+            return Exact(a.bottom, a.top, a.bad)
+        zero = a.top.array == 0
+        bottom = self.whole.magnitude(self.whole.select(zero, ONE, a.top))
+        top = self.whole.times(self.whole.sign(a.top), a.bottom)
+        return Exact(top, bottom, either(a.bad, zero if zero.any() else None))
+
+    def floor(self, a: Exact) -> Value:
+        return Exact(self.whole.floordiv(a.top, a.bottom), ONE, a.bad)
+
+    def ceiling(self, a: Exact) -> Value:
+        down = self.whole.floordiv(self.whole.negative(a.top), a.bottom)
+        return Exact(self.whole.negative(down), ONE, a.bad)
+
+    def remainder(self, a: Exact, b: Exact) -> Value:
+        """Like Python's: with the sign of b."""
+        left, right, bottom = self._aligned(a, b)
+        zero = right.array == 0
+        safe = self.whole.select(zero, ONE, right)
+        bad = either(a.bad, b.bad, zero if zero.any() else None)
+        return Exact(self.whole.remainder(left, safe), bottom, bad)
+
+    def magnitude(self, a: Value) -> Value:
+        if isinstance(a, Rounded):
+            return Rounded(np.abs(a.array), a.bad)
+        return Exact(self.whole.magnitude(a.top), a.bottom, a.bad)
+
+    def compared(self, op: Callable[[Array, Array], Array], a: Value, b: Value) -> tuple[Array, Array | None]:
+        """Truth of a comparison, and where it has none."""
+        bad = either(a.bad, b.bad)
+        if isinstance(a, Rounded) or isinstance(b, Rounded):
+            return op(floats(a), floats(b)), bad
+        left, right, _ = self._aligned(a, b)
+        return np.asarray(op(left.array, right.array), bool), bad
+
+    def select(self, where: Array, a: Value, b: Value) -> Value:
+        """a where true, else b; only the chosen one's faults count."""
+        bad = None
+        if a.bad is not None or b.bad is not None:
+            bad = np.where(
+                where, np.False_ if a.bad is None else a.bad, np.False_ if b.bad is None else b.bad
+            )
+        if isinstance(a, Rounded) or isinstance(b, Rounded):
+            return Rounded(np.where(where, floats(a), floats(b)), bad)
+        left, right, bottom = self._aligned(a, b)
+        return Exact(self.whole.select(where, left, right), bottom, bad)
+
+    def _aligned(self, a: Exact, b: Exact) -> tuple[Whole, Whole, Whole]:
+        """Both tops over one bottom."""
+        same = a.bottom.constant is not None and a.bottom.constant == b.bottom.constant
+        if a.bottom is b.bottom or same:
+            return a.top, b.top, a.bottom
+        return (
+            self.whole.times(a.top, b.bottom),
+            self.whole.times(b.top, a.bottom),
+            self.whole.times(a.bottom, b.bottom),
+        )

@@ -1,0 +1,40 @@
+"""The benchmark's peer: where AccelForge cannot run its rows say why, and a difference in counts is seen."""
+
+import pytest
+
+from benchmarks import accelforge_peer
+from benchmarks.accelforge_peer import POINTS, VERSION, NotInstalled, Peer, differences, ours, rows
+from benchmarks.rows import table
+
+
+def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
+    monkeypatch.setattr(accelforge_peer, "PEERS", tmp_path)
+    monkeypatch.setattr(accelforge_peer, "candidates", lambda: iter(["/no/such/python"]))
+    found, faults = rows(0.01, 1e7, "sweep")
+    assert faults == []
+    assert found["sweep"] == {
+        "value": 1e7,
+        "unit": "points/s",
+        "peer": None,
+        "ratio": None,
+        "peer_name": f"AccelForge {VERSION}: not installed (no Python 3.12 with venv was found)",
+    }
+    assert "not installed" in table(found)
+
+
+@pytest.mark.parametrize("broken", ["venv", "pip"])
+def test_an_environment_that_cannot_be_built_is_named(broken, monkeypatch, tmp_path):
+    monkeypatch.setattr(accelforge_peer, "PEERS", tmp_path)
+    monkeypatch.setattr(
+        accelforge_peer, "run", lambda python, *given, seconds: "no network" if broken in given else ""
+    )
+    with pytest.raises(NotInstalled, match="no network"):
+        accelforge_peer.environment()
+
+
+def test_counts_of_a_peer_are_compared_one_by_one():
+    mine = [ours(point) for point in POINTS]
+    assert differences(Peer(0.1, tuple(mine))) == []
+    mine[1] = {**mine[1], "Matmul2 DRAM W1 read": mine[1]["Matmul2 DRAM W1 read"] + 1}
+    (found,) = differences(Peer(0.1, tuple(mine)))
+    assert found.startswith("Matmul2 DRAM W1 read at {'TM': 16, ")
