@@ -10,13 +10,13 @@ so they are parsed and counted once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree
-from polymodel.polyhedra import sets
+from polymodel.polyhedra import needs, sets
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 Vertex = tuple[str, str]
@@ -34,21 +34,54 @@ class Axis:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What executes of an Einsum, for some of its loops (node ids) and variables that belong together.
+
+    `text`: set over [loops..., variables..., offset of each variable in its innermost tile...].
+    """
+
+    loops: tuple[int, ...]
+    variables: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
 class View:
-    """One Einsum's share of a node: its loops above the node with their origins, and its access."""
+    """One Einsum's share of a node: its loops above the node with their origins, and its access.
+
+    `parts`: what executes, where some loop binds no variable of the Einsum (all its loops and
+    variables; empty where the iteration space and the loops say it). `versions`: node ids of loops
+    whose counters are ranks as well, since elements are made anew in each of their iterations.
+    """
 
     einsum: Einsum
     access: TensorAccess
     loops: tuple[tuple[int, Loop, int], ...]
     offsets: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    versions: tuple[int, ...] = ()
+
+    def above(self, loops: int) -> View:
+        """The same access as a node below the outermost `loops` loops sees it."""
+        return replace(self, loops=self.loops[:loops], offsets=())
+
+    def bare(self, loops: int | None = None) -> View:
+        """The stamps alone, without data; of the outermost `loops` loops, or all with offsets."""
+        access = TensorAccess("", (), ())
+        return replace(self if loops is None else self.above(loops), access=access, versions=())
 
 
 @dataclass(frozen=True)
 class Block:
-    """One class of the partition of a tensor's ranks and its Einsums' variables."""
+    """One class of the partition of a tensor's ranks, its Einsums' variables and loops (node ids)."""
 
     ranks: tuple[int, ...]
     variables: frozenset[Vertex]
+    loops: frozenset[int] = frozenset()
+
+    def has(self, einsum: str, axis: Axis) -> bool:
+        """True if a stamp coordinate of the Einsum belongs to this class."""
+        return axis.node in self.loops if axis.node >= 0 else (einsum, axis.variable) in self.variables
 
 
 @dataclass(frozen=True)
@@ -82,17 +115,15 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
     """The loops of an Einsum with the start of the range that each one's variable is tiled from.
 
     The outermost loop over a variable starts at the smallest value that any Einsum below it takes;
-    inner loops inherit that origin.
+    inner loops inherit that origin. (0 for loops that bind none of its variables.)
     """
     origins: dict[str, int] = {}
     found = []
     for node, loop in tree.loops(einsum):
         variable = loop.variable_in(einsum)
         if variable not in cascade[einsum].rank_variables:
-            raise Refused(
-                f"Einsum {einsum} stands below a loop over {variable} but has no such rank variable",
-                "move the loop below the split, or wait for loops whose producers are inferred",
-            )
+            found.append((node, loop, 0))
+            continue
         if variable not in origins:
             below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
             lows = [
@@ -140,15 +171,19 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
         name = view.einsum.name
         for variable in view.einsum.rank_variables:
             find((name, variable))
-        for constraint in essential_constraints(view.einsum):
+        for part in view.parts:
+            together = [*((name, v) for v in part.variables), *(("loop", str(i)) for i in part.loops)]
+            for other in together:
+                parent[find(other)] = find(together[0])
+        for constraint in () if view.parts else essential_constraints(view.einsum):
             names = constraint.expr.variables
-            for other in names[1:]:
-                parent[find((name, other))] = find((name, names[0]))
+            for variable in names[1:]:
+                parent[find((name, variable))] = find((name, names[0]))
         for rank, expr in enumerate(view.access.projection):
             find(rank)
             for variable in expr.variables:
                 parent[find((name, variable))] = find(rank)
-        for node, loop, _ in view.loops:
+        for node, loop, _ in () if view.parts else view.loops:
             parent[find(("loop", str(node)))] = find((name, loop.variable_in(name)))
     classes: dict[object, list[object]] = {}
     for x in parent:
@@ -159,20 +194,23 @@ def partition(views: Sequence[View]) -> tuple[Block, ...]:
         variables = frozenset(
             (str(x[0]), str(x[1])) for x in members if isinstance(x, tuple) and x[0] != "loop"
         )
-        blocks.append(Block(ranks, variables))
+        ids = frozenset(int(x[1]) for x in members if isinstance(x, tuple) and x[0] == "loop")
+        blocks.append(Block(ranks, variables, ids))
     return _ordered(blocks)
 
 
 def _ordered(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Blocks with ranks first, by rank; the others by name."""
-    return tuple(sorted(blocks, key=lambda b: (not b.ranks, b.ranks, sorted(b.variables))))
+    return tuple(sorted(blocks, key=lambda b: (not b.ranks, b.ranks, sorted(b.variables), sorted(b.loops))))
 
 
 def axes_of(view: View) -> tuple[Axis, ...]:
     """The stamp coordinates of a view: its loops in path order, then offsets."""
-    name = view.einsum.name
+    name, known = view.einsum.name, view.einsum.rank_variables
     loops = tuple(
-        Axis(node, loop.spatial, loop.variable_in(name), loop.component, loop.dim)
+        Axis(
+            node, loop.spatial, v if (v := loop.variable_in(name)) in known else "", loop.component, loop.dim
+        )
         for node, loop, _ in view.loops
     )
     return loops + tuple(Axis(-1, False, v) for v in view.offsets)
@@ -190,7 +228,7 @@ def _tile(loop: Loop) -> tuple[int, int | None]:
     return loop.tile_shape, loop.initial_tile_shape
 
 
-def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int) -> list[tuple[list[str], str]]:
+def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int | str) -> list[tuple[list[str], str]]:
     """Alternatives (constraints, text of the innermost tile's start) for one variable's loops."""
     options: list[tuple[list[str], str]] = [([], f"{origin}")]
     for counter, loop in loops:
@@ -212,8 +250,46 @@ def chain(variable: str, loops: Sequence[tuple[str, Loop]], origin: int) -> list
     return options
 
 
-def _affine(expr: Affine, names: dict[str, str]) -> str:
+def constraint_facts(einsum: Einsum, names: dict[str, str]) -> list[str]:
+    """The constraints on some variables, which no constraint ties to others, as ISL text."""
+    found = []
+    for constraint in essential_constraints(einsum):
+        if constraint.expr.variables and constraint.expr.variables[0] in names:
+            text = affine_in(constraint.expr, names)
+            tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
+            found.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
+    return found
+
+
+def affine_in(expr: Affine, names: dict[str, str]) -> str:
+    """The expression in ISL's notation, with the given names of its variables."""
     return _sum_text([(c, names[v]) for v, c in expr.terms], expr.constant)
+
+
+def executed_text(view: View, block: Block, order: Sequence[int]) -> str:
+    """The factor of `block` for an Einsum whose executed iterations are given as parts."""
+    name = view.einsum.name
+    mine = [
+        p
+        for p in view.parts
+        if block.loops & set(p.loops) or any((name, v) in block.variables for v in p.variables)
+    ]
+    names: list[str] = []
+    for k, part in enumerate(mine):
+        names += [f"l{i}" for i in part.loops]
+        names += [f"v{k}_{i}" for i in range(len(part.variables))]
+        names += [f"o{k}_{i}" for i in range(len(part.variables))]
+    variables = {v: f"v{k}_{i}" for k, part in enumerate(mine) for i, v in enumerate(part.variables)}
+    outputs = []
+    for position in order:
+        if position < len(view.loops):
+            outputs.append(f"l{view.loops[position][0]}")
+        else:
+            outputs.append(f"o{variables[view.offsets[position - len(view.loops)]][1:]}")
+    outputs += [affine_in(view.access.projection[r], variables) for r in block.ranks]
+    outputs += [f"l{i}" for i in view.versions if i in block.loops]
+    relation = f"{{ [{', '.join(names)}] -> [{', '.join(outputs)}] }}"
+    return needs.image(tuple(p.text for p in mine), relation)
 
 
 def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int, str]) -> list[str]:
@@ -221,14 +297,12 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
     name = view.einsum.name
     mine = [v for v in view.einsum.rank_variables if (name, v) in block.variables]
     names = {v: f"v{i}" for i, v in enumerate(mine)}
-    fixed: list[str] = []
-    for constraint in essential_constraints(view.einsum):
-        if constraint.expr.variables and constraint.expr.variables[0] in names:
-            text = _affine(constraint.expr, names)
-            tail = {"ge": ">= 0", "eq": "= 0"}.get(constraint.kind)
-            fixed.append(f"{text} {tail}" if tail else f"({text}) mod {constraint.modulus} = 0")
-    for rank, dim in ranks.items():
-        fixed.append(f"{dim} = {_affine(view.access.projection[rank], names)}")
+    fixed = constraint_facts(view.einsum, names)
+    for rank, dim in zip(block.ranks, ranks.values(), strict=False):
+        fixed.append(f"{dim} = {affine_in(view.access.projection[rank], names)}")
+    for version, dim in zip(_versions(view, block), list(ranks.values())[len(block.ranks) :], strict=True):
+        position = next(i for i, (node, _, _) in enumerate(view.loops) if node == version)
+        fixed.append(f"{dim} = {counters[position]}")
     options: list[list[str]] = [fixed]
     for variable in mine:
         loops = [
@@ -246,6 +320,10 @@ def _bodies(view: View, block: Block, counters: dict[int, str], ranks: dict[int,
     return [f"{head}{' and '.join(o) or 'true'}" for o in options]
 
 
+def _versions(view: View, block: Block) -> list[int]:
+    return [i for i in view.versions if i in block.loops]
+
+
 @lru_cache(maxsize=8192)
 def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
     """The union of the views' touches as one product; the caller makes sure that it is one.
@@ -255,24 +333,32 @@ def touch(views: tuple[View, ...], blocks: tuple[Block, ...]) -> Touch:
     axes = axes_of(views[0])
     factors = []
     for number, block in enumerate(blocks):
-        spatial: list[int] = []
-        temporal: list[int] = []
-        for i, axis in enumerate(axes):
-            if (views[0].einsum.name, axis.variable) in block.variables:
-                (spatial if axis.spatial else temporal).append(i)
-        if not spatial and not temporal and not block.ranks:
+        mine = [i for i, axis in enumerate(axes) if block.has(views[0].einsum.name, axis)]
+        versions = _versions(views[0], block)
+        if not mine and not block.ranks and not versions:
             continue
+        spatial = tuple(i for i in mine if axes[i].spatial)
+        temporal = tuple(i for i in mine if not axes[i].spatial)
         order = [*spatial, *temporal]
-        counters = {i: f"c{k}" for k, i in enumerate(order)}
-        ranks = {r: f"x{k}" for k, r in enumerate(block.ranks)}
-        bodies: dict[str, None] = {}
-        for view in views:
-            for body in _bodies(view, block, counters, ranks):
-                bodies[f"({body})"] = None
-        dims = ", ".join([*counters.values(), *ranks.values()])
-        text = f"{{ [{dims}] : {' or '.join(bodies)} }}"
-        factors.append(Factor(number, tuple(spatial), tuple(temporal), block.ranks, text))
+        ranks = block.ranks + tuple(len(views[0].access.projection) + i for i in versions)
+        factors.append(Factor(number, spatial, temporal, ranks, _text(views, block, order, len(ranks))))
     return Touch(axes, tuple(factors))
+
+
+def _text(views: tuple[View, ...], block: Block, order: list[int], ranks: int) -> str:
+    """The union of one block's factors over the views, as ISL text."""
+    counters = {i: f"c{k}" for k, i in enumerate(order)}
+    data = {k: f"x{k}" for k in range(ranks)}
+    head = f"[{', '.join([*counters.values(), *data.values()])}]"
+    texts = [executed_text(view, block, order) for view in views if view.parts]
+    bodies: dict[str, None] = {}
+    for view in views:
+        if not view.parts:
+            for body in _bodies(view, block, counters, data):
+                bodies[f"({body})"] = None
+    if bodies:
+        texts.append(f"{{ {head} : {' or '.join(bodies)} }}")
+    return texts[0] if len(texts) == 1 else needs.union(tuple(texts))
 
 
 def merge_blocks(blocks: tuple[Block, ...], which: Iterable[int]) -> tuple[Block, ...]:
@@ -280,8 +366,9 @@ def merge_blocks(blocks: tuple[Block, ...], which: Iterable[int]) -> tuple[Block
     chosen = sorted(set(which))
     ranks = tuple(sorted(r for i in chosen for r in blocks[i].ranks))
     variables = frozenset(v for i in chosen for v in blocks[i].variables)
+    loops = frozenset(v for i in chosen for v in blocks[i].loops)
     rest = [b for i, b in enumerate(blocks) if i not in chosen]
-    return _ordered([*rest, Block(ranks, variables)])
+    return _ordered([*rest, Block(ranks, variables, loops)])
 
 
 def joint_blocks(views: tuple[View, ...], blocks: tuple[Block, ...]) -> tuple[Block, ...]:

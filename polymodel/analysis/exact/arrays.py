@@ -7,7 +7,7 @@ the whole Einsum, the product over all factors, cannot.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Block, View, essential_constraints
+from polymodel.polyhedra.counting import points_of
+from polymodel.polyhedra.sets import parsed
+from polymodel.schedule.touch import Block, View, essential_constraints, executed_text
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000
@@ -171,6 +173,10 @@ def listed(
 
 
 def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...]) -> Ints:
+    """One row per touch (repeats allowed): the counters `axes`, then the ranks."""
+    if view.parts:
+        points = points_of(parsed(executed_text(view, replace(block, ranks=ranks), axes)))
+        return np.array(points, dtype=np.int64).reshape(len(points), len(axes) + len(ranks))
     einsum = view.einsum
     mine = [v for v in einsum.rank_variables if (einsum.name, v) in block.variables]
     lows, highs = zip(*(einsum.bound(v) for v in mine), strict=True) if mine else ((), ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polymodel.analysis.engine import Problem
@@ -10,9 +10,21 @@ from polymodel.analysis.exact.tally import Shape
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain
-from polymodel.polyhedra import steps
+from polymodel.mapping.ties import ties
+from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode
-from polymodel.schedule.touch import Block, Factor, Touch, View, joint_blocks, loop_origins, partition, touch
+from polymodel.schedule.executed import executed
+from polymodel.schedule.touch import (
+    Block,
+    Factor,
+    Part,
+    Touch,
+    View,
+    joint_blocks,
+    loop_origins,
+    partition,
+    touch,
+)
 from polymodel.workload.einsum import Einsum
 
 
@@ -30,14 +42,23 @@ class Node:
     blocks: tuple[Block, ...]
     loops: int
     producer: str | None
+    inferred: bool = False
 
     @cached_property
     def all_touch(self) -> Touch:
         return touch(self.views, self.blocks)
 
-    def touch_of(self, einsums: tuple[str, ...]) -> Touch:
-        """The union over some of the users."""
-        return touch(tuple(v for v in self.views if v.einsum.name in einsums), self.blocks)
+    def touch_of(self, einsums: tuple[str, ...], versions: tuple[int, ...] = ()) -> Touch:
+        """The union over some of the users; `versions`: loops whose counters count as ranks."""
+        views = tuple(v for v in self.views if v.einsum.name in einsums)
+        return touch(tuple(replace(v, versions=versions) for v in views) if versions else views, self.blocks)
+
+    @property
+    def forgets(self) -> bool:
+        """A backing node whose elements are executed anew once it holds them no more."""
+        if self.parent is not None or self.producer is None:
+            return False
+        return self.inferred
 
     @cached_property
     def policy_carries(self) -> frozenset[int]:
@@ -101,6 +122,15 @@ def _offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[
     return tuple(found)
 
 
+def _part_offsets(parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """The same for an Einsum whose executed iterations are given as parts."""
+    found = []
+    for part in parts:
+        first = len(part.loops) + len(part.variables)
+        found += [v for k, v in enumerate(part.variables) if needs.extent(part.text, first + k)[1] > 0]
+    return tuple(found)
+
+
 def _check_places(problem: Problem) -> None:
     """A storage node must stand below exactly the spatial loops that replicate its component."""
     for einsum, path in problem.tree.paths.items():
@@ -133,11 +163,13 @@ def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
     _check_places(problem)
     cascade, tree = problem.cascade, problem.tree
     full: dict[tuple[str, str], View] = {}
+    parts = executed(cascade, tree, reuse)
     for name in tree.einsums:
         einsum = cascade[name]
         loops = loop_origins(cascade, tree, name)
+        offsets = _part_offsets(parts[name]) if parts[name] else _offsets(einsum, loops)
         for access in einsum.accesses:
-            full[name, access.tensor] = View(einsum, access, loops, _offsets(einsum, loops))
+            full[name, access.tensor] = View(einsum, access, loops, offsets, parts[name])
     blocks: dict[str, tuple[Block, ...]] = {}
     nodes: dict[tuple[int, str], Node] = {}
     for tensor in cascade.tensors:
@@ -165,6 +197,7 @@ def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
                 blocks[tensor],
                 loops_above,
                 producer.name if producer and producer.name in users else None,
+                producer is not None and "inferred" in ties(cascade, tree, producer.name).values(),
             )
     return Layout(problem, nodes, full, blocks)
 
@@ -201,6 +234,5 @@ def _views_above(
 ) -> tuple[View, ...]:
     found = []
     for name in users:
-        view = full[name, tensor]
-        found.append(View(view.einsum, view.access, view.loops[:loops]))
+        found.append(full[name, tensor].above(loops))
     return tuple(found)

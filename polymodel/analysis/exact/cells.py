@@ -18,7 +18,6 @@ from polymodel.analysis.exact.live import nominal_trips
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.schedule.touch import Block, View, axes_of, partition
-from polymodel.workload.einsum import TensorAccess
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,7 @@ class Course:
         """One table per independent set of loops: `spatial` ones, and temporal ones above `depth`."""
         found = []
         for block in self.blocks:
-            axes = [
-                i
-                for i, (_, loop, _) in enumerate(self.view.loops)
-                if (self.view.einsum.name, loop.variable_in(self.view.einsum.name)) in block.variables
-            ]
+            axes = [i for i, (node, _, _) in enumerate(self.view.loops) if node in block.loops]
             place = tuple(a for a in axes if a in spatial)
             time = tuple(a for a in axes if a < depth and a not in self.spatial)
             if place or time:
@@ -68,7 +63,7 @@ def courses(layout: Layout) -> dict[str, Course]:
     keys: list[list[Ints]] = []
     for name in tree.einsums:
         full = next(v for (e, _), v in layout.full.items() if e == name)
-        view = View(full.einsum, TensorAccess("", (), ()), full.loops)
+        view = full.bare(len(full.loops))
         splits = [s.id for s in tree.path(name) if isinstance(s.node, Split)]
         depth = sum(1 for i, _ in tree.loops(name) if splits and i < splits[-1])
         draft = Course(view, partition((view,)), depth, np.zeros((1, 0), np.int64), np.zeros(0, np.int64))

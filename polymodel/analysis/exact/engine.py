@@ -28,8 +28,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
-from polymodel.schedule.touch import View, partition, touch
-from polymodel.workload.einsum import TensorAccess
+from polymodel.schedule.touch import partition, touch
 
 
 class Exact:
@@ -118,7 +117,7 @@ def _compute(layout: Layout) -> tuple[Compute, ...]:
             rows.append(Compute(name, leaf.component, 0, 0, 0))
             continue
         view = next(v for (e, _), v in layout.full.items() if e == name)
-        bare = View(view.einsum, TensorAccess("", (), ()), view.loops, view.offsets)
+        bare = view.bare()
         operations = busiest = instances = 1
         for f in touch((bare,), partition((bare,))).factors:
             shape = shape_of(f)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from polymodel.analysis.exact.buffets import Layout, Node
@@ -15,6 +15,7 @@ from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
+from polymodel.mapping.ties import decided_above, ties
 from polymodel.schedule.touch import Touch, View, touch
 
 Key = tuple[str, int, str]
@@ -100,31 +101,52 @@ def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
 
 def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
     """Per level of an output's chain, where it may stay: its parent must keep it too."""
-    found = [frozenset(range(chain[0].loops))]
+    found = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
     for parent, node in pairwise(chain):
         above = found[-1]
         found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
     return tuple(found)
 
 
+def _versions(layout: Layout, einsum: str, tensor: str, nodes: tuple[Node, ...]) -> tuple[int, ...]:
+    """Temporal loops (node ids) that bind no variable of the Einsum: each iteration makes results afresh.
+
+    Counting an element of each of them as an element of its own, nothing is carried or read between them.
+    """
+    tree = layout.problem.tree
+    tied = ties(layout.problem.cascade, tree, einsum)
+    found = tuple(i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial)
+    for node in nodes[1:]:
+        if node.id < decided_above(tied):
+            raise Refused(
+                f"{tensor} is kept in {node.component} (node {node.id}) between its outermost storage "
+                f"and a loop that decides what {einsum} executes",
+                f"keep {tensor} there below that loop only",
+            )
+    return found
+
+
 def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
     """The levels of an output from its backing node to compute."""
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
+    versions = _versions(layout, einsum, tensor, nodes)
     levels = []
     for position, node in enumerate(nodes):
         charge = nodes[position - 1].loops if position else 0
+        now = node.touch_of((einsum,), versions)
         levels.append(
             Level(
-                node.touch_of((einsum,)),
-                node.all_touch,
+                now,
+                node.touch_of(node.users, versions) if position else now,
                 carries[position] if position else frozenset(),
                 charge,
                 layout.problem.hierarchy[node.component].read_first,
                 node,
             )
         )
-    full = _compute_touch(layout, einsum, tensor)
+    view = replace(layout.full[einsum, tensor], versions=versions)
+    full = touch((view,), layout.blocks[tensor])
     access = layout.problem.cascade[einsum].access_of(tensor)
     levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=frozenset(access.variables)))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
@@ -134,7 +156,6 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     except Refused:
         if not any(level.carries for level in levels):
             return RefilledChain(tuple(levels), shared, broadcast)
-        view = layout.full[einsum, tensor]
         if not listable(tuple(levels), view):
             raise
     return ListedChain(tuple(levels), shared, broadcast, view)
@@ -242,7 +263,7 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str) -> None:
         if source.component == target.component:
             continue
         view: View = layout.full[einsum, output.tensor]
-        own = View(view.einsum, view.access, view.loops[: target.loops])
+        own = view.above(target.loops)
         now = touch((own,), layout.blocks[output.tensor])
         if source.loops > target.loops:
             raise Refused(f"the source of copy {einsum} is stored below its destination {output.tensor}")

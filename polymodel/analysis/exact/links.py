@@ -180,12 +180,12 @@ def _merged(layout: Layout, tensor: str, component: str, dim: FanoutDim) -> Layo
     """The layout with one factor for all loops of the dimension: its coordinate is their weighted sum."""
     blocks = layout.blocks[tensor]
     mine = {
-        (e, loop.variable_in(e))
-        for (e, t), view in layout.full.items()
-        for _, loop, _ in view.loops
+        node
+        for (_, t), view in layout.full.items()
+        for node, loop, _ in view.loops
         if t == tensor and loop.spatial and (loop.component, loop.dim) == (component, dim.name)
     }
-    which = [i for i, b in enumerate(blocks) if b.variables & mine]
+    which = [i for i, b in enumerate(blocks) if b.loops & mine]
     if len(which) < 2:
         return layout
     merged = merge_blocks(blocks, which)

@@ -88,6 +88,8 @@ class ListedChain:
             for v, k in expr.terms:
                 total = total + k * ops.values[v]
             ranks.append(total)
+        loops = [node for node, _, _ in self.view.loops]
+        ranks += [ops.counters[loops.index(node)] for node in self.view.versions]
         return rank(self._table(ranks))
 
     def _table(self, columns: list[Ints]) -> Ints:

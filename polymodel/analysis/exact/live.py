@@ -15,6 +15,9 @@ from polymodel.analysis.exact.occupancy import item_of
 from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
+from polymodel.mapping.placement import users
+from polymodel.mapping.ties import decided_above, tie, ties
+from polymodel.polyhedra import needs
 
 _CELLS = 60_000_000
 
@@ -65,21 +68,45 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
 
 
 def nominal_trips(layout: Layout, einsum: str) -> list[int]:
-    """Trips of every loop on a path over its nominal enclosing tile."""
+    """Trips of every loop on a path over its nominal enclosing tile.
+
+    A loop that binds no variable of the Einsum has those of the Einsums that it binds.
+    """
     tree, cascade = layout.problem.tree, layout.problem.cascade
+    tied = ties(cascade, tree, einsum)
+    last = decided_above(tied)
     enclosing: dict[str, int] = {}
-    trips = []
+    trips: list[int] = []
+    entered = False
     for node, loop in tree.loops(einsum):
+        if node > last and not entered:
+            enclosing.update(_windows(layout, einsum, last))
+            entered = True
         v = loop.variable_in(einsum)
+        bound = [e for e in users(tree, node) if tie(cascade, tree, e, node, loop) == "bound"]
+        if tied[node] != "bound":
+            trips.append(max(nominal_trips(layout, e)[len(trips)] for e in bound))
+            continue
         if v not in enclosing:
-            below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
-            boxes = [cascade[e].bound(loop.variable_in(e)) for e in below]
+            boxes = [cascade[e].bound(loop.variable_in(e)) for e in bound]
             enclosing[v] = max(h for _, h in boxes) - min(low for low, _ in boxes) + 1
         tile = int(loop.tile_shape)
         first = tile if loop.initial_tile_shape is None else int(loop.initial_tile_shape)
         trips.append(1 + max(0, -(-(enclosing[v] - first) // tile)))
         enclosing[v] = min(max(tile, first), enclosing[v])
     return trips
+
+
+def _windows(layout: Layout, einsum: str, last: int) -> dict[str, int]:
+    """How far each variable of an Einsum reaches at most at one stamp down to node `last`, if inferred."""
+    found: dict[str, int] = {}
+    view = next(v for (e, _), v in layout.full.items() if e == einsum)
+    if "inferred" in ties(layout.problem.cascade, layout.problem.tree, einsum).values():
+        for part in view.parts:
+            outer = sum(1 for i in part.loops if i <= last)
+            for k, v in enumerate(part.variables):
+                found[v] = needs.widest(part.text, outer, len(part.loops) + k)
+    return found
 
 
 def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str, str], int], ...]]:

@@ -15,7 +15,7 @@ from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.schedule.touch import Touch, View, touch
+from polymodel.schedule.touch import Touch, touch
 
 OutputChain = Chain | RefilledChain | ListedChain
 
@@ -135,5 +135,5 @@ def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:
     if source.component == target.component:
         return
     view = layout.full[einsum, tensor]
-    now = touch((View(view.einsum, view.access, view.loops[: target.loops]),), layout.blocks[tensor])
+    now = touch((view.above(target.loops),), layout.blocks[tensor])
     yield Flow(einsum, tensor, (source.component, target.component), frozenset(), now, now)

@@ -23,8 +23,7 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.polyhedra import classes, sets
 from polymodel.polyhedra.classes import Row
-from polymodel.schedule.touch import Block, Touch, View, merge_blocks, partition, touch
-from polymodel.workload.einsum import TensorAccess
+from polymodel.schedule.touch import Touch, axes_of, merge_blocks, partition, touch
 
 _COMBINATIONS = 2_000_000
 
@@ -179,7 +178,7 @@ def _same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
     pair = []
     for einsum in (one, other):
         view = next(v for (e, _), v in layout.full.items() if e == einsum)
-        bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:reach])
+        bare = view.bare(reach)
         factors = touch((bare,), partition((bare,))).factors
         pair.append(sorted((f.spatial, f.temporal, f.text) for f in factors))
     return [f[:2] for f in pair[0]] == [f[:2] for f in pair[1]] and all(
@@ -209,39 +208,15 @@ def _stamps(layout: Layout, einsum: str, items: list[Item]) -> Touch:
     depth = max((i.node.loops for i in items if i.fixed is None), default=0)
     for i in items:
         depth = max(depth, *(a + 1 for a in (i.not_first or ()) + (i.not_last or ())), 0)
-    bare = View(view.einsum, TensorAccess("", (), ()), view.loops[:depth])
-    blocks = partition((bare,))
-    merged = {tuple(sorted(b.variables)): b for b in blocks}
-    touched = touch((bare,), tuple(merged.values()))
+    bare = view.bare(depth)
+    blocks, axes = partition((bare,)), axes_of(bare)
     for i in items:
-        if i.fixed is not None:
-            continue
-        for f in i.node.all_touch.factors:
-            touched = _join(bare, touched, {*f.spatial, *f.temporal})
-    return touched
-
-
-def _join(bare: View, touched: Touch, axes: set[int]) -> Touch:
-    """Merge the stamp factors that share an axis with `axes`."""
-    hit = [f for f in touched.factors if axes & {*f.spatial, *f.temporal}]
-    if len(hit) < 2:
-        return touched
-    name = bare.einsum.name
-    names = [
-        frozenset((name, touched.axes[a].variable) for a in (*f.spatial, *f.temporal))
-        for f in touched.factors
-    ]
-    blocks = tuple(Block((), _closure(bare, n)) for n in names)
-    which = [k for k, f in enumerate(touched.factors) if f in hit]
-    return touch((bare,), merge_blocks(blocks, which))
-
-
-def _closure(bare: View, names: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """All variables coupled to these by the Einsum's constraints."""
-    for block in partition((bare,)):
-        if block.variables & names:
-            names = names | block.variables
-    return names
+        for f in () if i.fixed is not None else i.node.all_touch.factors:
+            mine = [axes[a] for a in (*f.spatial, *f.temporal)]
+            hit = [k for k, b in enumerate(blocks) if any(b.has(einsum, axis) for axis in mine)]
+            if len(hit) > 1:
+                blocks = merge_blocks(blocks, hit)
+    return touch((bare,), blocks)
 
 
 def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:

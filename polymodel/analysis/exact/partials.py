@@ -61,7 +61,8 @@ def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
     """Refuse an output that instances along a dimension would have to add up without being allowed to."""
     for factor in last.now.factors:
         for axis in factor.spatial:
-            indexed = last.now.axes[axis].variable in last.indexing
+            variable = last.now.axes[axis].variable
+            indexed = not variable or variable in last.indexing
             if axis not in shared and not indexed and tally(shape_of(factor), len(factor.spatial)).size > 1:
                 where = f"{last.now.axes[axis].component}.{last.now.axes[axis].dim}"
                 raise Refused(

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
+from polymodel.polyhedra.counting import points_of
+from polymodel.polyhedra.sets import parsed
 from polymodel.schedule.touch import View
 
 Ints = NDArray[np.int64]
@@ -37,7 +39,9 @@ class Operations:
 
 
 def operations(view: View) -> Operations:
-    """Every iteration of the view's Einsum."""
+    """Every iteration of the view's Einsum that executes, as often as it does."""
+    if view.parts:
+        return _executed(view)
     einsum = view.einsum
     extents = [high - low + 1 for low, high in einsum.bounds]
     if prod(extents) > _OPERATIONS:
@@ -63,6 +67,30 @@ def operations(view: View) -> Operations:
         counters.append(counter)
     offsets = tuple(values[v] - starts.get(v, np.zeros_like(values[v])) for v in view.offsets)
     return Operations(view, values, tuple(counters), offsets)
+
+
+def _executed(view: View) -> Operations:
+    """The operations of an Einsum whose executed iterations are given as parts: all combinations."""
+    tables = []
+    for part in view.parts:
+        points = points_of(parsed(part.text))
+        tables.append(np.array(points, dtype=np.int64).reshape(len(points), -1))
+    count = prod(len(t) for t in tables)
+    if count > _OPERATIONS:
+        raise Refused(
+            f"Einsum {view.einsum.name} has {count:,} operations: too many to list one by one", _REMEDY
+        )
+    grid = np.indices([len(t) for t in tables], dtype=np.int64).reshape(len(tables), -1)
+    values: dict[str, Ints] = {}
+    offsets: dict[str, Ints] = {}
+    counters: dict[int, Ints] = {}
+    for part, table, rows in zip(view.parts, tables, grid, strict=True):
+        columns = iter(table[rows].T)
+        counters.update((i, next(columns)) for i in part.loops)
+        values.update((v, next(columns)) for v in part.variables)
+        offsets.update((v, next(columns)) for v in part.variables)
+    ordered = tuple(counters[i] for i, _, _ in view.loops)
+    return Operations(view, values, ordered, tuple(offsets[v] for v in view.offsets))
 
 
 def counter_of(inside: Ints, base: Ints, loop: Loop) -> tuple[Ints, Ints]:

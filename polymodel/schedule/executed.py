@@ -1,0 +1,304 @@
+"""Which iterations execute at which stamps, for Einsums below loops that bind none of their variables.
+
+DESIGN 3, Fusion: such an Einsum executes at each stamp what its consumers below the loop need and the
+outermost storage of its output does not hold any more (`inferred`), or everything again (`repeated`).
+The stamps are those of the path down to the innermost such loop: what executes is decided there. As
+everything else it is kept as a product over independent classes of ranks, variables and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop, LoopTree, Reuse, StorageNode
+from polymodel.mapping.placement import storage_chain, users
+from polymodel.mapping.ties import Tie, decided_above, ties
+from polymodel.polyhedra import needs, steps
+from polymodel.schedule.holding import innermost_dependent
+from polymodel.schedule.touch import (
+    Block,
+    Factor,
+    Part,
+    Touch,
+    View,
+    affine_in,
+    chain,
+    constraint_facts,
+    joint_blocks,
+    loop_origins,
+    merge_blocks,
+    partition,
+    touch,
+)
+from polymodel.workload.einsum import Cascade, TensorAccess
+
+
+class Mixed(Exception):
+    """Blocks at these positions do not separate."""
+
+    def __init__(self, which: set[int]) -> None:
+        super().__init__(sorted(which))
+        self.which = which
+
+
+def executed(cascade: Cascade, tree: LoopTree, reuse: Reuse | None = None) -> dict[str, tuple[Part, ...]]:
+    """The parts of every Einsum of the tree; empty for one that each loop above it binds.
+
+    `reuse` overrides the policies that say what is still held. Raises Refused for what is not covered.
+    """
+    found = _Inference(cascade, tree, reuse)
+    for name in reversed(tree.einsums):
+        found.of(name)
+    return {name: found.parts[name] for name in tree.einsums}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where it is decided what an Einsum executes: the loops above (bound or not), and the storage."""
+
+    name: str
+    ties: dict[int, Tie]
+    loops: tuple[tuple[int, Loop, int], ...]
+    node: int
+
+    @property
+    def depth(self) -> int:
+        return sum(1 for i, _, _ in self.loops if i <= self.node)
+
+
+class _Inference:
+    def __init__(self, cascade: Cascade, tree: LoopTree, reuse: Reuse | None) -> None:
+        self.cascade, self.tree, self.reuse = cascade, tree, reuse
+        self.parts: dict[str, tuple[Part, ...]] = {}
+        self.open: set[str] = set()
+
+    def of(self, name: str) -> tuple[Part, ...]:
+        if name in self.parts:
+            return self.parts[name]
+        if name in self.open:
+            raise Refused(
+                f"what {name} executes depends on itself: Einsums below a loop that none of them ties",
+                "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}",
+            )
+        self.open.add(name)
+        found = ties(self.cascade, self.tree, name)
+        if set(found.values()) <= {"bound"}:
+            self.parts[name] = ()
+            return ()
+        loops = loop_origins(self.cascade, self.tree, name)
+        decision = Decision(name, found, loops, decided_above(found))
+        if "inferred" in found.values():
+            self.parts[name] = self.inferred(decision)
+        else:
+            self.parts[name] = self.repeated(decision)
+        return self.parts[name]
+
+    def view(self, name: str, access: TensorAccess, loops: int) -> View:
+        """An Einsum's access below the outermost `loops` loops of its path."""
+        origins = loop_origins(self.cascade, self.tree, name)
+        return View(self.cascade[name], access, origins[:loops], parts=self.of(name))
+
+    def repeated(self, d: Decision) -> tuple[Part, ...]:
+        """All iterations at every stamp that Einsums bound by the innermost such loop run through."""
+        bare = TensorAccess("", (), ())
+        drivers = tuple(
+            self.view(e, bare, d.depth)
+            for e in users(self.tree, d.node)
+            if ties(self.cascade, self.tree, e)[d.node] == "bound"
+        )
+        own = _own(self, d, bare)
+        blocks = joint_blocks(drivers, partition((*drivers, own)))
+        stamps = touch(drivers, blocks)
+        texts = {f.block: f.text for f in stamps.factors}
+        return _parts(d, own, blocks, stamps, texts)
+
+    def inferred(self, d: Decision) -> tuple[Part, ...]:
+        """What the consumers below need at each stamp and the outermost storage does not hold."""
+        einsum = self.cascade[d.name]
+        if d.ties[d.node] != "inferred":
+            raise Refused(
+                f"{d.name} stands below a loop that its consumers do not share, inside one that they do",
+                "move that loop into the branch that has its rank variable",
+            )
+        if len(einsum.outputs) > 1:
+            raise Refused(f"{d.name} has several outputs, and what it executes is inferred")
+        tensor = einsum.outputs[0].tensor
+        home = storage_chain(self.tree, d.name, tensor)[0]
+        assert isinstance(home.node, StorageNode)
+        above = sum(1 for i, _, _ in d.loops if i < home.id)
+        consumers = [
+            c for c in self.cascade.consumers(tensor) if c.name in self.tree.paths and c.name != d.name
+        ]
+        below = users(self.tree, d.node)
+        drivers = tuple(self.view(c.name, c.access_of(tensor), d.depth) for c in consumers if c.name in below)
+        keepers = tuple(self.view(c.name, c.access_of(tensor), above) for c in consumers)
+        own = _own(self, d, einsum.outputs[0])
+        blocks = partition((*drivers, own))
+        policy = self.reuse or home.node.reuse
+        while True:
+            blocks = joint_blocks(keepers, joint_blocks(drivers, blocks))
+            stamps = touch(drivers, blocks)
+            try:
+                missing = _missing(stamps, touch(keepers, blocks), above, policy, tensor)
+                return _parts(d, own, blocks, stamps, missing)
+            except Mixed as mixed:
+                blocks = merge_blocks(blocks, mixed.which)
+
+
+def _own(inference: _Inference, d: Decision, access: TensorAccess) -> View:
+    """The Einsum with the loops above the decision that bind its variables."""
+    bound = tuple(loop for loop in d.loops if loop[0] <= d.node and d.ties[loop[0]] == "bound")
+    return View(inference.cascade[d.name], access, bound)
+
+
+def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str) -> dict[int, str]:
+    """Per block, the stamps and elements that are needed and not held: products at every step.
+
+    Within a visit of the storage the first need of an element counts; at its first stamp, only what
+    did not stay from the visit before.
+    """
+    found: dict[int, str] = {}
+    for f in needed.factors:
+        outer = sum(1 for a in f.spatial if a < above), sum(1 for a in f.temporal if a < above)
+        text = needs.first_need(f.text, len(f.spatial), len(f.temporal), *outer)
+        if text is None:
+            raise Refused(
+                f"several instances would produce the same elements of {tensor} into one storage at one time",
+                f"store {tensor} below the spatial loop, or make that loop temporal",
+            )
+        found[f.block] = text
+    if policy == "refill":
+        return found
+    innermost = innermost_dependent(held) if policy == "slide" else -1
+    remaining: set[int] = set()  # blocks of axes further in over whose steps not all stays
+    for axis in sorted((a for a in held.temporal if a >= innermost), reverse=True):
+        _subtract_stayed(found, needed, held, axis, remaining)
+    return found
+
+
+def _subtract_stayed(
+    found: dict[int, str], needed: Touch, held: Touch, axis: int, remaining: set[int]
+) -> None:
+    """Take away what stays over the steps at one axis; all axes further in are dealt with."""
+    staying: dict[int, tuple[str, str, bool]] = {}
+    for f in held.factors:
+        mode = transition_mode(f, axis)
+        if mode is None:
+            return  # the step never happens
+        staying[f.block] = needs.staying(f.text, len(f.spatial), len(f.temporal), mode)
+    owner = next(f for f in held.factors if axis in f.temporal)
+    if any(needs.is_empty(stay) for _, stay, _ in staying.values()):
+        remaining.add(owner.block)
+        return
+    partial = {b for b, (_, _, whole) in staying.items() if not whole}
+    involved = partial | remaining | {owner.block}
+    if len(involved) > 1:
+        raise Mixed(involved)
+    if partial:
+        remaining.add(owner.block)
+    mine = next(f for f in needed.factors if f.block == owner.block)
+    found[owner.block] = needs.without_stamps(
+        found[owner.block],
+        staying[owner.block][1],
+        len(mine.spatial),
+        len(mine.temporal),
+        len(owner.spatial),
+        len(owner.temporal),
+        bool(partial),
+    )
+
+
+def transition_mode(factor: Factor, axis: int) -> steps.Mode | None:
+    """How the transition at stamp position `axis` looks to a factor; None if it cannot happen."""
+    spatial, temporal = len(factor.spatial), len(factor.temporal)
+    if axis in factor.temporal:
+        q = factor.temporal.index(axis)
+        return ("at", q) if steps.moves(factor.text, spatial, temporal, q) else None
+    after = [q for q, position in enumerate(factor.temporal) if position > axis]
+    return ("wrap", after[0]) if after else ("eq", 0)
+
+
+def _parts(
+    d: Decision, own: View, blocks: tuple[Block, ...], stamps: Touch, texts: dict[int, str]
+) -> tuple[Part, ...]:
+    """What of each block executes: the iterations that make what is missing, with their own loops."""
+    factors = {f.block: f for f in stamps.factors}
+    found = []
+    for number, block in enumerate(blocks):
+        f = factors.get(number)
+        variables = tuple(v for v in own.einsum.rank_variables if (d.name, v) in block.variables)
+        positions = (*f.spatial, *f.temporal) if f else ()
+        if positions or variables:
+            outer = tuple(d.loops[p] for p in positions)
+            found.append(_part(d, own, block, variables, outer, texts.get(number)))
+    return tuple(found)
+
+
+def _part(
+    d: Decision,
+    own: View,
+    block: Block,
+    variables: tuple[str, ...],
+    outer: tuple[tuple[int, Loop, int], ...],
+    wanted: str | None,
+) -> Part:
+    names = {v: f"v{k}" for k, v in enumerate(variables)}
+    counters = [f"l{i}" for i, _, _ in outer]
+    head = ", ".join([*counters, *names.values()])
+    facts = constraint_facts(own.einsum, names)
+    ranks = [affine_in(own.access.projection[r], names) for r in block.ranks]
+    image = f"{{ [{head}] -> [{', '.join([*counters, *ranks])}] }}"
+    space = wanted if wanted is not None else "{ [] }"
+    whole = needs.pulled_back(space, image, _set(head, [facts]))
+    options = [facts]
+    for v in variables:
+        mine = [(f"l{i}", loop) for i, loop, _ in own.loops if loop.variable_in(d.name) == v]
+        origin = next((o for _, loop, o in own.loops if loop.variable_in(d.name) == v), 0)
+        options = [o + c for o in options for c, _ in chain(names[v], mine, origin)]
+    executes = needs.pulled_back(space, image, _set(head, options))
+    _check_whole(d, own, block, variables, whole, executes)
+    below = [x for x in d.loops if x[0] > d.node and x[1].variable_in(d.name) in variables]
+    inner = [f"l{i}" for i, _, _ in below]
+    offsets, begins = [f"o{k}" for k in range(len(variables))], [f"b{k}" for k in range(len(variables))]
+    inferred = "inferred" in d.ties.values()
+    options = [[]]
+    for k, v in enumerate(variables):
+        mine = [(f"l{i}", loop) for i, loop, _ in below if loop.variable_in(d.name) == v]
+        begin: int | str = begins[k]
+        if not inferred:
+            above = [x for x in own.loops if x[1].variable_in(d.name) == v]
+            mine = [*((f"l{i}", loop) for i, loop, _ in above), *mine]
+            begin = next((o for i, loop, o in d.loops if loop.variable_in(d.name) == v), 0)
+        chains = [[*c, f"{offsets[k]} = {names[v]} - ({base})"] for c, base in chain(names[v], mine, begin)]
+        options = [o + c for o in options for c in chains]
+    dims = ", ".join([*counters, *inner, *names.values(), *offsets, *begins])
+    starts = needs.starts(executes, len(outer), len(variables)) if inferred else ()
+    if not inferred:
+        options = [[*o, *(f"{b} = 0" for b in begins)] for o in options]
+    text = needs.tiled(executes, len(outer), len(variables), len(inner), _set(dims, options), starts)
+    return Part((*(i for i, _, _ in outer), *(i for i, _, _ in below)), variables, text)
+
+
+def _set(dims: str, options: Iterable[list[str]]) -> str:
+    body = " or ".join(f"({' and '.join(o) or 'true'})" for o in options)
+    return f"{{ [{dims}] : {body} }}"
+
+
+def _check_whole(
+    d: Decision, own: View, block: Block, variables: tuple[str, ...], whole: str, executes: str
+) -> None:
+    """Every result that an iteration of the loops makes, it makes whole."""
+    if whole == executes or needs.is_subset(whole, executes):
+        return
+    loops = [
+        f"{loop.variable_in(d.name)} (node {i})"
+        for i, loop, _ in own.loops
+        if loop.variable_in(d.name) in variables
+    ]
+    raise Refused(
+        f"{d.name} would make its results in part: the loops over {', '.join(loops)} stand above a loop "
+        f"(node {d.node}) that binds none of its variables",
+        "move them below the split, or bind a rank variable with rank_variable: {Einsum: variable}",
+    )
