@@ -172,35 +172,52 @@ def _table(columns: list[Ints], rows: int) -> Ints:
     return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
 
 
-def _keys(table: Ints) -> Ints | None:
-    """One integer per row that orders like the row; None if 63 bits do not hold it."""
+def _keys(table: Ints) -> tuple[Ints, int] | None:
+    """One integer per row that orders like the row, and their bound; None if 63 bits do not hold it."""
     low, high = table.min(axis=0), table.max(axis=0)
-    if prod(int(h - b) + 1 for b, h in zip(low, high, strict=True)) >= 2**63:
+    bound = prod(int(h - b) + 1 for b, h in zip(low, high, strict=True))
+    if bound >= 2**63:
         return None
     keys = np.zeros(len(table), dtype=np.int64)
     for column, b, h in zip(table.T, low, high, strict=True):
         keys = keys * (h - b + 1) + (column - b)
-    return keys
+    return keys, bound
+
+
+def _present(keys: Ints, bound: int) -> NDArray[np.bool_] | None:
+    """Which keys occur, if a list of all is short: much faster than sorting them."""
+    if bound > 8 * len(keys) + 1024:
+        return None
+    present = np.zeros(bound, dtype=bool)
+    present[keys] = True
+    return present
 
 
 def distinct(table: Ints) -> Ints:
     """The different rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    keys = _keys(table)
-    if keys is None:
+    found = _keys(table)
+    if found is None:
         return np.asarray(np.unique(table, axis=0), dtype=np.int64)
-    return np.asarray(table[np.unique(keys, return_index=True)[1]], dtype=np.int64)
+    keys, bound = found
+    present = _present(keys, bound)
+    if present is None:
+        return np.asarray(table[np.unique(keys, return_index=True)[1]], dtype=np.int64)
+    row = np.empty(bound, dtype=np.int64)
+    row[keys] = np.arange(len(keys))
+    return np.asarray(table[row[present]], dtype=np.int64)
 
 
 def rank(table: Ints) -> Ints:
     """Dense lexicographic rank of the rows."""
     if table.shape[1] == 0:
         return np.zeros(table.shape[0], dtype=np.int64)
-    keys = _keys(table)
-    ranks = (
-        np.unique(table, axis=0, return_inverse=True)
-        if keys is None
-        else np.unique(keys, return_inverse=True)
-    )[1]
-    return np.asarray(ranks, dtype=np.int64).reshape(-1)
+    found = _keys(table)
+    if found is None:
+        return np.asarray(np.unique(table, axis=0, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    keys, bound = found
+    present = _present(keys, bound)
+    if present is None:
+        return np.asarray(np.unique(keys, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    return np.asarray((np.cumsum(present) - 1)[keys], dtype=np.int64)
