@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.flows import KINDS, Ledger, output_carries, output_chain, shared_axes
+from polymodel.analysis.exact.listed import ListedChain, listable
+from polymodel.analysis.exact.listed_sizes import by_size, can_list, drained
 from polymodel.analysis.exact.occupancy import tensor_bits
 from polymodel.analysis.exact.partials import Chain, Level
 from polymodel.analysis.exact.sizes import Cut, Sized, histogram, moving_terms, projected, sized
@@ -21,7 +24,7 @@ from polymodel.analysis.result import TransferSizes
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
-from polymodel.schedule.touch import Factor, Touch, View, touch
+from polymodel.schedule.touch import Touch, View, touch
 
 # (Einsum, node or None at a toll, component, tensor, kind)
 Row = tuple[str, int | None, str, str, str]
@@ -146,12 +149,6 @@ class _Walk:
             if node.tensor == tensor and node.parent is not None:
                 self.fills(node)
 
-    def wants(self, row: Row) -> bool:
-        return rounds(self.layout, row)
-
-    def book(self, row: Row, terms: Sequence[Term], factors: tuple[Factor, ...], cut: Cut) -> None:
-        self.found[row].append(sized(terms, factors, cut))
-
     def fills(self, node: Node) -> None:
         """As `flows` counts them: each booked to the first Einsum that touches the element."""
         assert node.parent is not None
@@ -173,7 +170,7 @@ class _Walk:
                 terms = moving_terms(now, node.all_touch, carries, cut, False)
                 if before is not None:
                     terms += _minus(moving_terms(before, node.all_touch, carries, cut, False))
-                self.book(row, terms, now.factors, cut)
+                self.found[row].append(sized(terms, now.factors, cut))
 
     def downwards(
         self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
@@ -202,36 +199,50 @@ class _Walk:
         ]
         for toll, charge in tolls_between(self.layout, einsum, parent, child.component, now):
             ends.append(((einsum, None, toll, tensor, kinds[1]), Cut(charge, shared)))
-        yield from (end for end in ends if self.wants(end[0]))
+        yield from (end for end in ends if rounds(self.layout, end[0]))
 
     def results(self, einsum: str, tensor: str) -> None:
         """Drains and refilled partial sums along the chain of an output's storages."""
         layout = self.layout
         chain = output_chain(layout, einsum, tensor)
         levels, shared = chain.levels, shared_axes(layout, einsum, tensor)
-        carried = any(level.carries for level in levels)
-        alike = isinstance(chain, Chain) and not chain.reduction.first_touch_formula
         broadcast = chain.reduction.broadcast if isinstance(chain, Chain) else chain.broadcast
-        sums = RefilledChain(levels, shared, broadcast)
+        alike = isinstance(chain, Chain) and not chain.reduction.first_touch_formula
+        sums: RefilledChain | ListedChain = RefilledChain(levels, shared, broadcast)
+        if any(level.carries for level in levels) and not alike:
+            sums = ListedChain(levels, shared, broadcast, layout.full[einsum, tensor])
         for child in range(1, len(levels) - 1):
-            parent, node, level = levels[child - 1].node, levels[child].node, levels[child]
+            parent, node, now = levels[child - 1].node, levels[child].node, levels[child].now
             assert parent is not None
             assert node is not None
-            args = einsum, parent, node, level.now, shared
-            for row, cut in self.upwards(*args):
-                if level.carries and level.now != level.held:
-                    self.refuse(row)
-                self.book(row, _drains(level, cut), level.now.factors, cut)
-            for row, cut in self.downwards(*args):
-                if carried and not alike:
-                    self.refuse(row)
-                if row[4] == "reads_fill":
-                    terms = moving_terms(level.now, level.held, level.carries, cut, False)
-                    if not levels[child - 1].read_first:
-                        terms += _minus(projected(sums.empty(child), level.now.factors, cut))
-                else:
-                    terms = projected(sums.filled_terms(child), level.now.factors, cut)
-                self.book(row, terms, level.now.factors, cut)
+            for row, cut in self.upwards(einsum, parent, node, now, shared):
+                self.found[row].append(self.drains(row, levels[child], node, cut))
+            for row, cut in self.downwards(einsum, parent, node, now, shared):
+                self.found[row].append(self.sums(row, sums, child, cut))
+
+    def drains(self, row: Row, level: Level, node: Node, cut: Cut) -> Sized:
+        """Elements whose run ends; where consumers keep runs alive after the last write, one by one."""
+        if not level.carries or level.now == level.held:
+            terms = moving_terms(level.now, level.held, level.carries, cut, True)
+            return sized(terms, level.now.factors, cut)
+        if not can_list(node):
+            self.refuse(row)
+        return by_size(drained(node, level.carries), level.now.spatial, cut)
+
+    def sums(self, row: Row, chain: RefilledChain | ListedChain, child: int, cut: Cut) -> Sized:
+        """Partial sums that the parent reads out, or that reach the child's instances."""
+        level, at_parent = chain.levels[child], row[4] == "reads_fill"
+        if isinstance(chain, ListedChain):
+            if not listable(chain.levels, chain.view):
+                self.refuse(row)
+            return by_size(chain.moves(child, filled=not at_parent), level.now.spatial, cut)
+        if not at_parent:
+            terms = projected(chain.filled_terms(child), level.now.factors, cut)
+        else:
+            terms = moving_terms(level.now, level.held, level.carries, cut, False)
+            if not chain.levels[child - 1].read_first:
+                terms += _minus(projected(chain.empty(child), level.now.factors, cut))
+        return sized(terms, level.now.factors, cut)
 
     def copied(self, einsum: str, tensor: str) -> None:
         """One transfer per stamp of the destination, at both ends."""
@@ -244,10 +255,11 @@ class _Walk:
         now = touch((View(view.einsum, view.access, view.loops[: target.loops]),), layout.blocks[tensor])
         for node, kind in ((source, "reads_fill"), (target, "writes_fill")):
             row, cut = (einsum, node.id, node.component, node.tensor, kind), Cut(node.loops, NOBODY)
-            if self.wants(row):
-                self.book(row, moving_terms(now, now, NOBODY, cut, False), now.factors, cut)
+            if rounds(self.layout, row):
+                terms = moving_terms(now, now, NOBODY, cut, False)
+                self.found[row].append(sized(terms, now.factors, cut))
 
-    def refuse(self, row: Row) -> None:
+    def refuse(self, row: Row) -> NoReturn:
         action, bits = action_of(self.layout, row), tensor_bits(self.layout, row[3])
         raise Refused(
             f"{row[2]}, {row[3]} in {row[0]}: {action.name} moves {action.bits_per_action} bits per action, "
@@ -255,10 +267,6 @@ class _Walk:
             "transfers are not counted",
             "use reuse: refill for this output, or give bits_per_action that divide bits_per_value",
         )
-
-
-def _drains(level: Level, cut: Cut) -> list[Term]:
-    return moving_terms(level.now, level.held, level.carries, cut, True)
 
 
 def _minus(terms: Sequence[Term]) -> list[Term]:
