@@ -17,6 +17,7 @@ from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report import costed, counted
 from polymodel.report.frames import Frames
 from polymodel.report.table import Table
+from polymodel.schedule.legality import check
 
 if TYPE_CHECKING:
     import pandas
@@ -108,6 +109,10 @@ class Report(Frames):
                 found[policy] = self.analysis
                 continue
             try:
+                broken = check(self.problem, policy)
+                if broken:
+                    notes.append(f"{policy} is left out: {broken[0].message}")
+                    continue
                 found[policy] = self.engine.analyse(self.problem, reuse=policy)
             except Refused as refusal:
                 notes.append(f"{policy} is left out: {refusal.message}")
