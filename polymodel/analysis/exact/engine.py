@@ -11,8 +11,8 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
 from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
-from polymodel.analysis.exact.live import live_counts
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
 from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
@@ -49,7 +49,7 @@ class Exact:
         notes: list[str] = []
         working = _working_sets(layout, notes if reuse else None)
         if live:
-            counts, peaks = live_counts(layout)
+            counts, peaks = lifetimes(layout)
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
             working = _interleave(layout, working, peaks)
         return Analysis(
