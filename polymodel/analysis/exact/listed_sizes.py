@@ -28,8 +28,11 @@ def by_size(moves: tuple[Ints, Ints, Ints], axes: Sequence[int], cut: Cut) -> Si
     shape = tuple(int(n) + 1 for n in where.max(axis=0, initial=0))
     found = []
     for size in np.unique(sizes):
-        counts = np.zeros(shape, dtype=np.int64)
-        np.add.at(counts, tuple(where[sizes == size].T), 1)
+        mine = where[sizes == size]
+        counts = np.full(shape, len(mine), dtype=np.int64)
+        if kept:
+            flat = np.ravel_multi_index(tuple(mine.T), shape)
+            counts = np.bincount(flat, minlength=prod(shape)).reshape(shape)
         found.append((int(size), Product(1, ((tuple(axes[k] for k in kept), counts.astype(object)),))))
     return tuple(found)
 
