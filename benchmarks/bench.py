@@ -19,6 +19,7 @@ from statistics import median
 import polymodel as pm
 from benchmarks import accelforge_peer
 from benchmarks.closed import closed
+from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
 from polymodel.analysis.engine import Problem
@@ -162,7 +163,7 @@ def sweeps() -> tuple[dict[str, Row], list[str]]:
     }
     rows: dict[str, Row] = {}
     for name, (spec, symbols) in cases.items():
-        found = pm.sweep(spec, symbols)
+        found = pm.sweep(spec, symbols, prune=False)  # every point, for its rate
         bound = found.spec(found.best())
         one = seconds(lambda bound=bound: pm.evaluate(bound), 5)
         shown = f"{name}, {found.evaluated:.2g} points"
@@ -183,14 +184,14 @@ def workers() -> dict[str, Row]:
         "TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 113), "TQ": range(1, 113),
         "TR": [1, 2, 3], "TS": [1, 2, 3],
     }  # fmt: skip
-    one, two = (pm.sweep(conv, sizes, workers=n) for n in (1, 2))
+    one, two = (pm.sweep(conv, sizes, workers=n, prune=False) for n in (1, 2))
     name = f"sweep a conv2d with two workers, {two.evaluated:.2g} points"
     return {name: rate(two.rate, one.rate, "one worker")}
 
 
 def main() -> None:
     swept, differences = sweeps()
-    rows = {**engines(), **closed(), **processes(), **slopes(), **swept, **workers()}
+    rows = {**engines(), **closed(), **processes(), **slopes(), **swept, **workers(), **pruning()}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:

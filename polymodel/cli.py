@@ -199,17 +199,10 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def _number(text: str) -> int | float | None:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
-
-
 def _symbols(options: argparse.Namespace) -> dict[str, int | float]:
-    values = {name: (_number(v), v) for name, v in _pairs(options.set, "--set").items()}
+    from polymodel.spec.numbers import plain_number
+
+    values = {name: (plain_number(v), v) for name, v in _pairs(options.set, "--set").items()}
     faults = [
         Diagnostic(f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3")
         for name, (v, text) in values.items()
@@ -222,10 +215,11 @@ def _symbols(options: argparse.Namespace) -> dict[str, int | float]:
 
 def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     from polymodel.loading import load
+    from polymodel.spec.numbers import plain_number
 
     variables: dict[str, object] = {}
     for name, text in _pairs(options.var, "--var").items():
-        number = _number(text)
+        number = plain_number(text)
         variables[name] = text if number is None else number
     spec = load(*sources, variables=variables)
     symbols = _symbols(options)

@@ -17,7 +17,7 @@ from polymodel.architecture.numbers import Numbers
 from polymodel.architecture.rules import Rules
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
-from polymodel.spec.energy import EnergyAnswer, EnergyRequest, checked_answer, energy_model
+from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import SetScope
@@ -115,7 +115,7 @@ def _quantity(
     if given is not None:
         return numbers.at_least_zero(given, (*path, name), name.replace("_", " ")), node.source or "given"
     if name in answer.values:
-        return answer.values[name], answer.provenance.get(name, "energy model")
+        return answer.values[name], answer.provenance[name]
     return 0.0, "default"
 
 
@@ -126,9 +126,7 @@ def _actions(node: Node, answer: EnergyAnswer, path: Path, numbers: Numbers) -> 
     named = {a.name for a in node.actions}
     for name in ACTIONS[node.type]:
         if name not in named and name in answer.values:
-            found.append(
-                Action(name, answer.values[name], provenance=answer.provenance.get(name, "energy model"))
-            )
+            found.append(Action(name, answer.values[name], provenance=answer.provenance[name]))
     return tuple(found)
 
 
@@ -138,7 +136,7 @@ def _action(spec: ActionSpec, node: Node, answer: EnergyAnswer, path: Path, numb
         energy = numbers.at_least_zero(spec.energy, (*path, "energy"), "energy")
         origin = spec.source or node.source or "given"
     elif spec.name in answer.values:
-        energy, origin = answer.values[spec.name], answer.provenance.get(spec.name, "energy model")
+        energy, origin = answer.values[spec.name], answer.provenance[spec.name]
     elif node.energy_model is not None:
         message = f"energy model {node.energy_model.name} gives no energy for {spec.name} of {node.name}"
         numbers.faults.add(path, message, "add it to the model, or write energy: here")
@@ -167,7 +165,7 @@ def _asked(node: Node, path: Path, numbers: Numbers, folder: str) -> EnergyAnswe
         model.component or node.name, quantities, values, model.file, model.source, folder, model.options
     )
     try:
-        return checked_answer(energy_model(model.name)(request), model.name)
+        return ask(model.name, request)
     except TextFault as fault:
         numbers.faults.add(_place_of(model, where), fault.message, fault.remedy)
         return _NOTHING

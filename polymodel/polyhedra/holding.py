@@ -62,20 +62,36 @@ def dropped(trace: Trace, after: Order, before: Order, idle: bool) -> isl.Set:
 
     `after`: how v follows s, `before`: how t follows v; each as (equal counters, the next is greater).
     """
-    np, nt, nx = trace.np, trace.nt, trace.nx
-    between = visits(trace.held, np, nt).insert_dims(SET, nt, nx).insert_dims(SET, 0, np)
-    triples = _at(between, np, nt, 1, 3)
-    triples = triples.intersect(_at(parse_set(trace.made), np, nt, 0, 3))
-    triples = triples.intersect(_at(parse_set(trace.read), np, nt, 2, 3))
-    facts = []
-    for start, (equal, greater) in ((np, after), (np + nt, before)):
-        facts += [f"c{start + i} = c{start + nt + i}" for i in range(equal)]
-        if greater:
-            facts.append(f"c{start + equal} < c{start + nt + equal}")
-    triples = triples.intersect(_where(np + 3 * nt + nx, facts))
-    if idle:
-        triples = triples.subtract(_at(parse_set(trace.held), np, nt, 1, 3))
-    return _elements(triples, nx)
+    np, nt = trace.np, trace.nt
+    between = _idle(trace.held, np, nt) if idle else _visited(trace.held, np, nt)
+    since = _neighbour(trace.made, np, nt, after, later=False)
+    until = _neighbour(trace.read, np, nt, before, later=True)
+    return _elements(between.intersect(since).intersect(until), trace.nx)
+
+
+@lru_cache(maxsize=8192)
+def _neighbour(text: str, np: int, nt: int, order: Order, later: bool) -> isl.Set:
+    """`[p, v, x]`: x is touched at a stamp before v (`later`: after it), in the given order."""
+    points = parse_set(text)
+    nx = points.dim(SET) - np - nt
+    equal, greater = order
+    facts = [f"c{np + i} = c{np + nt + i}" for i in range(equal)]
+    if greater:
+        facts.append(f"c{np + equal} < c{np + nt + equal}")
+    pairs = _at(points, np, nt, int(later), 2).intersect(_where(np + 2 * nt + nx, facts))
+    return pairs.project_out(SET, np if not later else np + nt, nt)
+
+
+@lru_cache(maxsize=8192)
+def _visited(text: str, np: int, nt: int) -> isl.Set:
+    """`[p, v, x]` at the node's visits, any p and x."""
+    nx = parse_set(text).dim(SET) - np - nt
+    return visits(text, np, nt).insert_dims(SET, nt, nx).insert_dims(SET, 0, np)
+
+
+@lru_cache(maxsize=8192)
+def _idle(text: str, np: int, nt: int) -> isl.Set:
+    return _visited(text, np, nt).subtract(parse_set(text)).coalesce()
 
 
 def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:

@@ -16,6 +16,7 @@ from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
 from polymodel.report.closed_cells import Cell, Formula, Weighted, expression, rendered, value
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
+from polymodel.report.frames import Frames
 
 if TYPE_CHECKING:
     import pandas
@@ -75,7 +76,7 @@ class SymbolicTable:
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolicReport:
+class SymbolicReport(Frames):
     """Closed forms of a mapping whose tile sizes are symbols. Tables are DataFrames of SymPy expressions.
 
     `assume="divides"` (see `assuming`) writes the textbook forms, right where each tile divides its
@@ -235,41 +236,6 @@ class SymbolicReport:
     def _joules(self, einsum: str | None) -> Weighted:
         """Joules of one Einsum, or of all."""
         return Weighted(tuple((r.each, r.count) for r in self._energies if einsum in (None, r.einsum)))
-
-    @property
-    def tiles(self) -> pandas.DataFrame:
-        """Tile sizes, their sums over all stamps, and how many stamps there are."""
-        return self.table("tiles").frame()
-
-    @property
-    def accesses(self) -> pandas.DataFrame:
-        """Reads, writes, fills and drains, all instances and executions."""
-        return self.table("accesses").frame()
-
-    @property
-    def reuse(self) -> pandas.DataFrame:
-        """Different elements held, bits exchanged with the parent, accesses."""
-        return self.table("reuse").frame()
-
-    @property
-    def working_sets(self) -> pandas.DataFrame:
-        """Peaks as maxima over phases."""
-        return self.table("working_sets").frame()
-
-    @property
-    def latency(self) -> pandas.DataFrame:
-        """Seconds per Einsum and component."""
-        return self.table("latency").frame()
-
-    @property
-    def energy(self) -> pandas.DataFrame:
-        """Joules per action."""
-        return self.table("energy").frame()
-
-    @property
-    def summary(self) -> pandas.DataFrame:
-        """Operations, seconds and joules per Einsum and in all."""
-        return self.table("summary").frame()
 
     def __repr__(self) -> str:
         names = ", ".join(self.analysis.symbols)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from polymodel.report.quantities import engineering
 from polymodel.report.report import Report
-from polymodel.report.table import Cell, Column, Table
+from polymodel.report.table import Cell, Column, Table, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -29,23 +28,13 @@ class Comparison:
     def __str__(self) -> str:
         columns = (*(Column(n) for n in ("quantity", "where", "a", "b")), Column("ratio"))
         rows = tuple(
-            (str(q), str(w), _shown(a, str(u)), _shown(b, str(u)), ratio)
+            (str(q), str(w), shown(a, Column("a", str(u))), shown(b, Column("b", str(u))), ratio)
             for q, w, u, a, b, ratio in self.table.rows
         )
         return Table("compare", columns, rows).text(indent="") + "\n"
 
     def _repr_html_(self) -> str:
         return self.table.html()
-
-
-def _shown(value: Cell, unit: str) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, str):
-        return value
-    return engineering(value, unit)
 
 
 def compare(a: Report, b: Report) -> Comparison:

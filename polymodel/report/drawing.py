@@ -91,6 +91,22 @@ def cylinder(x: float, y: float, w: float, h: float, fill: str, edge: str) -> st
     )
 
 
+def shape(
+    kind: str, label: Label, x: float, y: float, w: float, h: float, shade: tuple[str, str] = ("", "")
+) -> str:
+    """A labelled shape centred at x from y down: `memory` (in its shade), `compute`, `spatial` or `plain`."""
+    left, middle = x - w / 2, y + h / 2
+    if kind == "memory":
+        return cylinder(left, y, w, h, *shade) + label.draw(x, middle + CAP)
+    if kind == "compute":
+        drawn = oval(left, y, w, h, "#ffffff", INK)
+    elif kind == "spatial":
+        drawn = rectangle(left, y, w, h, "#fffbe6", "#8a6d00", dashed=True)
+    else:
+        drawn = rectangle(left, y, w, h, "#f5f7fa", "#7b8794")
+    return drawn + label.draw(x, middle)
+
+
 def line(x1: float, y1: float, x2: float, y2: float, width: float = 1.3) -> str:
     return (
         f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{MUTED}" stroke-width="{width:g}" '

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 from polymodel.report.report import TABLES, Report
-from polymodel.report.table import Cell
+from polymodel.report.table import Cell, Table
 
 FORMAT = "polymodel-report/1"
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -15,26 +16,23 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 def to_csv(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
     """One file `<table>.csv` per table."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name in TABLES:
-        path = target / f"{name}.csv"
-        path.write_text(report.table(name, live=live).to_csv(), encoding="utf-8")
-        found.append(path)
-    return tuple(found)
+    return _saved(report, folder, live, "csv", lambda t, path: path.write_text(t.to_csv(), encoding="utf-8"))
 
 
 def to_parquet(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
     """One file `<table>.parquet` per table; units are in the schema's pandas attributes."""
+    return _saved(report, folder, live, "parquet", lambda t, path: t.frame().to_parquet(path))
+
+
+def _saved(
+    report: Report, folder: str | Path, live: bool, suffix: str, write: Callable[[Table, Path], object]
+) -> tuple[Path, ...]:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name in TABLES:
-        path = target / f"{name}.parquet"
-        report.table(name, live=live).frame().to_parquet(path)
-        found.append(path)
-    return tuple(found)
+    paths = tuple(target / f"{name}.{suffix}" for name in TABLES)
+    for name, path in zip(TABLES, paths, strict=True):
+        write(report.table(name, live=live), path)
+    return paths
 
 
 def as_data(report: Report, live: bool = True) -> dict[str, Json]:

@@ -15,7 +15,9 @@ from polymodel.cost.records import Costs, Violation
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report import costed, counted
+from polymodel.report.frames import Frames
 from polymodel.report.table import Table
+from polymodel.schedule.legality import check
 
 if TYPE_CHECKING:
     import pandas
@@ -31,7 +33,7 @@ TABLES = (
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Frames):
     """What one mapping costs. Tables are DataFrames; `table(name)` gives the same as plain data.
 
     `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them;
@@ -107,6 +109,10 @@ class Report:
                 found[policy] = self.analysis
                 continue
             try:
+                broken = check(self.problem, policy)
+                if broken:
+                    notes.append(f"{policy} is left out: {broken[0].message}")
+                    continue
                 found[policy] = self.engine.analyse(self.problem, reuse=policy)
             except Refused as refusal:
                 notes.append(f"{policy} is left out: {refusal.message}")
@@ -139,44 +145,9 @@ class Report:
         return make(self.counts, peaks, notes)
 
     @property
-    def tiles(self) -> pandas.DataFrame:
-        """Tile sizes: see `report.counted.tiles`."""
-        return self.table("tiles").frame()
-
-    @property
-    def accesses(self) -> pandas.DataFrame:
-        """Reads, writes, fills and drains: see `report.counted.accesses`."""
-        return self.table("accesses").frame()
-
-    @property
-    def reuse(self) -> pandas.DataFrame:
-        """Reuse, and the three policies side by side: see `report.counted.reuse`."""
-        return self.table("reuse").frame()
-
-    @property
     def lifetimes(self) -> pandas.DataFrame:
         """Which Einsums each tile lives through: see `report.counted.lifetimes`."""
         return self.table("lifetimes").frame()
-
-    @property
-    def working_sets(self) -> pandas.DataFrame:
-        """Peaks against capacities: see `report.counted.working_sets`."""
-        return self.table("working_sets").frame()
-
-    @property
-    def latency(self) -> pandas.DataFrame:
-        """Time per Einsum and component: see `report.costed.latency`."""
-        return self.table("latency").frame()
-
-    @property
-    def energy(self) -> pandas.DataFrame:
-        """Energy per action with provenance: see `report.costed.energy`."""
-        return self.table("energy").frame()
-
-    @property
-    def summary(self) -> pandas.DataFrame:
-        """One row per Einsum and the total: see `report.costed.summary`."""
-        return self.table("summary").frame()
 
     @property
     def bottleneck(self) -> pandas.DataFrame:

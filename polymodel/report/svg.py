@@ -5,19 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.report.drawing import (
-    CAP,
-    PAD,
-    Label,
-    colours,
-    cylinder,
-    line,
-    oval,
-    picture,
-    rectangle,
-    text,
-    wrapped,
-)
+from polymodel.report.drawing import CAP, PAD, Label, colours, line, picture, shape, text, wrapped
 
 GAP = 14
 FORK = 26
@@ -86,18 +74,12 @@ def _column(nodes: tuple[Node, ...]) -> Column:
 
 
 def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
-    node, left = box.node, x - box.width / 2
+    node, place = box.node, (box.label, x, y, box.width, box.height)
     if isinstance(node, StorageNode):
-        fill, edge = shades[node.component]
-        drum = cylinder(left, y, box.width, box.height, fill, edge)
-        return drum + box.label.draw(x, y + box.height / 2 + CAP)
+        return shape("memory", *place, shades[node.component])
     if isinstance(node, ComputeNode):
-        shape = oval(left, y, box.width, box.height, "#ffffff", "#1f2933")
-    elif isinstance(node, Loop) and node.spatial:
-        shape = rectangle(left, y, box.width, box.height, "#fffbe6", "#8a6d00", dashed=True)
-    else:
-        shape = rectangle(left, y, box.width, box.height, "#f5f7fa", "#7b8794")
-    return shape + box.label.draw(x, y + box.height / 2)
+        return shape("compute", *place)
+    return shape("spatial" if isinstance(node, Loop) and node.spatial else "plain", *place)
 
 
 def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -> None:

@@ -10,11 +10,10 @@ from polymodel.report.drawing import (
     PAD,
     Label,
     colours,
-    cylinder,
     line,
-    oval,
     picture,
     rectangle,
+    shape,
     text,
 )
 from polymodel.report.hierarchy_text import facts
@@ -62,7 +61,7 @@ def architecture_svg(hierarchy: Hierarchy) -> str:
             continue
         if bottom is not None:
             lines.append(line(x, bottom, x, y))
-        shapes.append(_drawn(c, label, x, y, w, h, shades))
+        shapes.append(shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", ""))))
         bottom = y + h
         y = bottom + GAP
     y = (bottom or y) + PAD
@@ -82,14 +81,3 @@ def _titled(x: float, y: float, title: str) -> str:
     """A frame's title on a patch of white, since the line to what it frames may cross it."""
     patch = f'<rect x="{x - 2:g}" y="{y - 11:g}" width="{len(title) * CHAR:g}" height="15" fill="#ffffff"/>'
     return patch + text(x, y, title, ' class="m"', "start")
-
-
-def _drawn(
-    c: Component, label: Label, x: float, y: float, w: float, h: float, shades: dict[str, tuple[str, str]]
-) -> str:
-    left = x - w / 2
-    if c.kind == "memory":
-        return cylinder(left, y, w, h, *shades[c.name]) + label.draw(x, y + h / 2 + CAP)
-    if c.kind == "compute":
-        return oval(left, y, w, h, "#ffffff", "#1f2933") + label.draw(x, y + h / 2)
-    return rectangle(left, y, w, h, "#f5f7fa", "#7b8794") + label.draw(x, y + h / 2)

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from polymodel.errors import SpecError
 from polymodel.spec.affine_text import parse_affine, parse_constraints
-from polymodel.spec.convert import faults_of
+from polymodel.spec.convert import faults_of, shown
 from polymodel.spec.faults import Faults, TextFault
 from polymodel.spec.numbers import evaluate_number, symbols_in
 from polymodel.spec.setexpr import parse_set
@@ -54,7 +54,7 @@ def _checked(
                 raise fault("nan is not a number", "write a number")
             return value
         if not isinstance(value, str):
-            raise fault(f"{_shown(value)} is not {what}", f"write e.g. {example}")
+            raise fault(f"{shown(value)} is not {what}", f"write e.g. {example}")
         try:
             read(value)
         except TextFault as found:
@@ -62,17 +62,6 @@ def _checked(
         return value
 
     return check
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "an empty value"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _number(text: str) -> object:

@@ -65,13 +65,14 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
         _literal(path, str(context.get("expected", "")), given, faults)
     elif kind in _TYPES:
         what, remedy = _TYPES[kind]
-        faults.add(path, f"{_shown(given)} is not {what}", remedy)
+        faults.add(path, f"{shown(given)} is not {what}", remedy)
     else:
         message = str(detail["msg"])
         faults.add(path, message[:1].lower() + message[1:], "see `polymodel schema` for what is expected")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A given value in the text of a fault."""
     if value is None:
         return "an empty value"
     if isinstance(value, dict):

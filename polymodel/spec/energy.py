@@ -11,13 +11,15 @@ import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from numbers import Real
 from pathlib import Path
 
 from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 
 GROUP = "polymodel.energy_models"
+UNITS = {"area": "square metres", "leak_power": "watts"}
 COLUMNS = ("component", "quantity", "value")
 MAX_TABLE = 4_000_000
 
@@ -37,7 +39,11 @@ class EnergyRequest:
 
 @dataclass(frozen=True)
 class EnergyAnswer:
-    """Quantity -> value (joules, square metres, watts), and quantity -> where it comes from."""
+    """Quantity -> value (joules, square metres, watts), and quantity -> where it comes from.
+
+    Quantities that are left out fall back to what the spec says; an entry point's name and version come
+    before its provenance.
+    """
 
     values: Mapping[str, float]
     provenance: Mapping[str, str]
@@ -48,7 +54,7 @@ EnergyModelFunction = Callable[[EnergyRequest], EnergyAnswer]
 
 def constants(request: EnergyRequest) -> EnergyAnswer:
     """The values that the spec itself gives."""
-    values = {k: float(v) for k, v in request.values.items()}
+    values = {k: float(v) for k, v in request.values.items() if k in request.quantities}
     origin = f"constants: {request.source}" if request.source else "constants"
     return EnergyAnswer(values, dict.fromkeys(values, origin))
 
@@ -132,26 +138,67 @@ def confined(name: str, folder: str) -> Path:
 _BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table}
 
 
-def energy_model(name: str) -> EnergyModelFunction:
-    """The model of that name. Raises TextFault if none is built in or installed."""
+# What a stranger's code may raise. Whatever else it raises is no mistake of a spec.
+_FAILURES = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError,
+    SyntaxError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
+    """What the model of that name answers, every number checked and with its provenance.
+
+    Raises TextFault: no such model, one that fails, a value that is no finite number of at least 0 in
+    the quantity's unit, or a quantity that nobody asked for.
+    """
     if name in _BUILT_IN:
-        return _BUILT_IN[name]
-    installed = entry_points(group=GROUP)
-    if name not in installed.names:
+        return _checked(_BUILT_IN[name](request), request, name, "")
+    entry = _installed(name)
+    origin = f"{name} ({entry.dist.name} {entry.dist.version})" if entry.dist else name
+    try:
+        answer = entry.load()(request)
+    except TextFault as fault:
+        raise TextFault(f"energy model {origin}: {fault.message}", 0, fault.remedy) from fault
+    except _FAILURES as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise TextFault(
-            f"unknown energy model {name}",
-            0,
-            suggestion(name, [*_BUILT_IN, *installed.names], "energy models"),
-        )
-    model: EnergyModelFunction = installed[name].load()
-    return model
+            f"energy model {origin} failed: {what}", 0, "check its options, or ask whoever wrote it"
+        ) from error
+    return _checked(answer, request, name, origin)
 
 
-def checked_answer(answer: EnergyAnswer, name: str) -> EnergyAnswer:
-    """The answer, if every number in it is finite and not negative. Raises TextFault."""
-    for quantity, value in answer.values.items():
-        if not value >= 0 or math.isinf(value):
+def _installed(name: str) -> EntryPoint:
+    found = entry_points(group=GROUP)
+    same = list(dict.fromkeys(e for e in found if e.name == name))
+    if not same:
+        known = [*_BUILT_IN, *sorted(found.names)]
+        raise TextFault(f"unknown energy model {name}", 0, suggestion(name, known, "energy models"))
+    if len(same) > 1:
+        owners = ", ".join(sorted(e.dist.name if e.dist else e.value for e in same))
+        raise TextFault(f"several packages install an energy model {name}: {owners}", 0, "uninstall one")
+    return same[0]
+
+
+def _checked(answer: object, request: EnergyRequest, name: str, origin: str) -> EnergyAnswer:
+    if not isinstance(answer, EnergyAnswer) or not isinstance(answer.values, Mapping):
+        kind = type(answer).__name__
+        raise TextFault(f"energy model {name} answers with {kind}", 0, "an EnergyAnswer of two mappings")
+    values: dict[str, float] = {}
+    provenance: dict[str, str] = {}
+    given: Mapping[str, object] = answer.values
+    for quantity, value in given.items():
+        if quantity not in request.quantities:
+            near = suggestion(str(quantity), request.quantities, "quantities")
+            raise TextFault(f"energy model {name} gives an unknown quantity {quantity}", 0, near)
+        unit = UNITS.get(quantity, "joules")
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TextFault(f"energy model {name} gives {value!r} for {quantity}", 0, f"a number of {unit}")
+        number = float(value)
+        if not number >= 0 or math.isinf(number):
             raise TextFault(
-                f"energy model {name} gives {value} for {quantity}", 0, "values must be finite and >= 0"
+                f"energy model {name} gives {number} for {quantity}", 0, f"finite {unit}, at least 0"
             )
-    return answer
+        values[quantity] = number
+        said = answer.provenance.get(quantity, "")
+        provenance[quantity] = f"{origin}: {said}" if origin and said else origin or said
+    return EnergyAnswer(values, provenance)

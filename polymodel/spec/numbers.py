@@ -32,6 +32,16 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
     return _value(parse_arithmetic(text), symbols or {})
 
 
+def plain_number(text: str) -> Value | None:
+    """The number that a text writes without any expression, or None."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
 class UnboundSymbol(TextFault):
     """A symbol that is declared but has no value yet."""
 

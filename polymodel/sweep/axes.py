@@ -22,13 +22,15 @@ Chain = tuple[int | str, ...]
 class Axis:
     """`names`: its independent symbols; `columns`: each symbol's value (independent or following from
     them) per choice; `ids`: share of the point number. `whole` choices came before any was left out,
-    `legal` had legal tiles, `size` satisfy the constraints as well."""
+    `legal` had legal tiles, `size` satisfy the constraints as well, but for `pruned` ones that no
+    front needs (sweep.prune)."""
 
     names: tuple[str, ...]
     columns: Mapping[str, Any]
     ids: Ids
     whole: int
     legal: int
+    pruned: int = 0
 
     @property
     def size(self) -> int:

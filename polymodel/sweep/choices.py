@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from polymodel.spec.numbers import plain_number
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.values import Choice, all_sizes, divisors, powers, wrong
 
@@ -18,7 +19,7 @@ def choice_of(name: str, text: str) -> Choice:
     if call is not None and call.group(1) in ("divisors", "all_sizes", "powers", "range"):
         return _called(name, call.group(1), [a.strip() for a in call.group(2).split(",")])
     parts = [p.strip() for p in text.split(",")]
-    numbers = [_number(p) for p in parts]
+    numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
     if len(parts) > 1:
@@ -46,15 +47,6 @@ def _of(text: str) -> int | str:
     if not text.isidentifier():
         raise ValueError(text)
     return text
-
-
-def _number(text: str) -> int | float | None:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
 
 
 def choices_of(section: SweepSection) -> Mapping[str, Choice]:

@@ -81,7 +81,7 @@ class Kernel:
             ids += axis.ids[d]
         return ids
 
-    def _atom(self, a: Atom) -> tuple[int, Array]:
+    def atom(self, a: Atom) -> tuple[int, Array]:
         """(axis, values along it) of an atom; axis -1 for a number."""
         if a not in self.atoms:
             place = next((i for i, x in enumerate(self.axes) if a.symbols & x.columns.keys()), -1)
@@ -109,7 +109,7 @@ class Kernel:
     def factor(self, axis: int, atoms: tuple[Atom, ...]) -> Array:
         """The product of some atoms along one axis, in Python integers where int64 may not do."""
         if (axis, atoms) not in self.factors:
-            arrays = [self._atom(a)[1] for a in atoms]
+            arrays = [self.atom(a)[1] for a in atoms]
             most = math.prod(int(np.max(np.abs(x))) for x in arrays)
             found = arrays[0] if most < 2**62 else arrays[0].astype(object)
             for x in arrays[1:]:
@@ -123,7 +123,7 @@ class Kernel:
         for product, coefficient in form.terms:
             per_axis: dict[int, list[Atom]] = {}
             for a in product:
-                place, found = self._atom(a)
+                place, found = self.atom(a)
                 if place < 0:
                     coefficient *= found
                 else:

@@ -17,6 +17,8 @@ from polymodel.sweep.result import Sweep
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
+PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -27,6 +29,12 @@ class Asked:
     objectives: tuple[str, ...]
     keep: Keep
     top: int
+    prune: bool | None = None
+
+    def prunes(self, points: int) -> bool:
+        """True if a block of so many points is pruned."""
+        wanted = points >= PRUNE_FROM if self.prune is None else self.prune
+        return wanted and self.keep == "front"
 
 
 def asked_for(
@@ -36,6 +44,7 @@ def asked_for(
     objectives: Sequence[str] | None,
     keep: Keep | None,
     top: int | None,
+    prune: bool | None = None,
 ) -> Asked:
     """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
     plan = spec.raw_sweep or SweepSection()
@@ -50,6 +59,7 @@ def asked_for(
         known_objectives(plan.objectives if objectives is None else objectives, spec),
         plan.keep if keep is None else keep,
         10 if most is None else most,
+        prune,
     )
 
 

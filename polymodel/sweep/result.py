@@ -33,6 +33,7 @@ class Sweep:
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     keep: str = "front"
+    pruned: int = 0
 
     @property
     def rate(self) -> float:
@@ -41,8 +42,8 @@ class Sweep:
 
     @property
     def feasible(self) -> int:
-        """Points that fit."""
-        return self.points - sum(self.infeasible.values())
+        """Points that fit, of those that were not pruned."""
+        return self.points - sum(self.infeasible.values()) - self.pruned
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -155,6 +156,7 @@ class Sweep:
             f"Sweep: {self.points} points, {self.evaluated} of them evaluated in {self.seconds:.3g} s "
             f"({self.rate:.3g} points/s), {self.feasible} feasible, {kept} kept",
             *(f"  infeasible: {n} ({reason})" for reason, n in self.infeasible.items()),
+            *([f"  pruned: {self.pruned} points, no better than one evaluated"] if self.pruned else []),
             *(f"  note: {n}" for n in self.notes),
         ]
         return "\n".join(lines)

@@ -16,14 +16,15 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
-from polymodel.sweep.grid import Grid, Roles, Uses, make_grid, roles
+from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper
 from polymodel.sweep.kernel import BLOCK
 from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import check_objectives, objective
-from polymodel.sweep.parallel import Order, asked_for, files, keep_rows, signature, together
+from polymodel.sweep.parallel import Asked, Order, asked_for, files, keep_rows, signature, together
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points
+from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import Sweep
 from polymodel.sweep.rows import Cells, Found, exact_rows, table
 from polymodel.sweep.scenario import Scenario, Variant, scenario
@@ -55,6 +56,7 @@ def sweep(
     workers: int = 1,
     memory: str = "1GB",
     progress: Progress | None = None,
+    prune: bool | None = None,
 ) -> Sweep:
     """Evaluate every combination of the symbols' values, and keep the best.
 
@@ -65,17 +67,20 @@ def sweep(
     first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
     then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
     `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
+    `prune`: leave out, before axes are combined, tile sizes that cannot be on a front; None: from a million
+    points on. Points pruned are counted as such, not under the reasons that they may not fit for.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
-    asked = asked_for(spec, symbols, where, objectives, keep, top)
+    asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
     _check_options(eps, workers, asked.keep)
     specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not specs:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     grids = [make_grid(s, asked.symbols, asked.where) for s in specs]  # each mapping must know the symbols
     sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
-    about = signature(specs, grids[0], names, (asked.objectives, asked.keep, asked.top, workers, sizes))
+    rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
+    about = signature(specs, grids[0], names, rest)
     orders = [
         Order(specs, asked, names, memory, share, workers, sizes, place, about, resume)
         for share, place in enumerate(files(store, workers))
@@ -96,7 +101,7 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     earlier = units.load() if order.resume else None
     if earlier is not None:
         state.take(earlier)
-    return _Search(order.specs, grid, list(order.names), asked.objectives, state, progress, units)
+    return _Search(order.specs, grid, list(order.names), asked, state, progress, units)
 
 
 def work(order: Order) -> Snapshot:
@@ -114,7 +119,7 @@ class _Search:
     specs: tuple[Spec, ...]
     grid: Grid
     names: list[str]
-    objectives: tuple[str, ...]
+    asked: Asked
     state: Keeper
     progress: Progress | None
     units: Units
@@ -122,6 +127,11 @@ class _Search:
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found] = field(default_factory=dict)
     points: dict[int, Cells] = field(default_factory=dict)
+    pruned: int = 0
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.asked.objectives
 
     @property
     def total(self) -> int:
@@ -174,7 +184,7 @@ class _Search:
         state = self.state
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
-            seconds, tuple(self.notes), UNITS, state.keep,
+            seconds, tuple(self.notes), UNITS, state.keep, self.pruned,
         )  # fmt: skip
 
     def report(self) -> None:
@@ -202,6 +212,9 @@ class _Search:
             _take(rows, self.objectives, self.points, self.state)
             return
         check_objectives(self.objectives, [v.costing for v in found.variants])
+        if self.asked.prunes(found.points):
+            found = pruned(found, self.objectives, grid)
+            self.pruned += found.pruned
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
         _run(found, self.objectives, grid, self.state, self.units, self.report)
@@ -281,7 +294,7 @@ def _run(
     n = len(block.variants)
     if units.mine(state):
         state.refuse(TILES, (whole - legal) * n)
-        state.refuse(WHERE, (legal - block.legal) * n)
+        state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
         state.done += (whole - block.legal) * n
     if not block.legal:
         return
@@ -317,12 +330,7 @@ class _Masks:
 
     def __init__(self, block: Scenario, grid: Grid) -> None:
         self.block = block
-        texts = {**{n: t for n, t in block.spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
-        uses = Uses(grid, texts)
-        sets = [frozenset(a.names) for a in block.axes]
-        self.where = [
-            c for c in grid.where if not any(uses.of_all(c.names) and uses.of_all(c.names) <= s for s in sets)
-        ]
+        self.where = block.crossing(grid)
 
     def allowed(self, variant: Variant, digits: tuple[Array, ...], columns: slice) -> Array:
         """True, or a mask that broadcasts to [left, right]."""

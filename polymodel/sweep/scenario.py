@@ -23,6 +23,7 @@ from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbol
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
 from polymodel.sweep.axes import Axis, make_axes
+from polymodel.sweep.expressions import Constraint
 from polymodel.sweep.grid import Grid, Roles, Uses
 from polymodel.sweep.kernel import Kernel
 from polymodel.sweep.metrics import Evaluator
@@ -62,8 +63,30 @@ class Scenario:
 
     @property
     def legal(self) -> int:
-        """Points of one variant whose tiles are legal and that satisfy the axes' constraints."""
+        """Points of one variant with legal tiles that satisfy the axes' constraints and are not pruned."""
         return math.prod(a.size for a in self.axes)
+
+    @property
+    def points(self) -> int:
+        """Points that are evaluated."""
+        return self.legal * len(self.variants)
+
+    @property
+    def pruned(self) -> int:
+        """Points that satisfy the axes' constraints but are not evaluated, since no front needs them."""
+        return math.prod(a.size + a.pruned for a in self.axes) * len(self.variants) - self.points
+
+    def held(self, grid: Grid) -> frozenset[str]:
+        """Independent symbols that constraints tie to other axes or to the architecture."""
+        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        return frozenset(n for c in self.crossing(grid) for n in uses.of_all(c.names))
+
+    def crossing(self, grid: Grid) -> list[Constraint]:
+        """`where` constraints that several axes, or the architecture, take part in."""
+        uses = Uses(grid, _texts(self.spec, dict(grid.linked)))
+        sets = [frozenset(a.names) for a in self.axes]
+        used = ((c, uses.of_all(c.names)) for c in grid.where)
+        return [c for c, names in used if not any(names and names <= s for s in sets)]
 
     def exact(self, variant: Variant, point: Mapping[str, Number]) -> tuple[Analysis, Costs]:
         """What `evaluate` finds at a point, by the same code."""

@@ -82,13 +82,21 @@ def _covered(key: str, scopes: Sequence[SetScope], path: Path, faults: Faults) -
 
 
 def _bits(value: Value | str, path: Path, symbols: Symbols, faults: Faults) -> int:
+    wrong = f"{value} bits per value", "write a whole number of at least 1"
+    return at_least_one(value, path, symbols, faults, wrong)
+
+
+def at_least_one(
+    value: Value | str, path: Path, symbols: Symbols, faults: Faults, wrong: tuple[str, str]
+) -> int:
+    """A whole number from 1 up; else 1, and a fault with the message and remedy of `wrong`."""
     try:
         found = evaluate_number(value, symbols)
     except TextFault as fault:
         faults.text(path, fault)
         return 1
     if math.isinf(found) or found < 1 or found != int(found):
-        faults.add(path, f"{value} bits per value", "write a whole number of at least 1")
+        faults.add(path, *wrong)
         return 1
     return int(found)
 

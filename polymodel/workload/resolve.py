@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,9 +12,9 @@ from polymodel.spec import Renames, Workload
 from polymodel.spec import TensorAccess as AccessSpec
 from polymodel.spec.affine_text import parse_affine
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
-from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import SetScope
-from polymodel.workload.bits import bits_per_value, persistent_tensors, scales
+from polymodel.workload.bits import at_least_one, bits_per_value, persistent_tensors, scales
 from polymodel.workload.graph_checks import check_cascade
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
 from polymodel.workload.spaces import bounds_of, constraints_of, rank_sizes_of
@@ -214,15 +213,8 @@ def _access(
 
 
 def _instances(value: Value | str, path: Path, symbols: Symbols, faults: Faults) -> int:
-    try:
-        found = evaluate_number(value, symbols)
-    except TextFault as fault:
-        faults.text(path, fault)
-        return 1
-    if math.isinf(found) or found < 1 or found != int(found):
-        faults.add(path, f"n_instances {value} is not a whole number of at least 1", "write 1 or more")
-        return 1
-    return int(found)
+    wrong = f"n_instances {value} is not a whole number of at least 1", "write 1 or more"
+    return at_least_one(value, path, symbols, faults, wrong)
 
 
 def _check_rank_names(workload: Workload, projections: list[Projections], faults: Faults) -> None:

@@ -7,7 +7,7 @@ from polymodel.analysis.result import Analysis, Buffet, Traffic
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from tests.workloads import box, hull, index, sketch
+from tests.workloads import box, index, sketch
 
 
 def einsum(name: str, *forms: str, sizes: dict[str, int], copy: bool = False, **access: bool) -> Einsum:
@@ -25,10 +25,7 @@ def einsum(name: str, *forms: str, sizes: dict[str, int], copy: bool = False, **
     )
     variables = tuple(dict.fromkeys(v for a in found for v in a.variables))
     ranges = {v: (0, sizes[v] - 1) for v in variables}
-    limits = box(ranges)
-    _, bounds = hull(variables, limits, ranges)
-    assert bounds is not None
-    return Einsum(name, variables, limits, found, bounds, is_copy=copy)
+    return Einsum(name, variables, box(ranges), found, tuple(ranges.values()), is_copy=copy)
 
 
 def rule(einsum_name: str, *tensors: str) -> TensorRule:

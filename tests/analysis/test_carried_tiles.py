@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import settings
@@ -16,27 +14,18 @@ from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.gaps import Gaps
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Reuse, Split, StorageNode
-from polymodel.workload.einsum import Einsum
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
 from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
 from tests.generators import problems
-from tests.workloads import box
 
 EXACT: Engine = exact_engine
-
-
-def _sized(name: str, *forms: str, sizes: dict[str, int]) -> Einsum:
-    """`einsum` at any size: a box needs no search for its bounds."""
-    small = einsum(name, *forms, sizes=dict.fromkeys(sizes, 1))
-    ranges = {v: (0, sizes[v] - 1) for v in small.rank_variables}
-    return replace(small, constraints=box(ranges), bounds=tuple(ranges.values()))
 
 
 def _chain(m: int, k: int, shared: bool) -> Problem:
     """T = A W, then O = T V; the tile of W is carried across rows while the second Einsum runs."""
     sizes = {"m": m, "k": k, "n": 2}
-    e0 = _sized("E0", "A[m,k]", "W[k]", "T[m]", sizes=sizes)
-    e1 = _sized("E1", "T[m]", "V[n]", "O[m,n]", sizes=sizes)
+    e0 = einsum("E0", "A[m,k]", "W[k]", "T[m]", sizes=sizes)
+    e1 = einsum("E1", "T[m]", "V[n]", "O[m,n]", sizes=sizes)
     held = StorageNode("GLB", ("W",), "slide")
     top = dram("A", "W", "V", "O")
     if shared:

@@ -21,6 +21,7 @@ from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse, Split
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.generators import problems
+from tests.matmul import matmul
 
 SYMBOLIC: Engine = symbolic_engine
 POLICIES = st.sampled_from([None, "refill", "slide", "keep_previous"])
@@ -144,54 +145,6 @@ def test_dividing_tiles_give_the_textbook_forms(
 
 @pytest.fixture
 def three_level() -> Problem:
-    from polymodel import load
-
-    spec = load(
-        {
-            "schema_version": 1,
-            "arch": {
-                "nodes": [
-                    {
-                        "type": "Memory",
-                        "name": "DRAM",
-                        "size": "inf",
-                        "tensors": {"keep": "All"},
-                        "actions": [],
-                    },
-                    {
-                        "type": "Memory",
-                        "name": "GLB",
-                        "size": "inf",
-                        "tensors": {"keep": "All"},
-                        "actions": [],
-                    },
-                    {
-                        "type": "Memory",
-                        "name": "RF",
-                        "size": "inf",
-                        "tensors": {"keep": "All"},
-                        "actions": [],
-                    },
-                    {"type": "Compute", "name": "MAC", "actions": []},
-                ]
-            },
-            "workload": {
-                "rank_sizes": {"M": 48, "K": 36, "N": 10},
-                "bits_per_value": {"All": 8},
-                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
-            },
-            "mapping": {
-                "nodes": [
-                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
-                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
-                    {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
-                    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "Z"], "reuse": "slide"},
-                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM1"},
-                    {"type": "Storage", "component": "RF", "tensors": ["A", "B", "Z"]},
-                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
-                ]
-            },
-        }
-    )
+    spec = matmul("DRAM m:TM k:TK GLB:slide m:TM1 RF", {"M": 48, "K": 36, "N": 10})
     assert spec.template is not None
     return Problem(spec.workload, spec.arch, spec.template)

@@ -9,6 +9,7 @@ import pytest
 import polymodel as pm
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report.closed import TABLES, SymbolicReport
+from tests.matmul import matmul
 
 LIBRARY = (
     ("simple_two_level", "matmul/weight_stationary", {}),
@@ -79,43 +80,7 @@ def test_tables_are_sympy_and_latex() -> None:
 
 
 def test_symbols_of_the_spec_stay_open_and_can_be_bound() -> None:
-    spec = pm.load(
-        {
-            "schema_version": 1,
-            "arch": {
-                "nodes": [
-                    {
-                        "type": "Memory",
-                        "name": "DRAM",
-                        "size": "inf",
-                        "tensors": {"keep": "All"},
-                        "actions": [],
-                    },
-                    {
-                        "type": "Memory",
-                        "name": "GLB",
-                        "size": 4096,
-                        "tensors": {"keep": "All"},
-                        "actions": [],
-                    },
-                    {"type": "Compute", "name": "MAC", "actions": []},
-                ]
-            },
-            "workload": {
-                "rank_sizes": {"M": 64, "N": 8, "K": 8},
-                "bits_per_value": {"All": 8},
-                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
-            },
-            "mapping": {
-                "nodes": [
-                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
-                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
-                    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "Z"]},
-                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
-                ]
-            },
-        }
-    )
+    spec = matmul("DRAM m:TM GLB", {"M": 64, "N": 8, "K": 8}, {"GLB": 4096})
     closed = pm.closed_forms(spec)
     rows = closed.accesses
     fills = rows[(rows["component"] == "GLB") & (rows["tensor"] == "B")]["fill_elements"].iloc[0]

@@ -10,10 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.report.compare import compare
 from polymodel.report.export import FORMAT, save
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Column, Table
+from tests.analysis.small import dram, einsum, loop, mac, problem
 from tests.cost.cases import chain, with_component
 from tests.report.conftest import report_of
 
@@ -71,6 +73,18 @@ def test_reuse_puts_the_policies_side_by_side(spread: Report) -> None:
     assert rows.loc[("GLB", "B"), "gap_bits"] == 192
     assert rows.loc[("GLB", "A"), "gap_bits"] == 0
     assert pd.isna(rows.loc[("DRAM", "A"), "reuse_factor"])
+
+
+def test_a_policy_that_would_break_a_dependence_is_left_out() -> None:
+    """E1 reads T in two iterations of n, E0 makes it in the first: only what is carried is there."""
+    e0 = einsum("E0", "A[n]", "B[c]", "T[c]", sizes={"n": 1, "c": 2})
+    e1 = einsum("E1", "T[b]", "W[n]", "Z[n]", sizes={"b": 2, "n": 4})
+    home, inner = StorageNode("GLB", ("T",), "slide"), StorageNode("RF", ("T",), "slide")
+    branches = Split(((mac("E0"),), (loop("b", 1), inner, mac("E1"))))
+    given = problem((e0, e1), dram("A", "B", "W", "Z"), loop("n", 2), home, branches)
+    notes = report_of(given).table("reuse").notes
+    assert [n for n in notes if n.startswith("refill is left out: E1 reads T where GLB")]
+    assert not [n for n in notes if n.startswith("keep_previous")]
 
 
 def test_lifetimes_name_the_branches(fused: Report) -> None:

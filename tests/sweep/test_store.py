@@ -11,6 +11,7 @@ import pytest
 import polymodel as pm
 from polymodel.sweep import run as sweeping
 from polymodel.sweep import units
+from tests.matmul import Actions, matmul
 
 SYMBOLS = {"TM": pm.all_sizes("m"), "TN": pm.all_sizes("n"), "TK": pm.all_sizes("k")}
 
@@ -25,39 +26,13 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def spec() -> pm.Spec:
-    return pm.load(
-        {
-            "schema_version": 1,
-            "arch": {
-                "nodes": [
-                    {
-                        "type": "Memory", "name": "DRAM", "size": "inf", "tensors": {"keep": "All"},
-                        "actions": [{"name": "read", "energy": 1, "throughput": 1}],
-                    },
-                    {
-                        "type": "Memory", "name": "GLB", "size": 2000, "tensors": {"keep": "All"},
-                        "actions": [{"name": "write", "energy": 0.1, "throughput": 7}],
-                    },
-                    {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "throughput": 2}]},
-                ]
-            },
-            "workload": {
-                "rank_sizes": {"M": 24, "N": 20, "K": 18},
-                "bits_per_value": {"All": 8},
-                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
-            },
-            "mapping": {
-                "nodes": [
-                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "Z"]},
-                    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
-                    {"type": "Temporal", "rank_variable": "n", "tile_shape": "TN"},
-                    {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
-                    {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "Z"]},
-                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
-                ]
-            },
-        }
-    )  # fmt: skip
+    actions: Actions = {
+        "DRAM": [{"name": "read", "energy": 1, "throughput": 1}],
+        "GLB": [{"name": "write", "energy": 0.1, "throughput": 7}],
+        "MAC": [{"name": "compute", "throughput": 2}],
+    }
+    ranks = {"M": 24, "N": 20, "K": 18}
+    return matmul("DRAM m:TM n:TN k:TK GLB", ranks, {"GLB": 2000}, actions)
 
 
 OBJECTIVES = ("accesses:DRAM", "working_set:GLB")

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank
+from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank, stacked
 from polymodel.errors import Refused
 from polymodel.polyhedra.counting import points_of
 from polymodel.polyhedra.sets import parsed
@@ -78,14 +78,23 @@ class Table:
         return len(self.spatial) + len(self.temporal)
 
     @cached_property
+    def _new(self) -> Flags:
+        """Rows that begin a stamp."""
+        result = np.zeros(len(self.rows), dtype=bool)
+        result[:1] = True
+        for column in self.rows.T[: self.width]:
+            result[1:] |= column[1:] != column[:-1]
+        return result
+
+    @cached_property
     def stamps(self) -> Ints:
         """Distinct stamps at which anything is touched, in order."""
-        return distinct(self.rows[:, : self.width])
+        return self.rows[self._new, : self.width]
 
     @cached_property
     def owner(self) -> Ints:
         """The stamp of each row."""
-        return rank(self.rows[:, : self.width])
+        return np.cumsum(self._new) - 1
 
     @cached_property
     def sizes(self) -> Ints:
@@ -168,7 +177,8 @@ def listed(
     ranks: tuple[int, ...],
 ) -> Table:
     """The union of what the views touch in one block, over the loops at the given positions."""
-    rows = np.concatenate([_rows(v, block, (*spatial, *temporal), ranks) for v in views])
+    parts = [_rows(v, block, (*spatial, *temporal), ranks) for v in views]
+    rows = parts[0] if len(parts) == 1 else np.concatenate([p.T for p in parts], axis=1).T
     return Table(spatial, temporal, distinct(rows))
 
 
@@ -202,4 +212,4 @@ def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...
     for r in ranks:
         expr = view.access.projection[r]
         columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
-    return np.column_stack(columns) if columns else np.zeros((count, 0), dtype=np.int64)
+    return stacked(columns, count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, flows
 from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
-from polymodel.analysis.exact.live import live_counts
-from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tensor_bits, tile_numbers
+from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
 from polymodel.analysis.exact.refills import refill_groups
+from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
 from polymodel.analysis.exact.tally import Product, dense, tally, total
 from polymodel.analysis.result import (
     Analysis,
@@ -38,19 +40,15 @@ class Exact:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
-        for component, tensor, action in problem.rounding():
-            raise Refused(
-                f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
-                "which does not divide its bits per value: how transfers round up is not counted yet",
-                "use engine enumerate, or give bits_per_action that divide bits_per_value",
-            )
         layout = lay_out(problem, reuse)
         ledger = flows(layout)
+        transfers = transfers_of(layout)
+        booked = tuple(bookings(layout, ledger, transfers))
         buffets = _buffets(layout)
         notes: list[str] = []
         working = _working_sets(layout, notes if reuse else None)
         if live:
-            counts, peaks = live_counts(layout)
+            counts, peaks = lifetimes(layout)
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
             working = _interleave(layout, working, peaks)
         return Analysis(
@@ -58,12 +56,13 @@ class Exact:
             buffets,
             _traffic(layout, ledger),
             _compute(layout),
-            _loads(layout, ledger),
+            _loads(layout, booked),
             working,
             _tolls(layout, ledger),
             tuple(notes),
             _links(layout),
-            _refills(layout, ledger),
+            _refills(layout, booked),
+            transfer_rows(layout, ledger, transfers),
         )
 
 
@@ -178,24 +177,16 @@ def _load(
     return InstanceLoad(einsum, component, _pareto(pairs), busy)
 
 
-def _loads(layout: Layout, ledger: Ledger) -> tuple[InstanceLoad, ...]:
+def _loads(layout: Layout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, ...]:
+    groups: dict[tuple[str, str], list[Booking]] = defaultdict(list)
+    for b in booked:
+        groups[b.einsum, b.component].append(b)
     rows = []
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
-            reads: list[tuple[int, list[Product]]] = []
-            writes: list[tuple[int, list[Product]]] = []
-            for (booked, node_id, tensor), kinds in ledger.accesses.items():
-                if booked != einsum or layout.nodes[node_id, tensor].component != component.name:
-                    continue
-                bits = tensor_bits(layout, tensor)
-                for kind in KINDS:
-                    if kind in kinds:
-                        (reads if kind.startswith("reads") else writes).append((bits, kinds[kind]))
-            for passage in ledger.tolls:
-                if passage.einsum == einsum and passage.component == component.name:
-                    group = (tensor_bits(layout, passage.tensor), list(passage.products))
-                    (writes if passage.up else reads).append(group)
-            row = _load(einsum, component.name, reads, writes)
+            mine = groups.get((einsum, component.name), [])
+            sides = ([(b.bits, list(b.products)) for b in mine if b.reads is down] for down in (True, False))
+            row = _load(einsum, component.name, *sides)
             if row is not None:
                 rows.append(row)
     return tuple(rows)
@@ -234,14 +225,14 @@ def _links(layout: Layout) -> tuple[LinkTraffic, ...]:
     return tuple(found[key] for key in keys if key in found)
 
 
-def _refills(layout: Layout, ledger: Ledger) -> tuple[RefillLoad, ...]:
+def _refills(layout: Layout, booked: tuple[Booking, ...]) -> tuple[RefillLoad, ...]:
     """The ends of single-buffered storages' refills, and what is left there."""
     hierarchy = layout.problem.hierarchy
     names = [c.name for c in hierarchy.components]
     waiting = [name for name in names if hierarchy.waits(name)]
     if not waiting:
         return ()
-    groups = refill_groups(layout, ledger)
+    groups = refill_groups(layout, booked)
     rows = []
     for einsum in layout.problem.tree.einsums:
         ends = set()

@@ -70,6 +70,12 @@ class ListedChain:
         found = self._all[level]
         return (self._counted(level, found.places[found.filled], len(self._spatial(level))),)
 
+    def moves(self, level: int, *, filled: bool) -> tuple[Ints, Ints, Ints]:
+        """(time, element, places) of all runs that get a partial sum, or, `filled`, receive it themselves."""
+        found = self._all[level]
+        chosen = found.filled if filled else found.read
+        return found.start[chosen], found.element[chosen], found.places[chosen]
+
     def passed(self, level: int, charge: int) -> tuple[Product, ...]:
         """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
         found = self._all[level]

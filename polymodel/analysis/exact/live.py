@@ -6,6 +6,7 @@ docs/semantics.md, Occupancy. Works on the arrays of `sweep`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -124,57 +125,62 @@ def _sites(layout: Layout, node: Node, uses: Uses) -> list[tuple[tuple[tuple[str
     return found
 
 
-def _curves(layout: Layout, sweep: Sweep, component: str) -> Iterator[tuple[Node, object, Ints]]:
-    """(buffet, site, bits per phase) for every instance of every buffet of a component."""
-    for node in layout.nodes.values():
-        if node.component != component:
-            continue
-        uses = sweep.uses(node)
-        sites = _sites(layout, node, uses)
-        item = item_of(layout, node)
-        if item.fixed is not None:
-            held = distinct(np.stack([uses.place, uses.element], axis=1))
-            amounts = np.bincount(held[:, 0], minlength=len(sites))
-            curves = np.repeat(amounts[:, None], sweep.phase_count, axis=1)
-        else:
-            place, first, last = _runs(uses, _open_visits(layout, uses))
-            curves = _counts(place, first, last, np.ones_like(place), len(sites), sweep.phase_count)
-        for site, curve in zip(sites, item.in_bits(curves), strict=True):
-            yield node, site, curve
+@dataclass(frozen=True)
+class _Curve:
+    """Bits of one buffet in one instance at `site`, by phase."""
+
+    node: Node
+    site: object
+    bits: Ints
 
 
-def _peaks(layout: Layout, sweep: Sweep, component: str) -> dict[str, WorkingSet]:
+def _curves(layout: Layout, sweep: Sweep, node: Node) -> tuple[int, list[_Curve]]:
+    """The most live elements of a buffet in one instance, and its bits in every instance."""
+    uses = sweep.uses(node)
+    sites = _sites(layout, node, uses)
+    item = item_of(layout, node)
+    place, first, last = _runs(uses, _open_visits(layout, uses))
+    counts = _counts(place, first, last, np.ones_like(place), len(sites), sweep.phase_count)
+    most = int(counts.max())
+    if item.fixed is not None:  # persistent: all of it stays, whoever uses it
+        held = distinct(np.stack([uses.place, uses.element], axis=1))
+        amounts = np.bincount(held[:, 0], minlength=len(sites))
+        counts = np.repeat(amounts[:, None], sweep.phase_count, axis=1)
+    return most, [_Curve(node, s, c) for s, c in zip(sites, item.in_bits(counts), strict=True)]
+
+
+def _peaks(sweep: Sweep, component: str, curves: list[_Curve]) -> Iterator[WorkingSet]:
     """Peak of `live` per Einsum for one component."""
-    by_site: dict[object, list[tuple[Node, Ints]]] = {}
-    for node, site, curve in _curves(layout, sweep, component):
-        by_site.setdefault(site, []).append((node, curve))
+    by_site: dict[object, list[_Curve]] = {}
+    for curve in curves:
+        by_site.setdefault(curve.site, []).append(curve)
     found: dict[str, WorkingSet] = {}
-    for curves in by_site.values():
-        total = np.sum([c for _, c in curves], axis=0)
+    for here in by_site.values():
+        total = np.sum([c.bits for c in here], axis=0)
         for einsum, phases in sweep.phases.items():
             at = int(phases[np.argmax(total[phases])])
             bits = int(total[at])
             if bits and (einsum not in found or bits > found[einsum].bits):
                 residents = tuple(
-                    Resident(n.id, n.tensor, int(c[at]))
-                    for n, c in sorted(curves, key=lambda nc: (nc[0].id, nc[0].tensor))
-                    if c[at]
+                    Resident(c.node.id, c.node.tensor, int(c.bits[at]))
+                    for c in sorted(here, key=lambda c: (c.node.id, c.node.tensor))
+                    if c.bits[at]
                 )
                 found[einsum] = WorkingSet(component, einsum, "live", bits, residents)
-    return found
+    yield from found.values()
 
 
 def live_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
     """Peak live elements per buffet, and the joint peaks per component and Einsum."""
     sweep = Sweep(layout)
     counts: dict[tuple[int, str], int] = {}
-    for key, node in layout.nodes.items():
-        uses = sweep.uses(node)
-        place, first, last = _runs(uses, _open_visits(layout, uses))
-        curve = _counts(place, first, last, np.ones_like(place), len(uses.places), sweep.phase_count)
-        counts[key] = int(curve.max())
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
+        curves: list[_Curve] = []
+        for key, node in layout.nodes.items():
+            if node.component == component.name:
+                counts[key], mine = _curves(layout, sweep, node)
+                curves += mine
         if component.kind == "memory":
-            rows += _peaks(layout, sweep, component.name).values()
+            rows += _peaks(sweep, component.name, curves)
     return counts, tuple(rows)

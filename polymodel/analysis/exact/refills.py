@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.flows import KINDS, Ledger
-from polymodel.analysis.exact.occupancy import tensor_bits
+from polymodel.analysis.exact.rounding import Booking
 from polymodel.analysis.exact.tally import Product
 
 Groups = list[tuple[int, list[Product]]]
 
 
-def refill_groups(layout: Layout, ledger: Ledger) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
+def refill_groups(
+    layout: Layout, booked: tuple[Booking, ...]
+) -> dict[tuple[str, str, str], tuple[Groups, Groups]]:
     """(Einsum, component, storage) -> (reads, writes) that refills of `storage` make at `component`.
 
     With `storage` empty: all else that happens there.
     """
     found: dict[tuple[str, str, str], tuple[Groups, Groups]] = defaultdict(lambda: ([], []))
-    for (einsum, node_id, tensor), kinds in ledger.accesses.items():
-        node = layout.nodes[node_id, tensor]
-        bits = tensor_bits(layout, tensor)
-        for kind in KINDS:
-            if kinds.get(kind):
-                storage = _refilled(layout, einsum, node, kind)
-                side = 0 if kind.startswith("reads") else 1
-                found[einsum, node.component, storage][side].append((bits, kinds[kind]))
+    for b in booked:
+        einsum, node_id, component, tensor, kind = b.row
+        if node_id is not None:
+            storage = _refilled(layout, einsum, layout.nodes[node_id, tensor], kind)
+            found[einsum, component, storage][0 if b.reads else 1].append((b.bits, list(b.products)))
     return dict(found)
 
 

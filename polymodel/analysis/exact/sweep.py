@@ -5,6 +5,7 @@ Vectorised; used where the factored counts do not reach. Refuses problems of mor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -171,15 +172,15 @@ class Sweep:
         stamps, places, elements, phases = [], [], [], []
         for view in node.views:
             ops = self.operations[view.einsum.name]
-            stamps.append(_table([ops.counters[i] for i in touch.temporal], ops.count))
-            places.append(_table([ops.counters[i] for i in touch.spatial], ops.count))
+            stamps.append(stacked([ops.counters[i] for i in touch.temporal], ops.count))
+            places.append(stacked([ops.counters[i] for i in touch.spatial], ops.count))
             ranks = []
             for expr in view.access.projection:
                 total = np.full(ops.count, expr.constant, dtype=np.int64)
                 for v, k in expr.terms:
                     total = total + k * ops.values[v]
                 ranks.append(total)
-            elements.append(_table(ranks, ops.count))
+            elements.append(stacked(ranks, ops.count))
             phases.append(self.phases[view.einsum.name])
         stamp = np.concatenate(stamps)
         place = np.concatenate(places)
@@ -196,39 +197,71 @@ class Sweep:
         )
 
 
-def _table(columns: list[Ints], rows: int) -> Ints:
-    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
+def stacked(columns: Sequence[Ints], rows: int) -> Ints:
+    """A table of the columns; each lies in one piece, as whatever reads tables goes by columns."""
+    return np.stack(columns).T if columns else np.zeros((rows, 0), dtype=np.int64)
 
 
-def _keys(table: Ints) -> Ints | None:
-    """One integer per row that orders like the row; None if 63 bits do not hold it."""
-    low, high = table.min(axis=0), table.max(axis=0)
-    if prod(int(h - b) + 1 for b, h in zip(low, high, strict=True)) >= 2**63:
-        return None
-    keys = np.zeros(len(table), dtype=np.int64)
-    for column, b, h in zip(table.T, low, high, strict=True):
-        keys = keys * (h - b + 1) + (column - b)
-    return keys
+@dataclass(frozen=True)
+class _Keys:
+    """One integer below `bound` per row, in the order of the rows; `low`, `extents` per column."""
+
+    keys: Ints
+    bound: int
+    low: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    @staticmethod
+    def of(table: Ints) -> _Keys | None:
+        """None if 63 bits do not hold them."""
+        low = tuple(int(c.min()) for c in table.T)
+        extents = tuple(int(c.max()) - b + 1 for c, b in zip(table.T, low, strict=True))
+        if prod(extents) >= 2**63:
+            return None
+        keys = table[:, 0] - low[0]
+        for column, b, n in zip(table.T[1:], low[1:], extents[1:], strict=True):
+            keys = keys * n + (column - b)
+        return _Keys(keys, prod(extents), low, extents)
+
+    @property
+    def present(self) -> NDArray[np.bool_] | None:
+        """Which keys occur, if a list of all is short: much faster than sorting them."""
+        if self.bound > 8 * len(self.keys) + 1024:
+            return None
+        found = np.zeros(self.bound, dtype=bool)
+        found[self.keys] = True
+        return found
+
+    def rows(self, keys: Ints) -> Ints:
+        columns = []
+        for b, n in zip(reversed(self.low), reversed(self.extents), strict=True):
+            keys, digit = np.divmod(keys, n)
+            columns.append(digit + b)
+        return stacked(columns[::-1], len(keys))
 
 
 def distinct(table: Ints) -> Ints:
     """The different rows, sorted."""
     if table.shape[1] == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    keys = _keys(table)
-    if keys is None:
+    found = _Keys.of(table)
+    if found is None:
         return np.asarray(np.unique(table, axis=0), dtype=np.int64)
-    return np.asarray(table[np.unique(keys, return_index=True)[1]], dtype=np.int64)
+    present = found.present
+    if present is not None:
+        return found.rows(np.flatnonzero(present))
+    keys = np.sort(found.keys)  # np.unique hashes, which is slower
+    return found.rows(keys[np.diff(keys, prepend=-1) > 0])
 
 
 def rank(table: Ints) -> Ints:
     """Dense lexicographic rank of the rows."""
     if table.shape[1] == 0:
         return np.zeros(table.shape[0], dtype=np.int64)
-    keys = _keys(table)
-    ranks = (
-        np.unique(table, axis=0, return_inverse=True)
-        if keys is None
-        else np.unique(keys, return_inverse=True)
-    )[1]
-    return np.asarray(ranks, dtype=np.int64).reshape(-1)
+    found = _Keys.of(table)
+    if found is None:
+        return np.asarray(np.unique(table, axis=0, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    present = found.present
+    if present is None:
+        return np.asarray(np.unique(found.keys, return_inverse=True)[1], dtype=np.int64).reshape(-1)
+    return np.asarray((np.cumsum(present) - 1)[found.keys], dtype=np.int64)

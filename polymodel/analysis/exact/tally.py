@@ -60,7 +60,7 @@ def first_tally(shape: Shape) -> Array:
 
 @dataclass(frozen=True)
 class Product:
-    """`sign` times the outer product of per-factor arrays; each array's axes are stamp positions."""
+    """`sign` (1, -1, or a weight) times the outer product of per-factor arrays; axes are stamp positions."""
 
     sign: int
     parts: tuple[tuple[tuple[int, ...], Array], ...]
@@ -77,7 +77,10 @@ def total(products: Sequence[Product]) -> int:
 
 def dense(products: Sequence[Product], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Counts per instance: one axis per stamp position in `order`, padded to `shape`."""
-    bound = sum(prod(max((abs(int(v)) for v in a.flat), default=0) for _, a in p.parts) for p in products)
+    bound = sum(
+        abs(p.sign) * prod(max((abs(int(v)) for v in a.flat), default=0) for _, a in p.parts)
+        for p in products
+    )
     kind = np.int64 if bound < 2**62 else object
     result = np.zeros(shape, dtype=kind)
     for product in products:

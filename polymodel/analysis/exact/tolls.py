@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from polymodel.analysis.exact.buffets import Layout, Node
@@ -16,13 +17,47 @@ from polymodel.schedule.touch import Touch, View
 
 @dataclass(frozen=True)
 class Passage:
-    """Elements of one tensor through one toll, per toll instance."""
+    """Elements of one tensor through one toll, per toll instance; `single`: each is a transfer of its own."""
 
     einsum: str
     component: str
     tensor: str
     up: bool
     products: tuple[Product, ...]
+    single: bool
+
+    @property
+    def row(self) -> tuple[str, int | None, str, str, str]:
+        """What identifies it among accesses: no node, and the direction as the kind."""
+        return self.einsum, None, self.component, self.tensor, "up" if self.up else "down"
+
+
+def tolls_between(
+    layout: Layout, einsum: str, parent: Node, child: str, now: Touch
+) -> Iterator[tuple[str, int]]:
+    """(toll, how many leading axes tell its instances apart) between two components, outermost first."""
+    hierarchy = layout.problem.hierarchy
+    low, high = hierarchy.index(parent.component), hierarchy.index(child)
+    loops = layout.problem.tree.loops(einsum)
+    for component in hierarchy.components[low + 1 : high]:
+        if component.kind != "toll" or component.keep is None:
+            continue
+        if parent.tensor not in component.keep.tensors(einsum):
+            continue
+        level = hierarchy.index(component.name)
+        above = [
+            p
+            for p, (_, loop) in enumerate(loops)
+            if loop.spatial and hierarchy.index(loop.component) <= level
+        ]
+        charge = max((p + 1 for p in above), default=0)
+        charge = max(charge, parent.loops)
+        if any(a < charge and a not in above for a in now.spatial):
+            raise Refused(
+                f"toll {component.name} has spatial loops of lower components above its own",
+                "order the spatial loops from the outermost component to the innermost",
+            )
+        yield component.name, charge
 
 
 def pass_tolls(
@@ -43,29 +78,10 @@ def pass_tolls(
     `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums (then
     `chain` names the chain and the child's level).
     """
-    hierarchy = layout.problem.hierarchy
-    low, high = hierarchy.index(parent.component), hierarchy.index(child)
-    found = []
-    loops = layout.problem.tree.loops(einsum)
+    single = layout.problem.hierarchy[child].kind == "compute"
     now, held, carries = moving
-    for component in hierarchy.components[low + 1 : high]:
-        if component.kind != "toll" or component.keep is None:
-            continue
-        if parent.tensor not in component.keep.tensors(einsum):
-            continue
-        level = hierarchy.index(component.name)
-        above = [
-            p
-            for p, (_, loop) in enumerate(loops)
-            if loop.spatial and hierarchy.index(loop.component) <= level
-        ]
-        charge = max((p + 1 for p in above), default=0)
-        charge = max(charge, parent.loops)
-        if any(a < charge and a not in above for a in now.spatial):
-            raise Refused(
-                f"toll {component.name} has spatial loops of lower components above its own",
-                "order the spatial loops from the outermost component to the innermost",
-            )
+    found = []
+    for toll, charge in tolls_between(layout, einsum, parent, child, now):
         if direction == "partial":
             assert chain is not None
             products = _partial(chain[0], chain[1], charge, layout.full[einsum, parent.tensor])
@@ -74,7 +90,7 @@ def pass_tolls(
             if before is not None:
                 less = moved(before, held, carries, charge, shared)
                 products += tuple(Product(-p.sign, p.parts) for p in less)
-        found.append(Passage(einsum, component.name, parent.tensor, direction == "up", products))
+        found.append(Passage(einsum, toll, parent.tensor, direction == "up", products, single))
     return found
 
 

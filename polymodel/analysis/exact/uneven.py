@@ -1,8 +1,10 @@
-"""Partial sums under `refill`, for any shape: signed products of ISL sets instead of closed rules.
+"""Partial sums for any shape under `refill`: signed products of ISL sets instead of closed rules.
 
 A residency of the parent that was not filled sees nothing to read at its first child events, and at
 no later ones. What was not filled is a signed sum of products of sets, one set per factor, so the
-recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions.
+recursion along the chain stays exact for uneven, overlapping and partly broadcast reductions. The terms
+themselves also hold for levels that carry, where all instances that share a reduction run alike
+(`partials.examine`): only the closed counts do not know about carrying.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.partials import Level
 from polymodel.analysis.exact.tally import Product, tally
-from polymodel.polyhedra import counting, receive, sets
+from polymodel.analysis.exact.transfers import modes
+from polymodel.polyhedra import counting, receive, sets, steps
+from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor
 
 if TYPE_CHECKING:
@@ -32,7 +36,10 @@ class Term:
 
 @dataclass(frozen=True)
 class RefilledChain:
-    """Same questions as `partials.Chain`; every level is refilled at each visit."""
+    """Same questions as `partials.Chain`; every level is refilled at each visit.
+
+    Of levels that carry only `starts` and the terms are right, element by element.
+    """
 
     levels: tuple[Level, ...]
     shared: frozenset[int]
@@ -51,7 +58,7 @@ class RefilledChain:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
         found = list(self.events(level))
         if not self.levels[level - 1].read_first:
-            found += [self._united(level, t.factors, -t.sign) for t in self._empty(level)]
+            found += [self._united(level, t.factors, -t.sign) for t in self.empty(level)]
         return tuple(found)
 
     def filled(self, level: int) -> tuple[Product, ...]:
@@ -70,6 +77,17 @@ class RefilledChain:
             found.append(Product(term.sign, tuple(parts)))
         return tuple(found)
 
+    def starts(self, level: int) -> list[Term]:
+        """Runs that begin: what is touched, less what was carried in."""
+        here = self.levels[level]
+        found = [Term(1, self._touched(level))]
+        for axis in sorted(here.carries):
+            seen = modes(here.held.factors, axis)
+            if seen is not None:
+                pairs = zip(here.now.factors, here.held.factors, seen, strict=True)
+                found.append(Term(-1, tuple(_stay(f, h, mode) for f, h, mode in pairs)))
+        return found
+
     def _touched(self, level: int) -> Sets:
         return tuple(sets.parsed(f.text) for f in self.levels[level].now.factors)
 
@@ -83,7 +101,7 @@ class RefilledChain:
             sum(1 for a in f.temporal if a < charge),
         )
 
-    def _empty(self, level: int) -> list[Term]:
+    def empty(self, level: int) -> list[Term]:
         """Child events of `level` that find nothing in the parent."""
         factors = self.levels[level].now.factors
         firsts = []
@@ -104,16 +122,22 @@ class RefilledChain:
         return found
 
     def filled_terms(self, level: int) -> list[Term]:
-        whole = self._receiving(level, self._touched(level))
-        found = [Term(1, whole)]
+        touched = self._touched(level)
+        whole = self._receiving(level, touched)
+        found = self.starts(level)
+        if any(a is not b for a, b in zip(whole, touched, strict=True)):
+            found = [Term(t.sign, tuple(map(_both, whole, t.factors))) for t in found]
         if not self.levels[level - 1].read_first:
-            for term in self._empty(level):
-                chosen = tuple(a.intersect(b) for a, b in zip(whole, term.factors, strict=True))
-                found.append(Term(-term.sign, chosen))
+            for term in self.empty(level):
+                found.append(Term(-term.sign, tuple(map(_both, whole, term.factors))))
         return found
 
     def _unfilled_terms(self, level: int) -> list[Term]:
-        return [Term(1, self._touched(level)), *(Term(-t.sign, t.factors) for t in self.filled_terms(level))]
+        touched = self._touched(level)
+        whole = self._receiving(level, touched)
+        if all(a is b for a, b in zip(whole, touched, strict=True)):  # all that start are offered a value
+            return [] if self.levels[level - 1].read_first else self.empty(level)
+        return [*self.starts(level), *(Term(-t.sign, t.factors) for t in self.filled_terms(level))]
 
     def _receiving(self, level: int, points: Sets) -> Sets:
         found = []
@@ -138,3 +162,12 @@ class RefilledChain:
         for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
             parts.append((f.spatial, counting.count_by(each, len(f.spatial))))
         return Product(term.sign, tuple(parts))
+
+
+def _both(one: islpy.Set, other: islpy.Set) -> islpy.Set:
+    return one.intersect(other)
+
+
+def _stay(now: Factor, held: Factor, mode: Mode) -> islpy.Set:
+    shape = shape_of(now)
+    return steps.kept(shape.text, held.text, shape.np, shape.nt, mode, False)[1]

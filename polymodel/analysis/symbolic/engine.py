@@ -79,10 +79,11 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
 def refuse_rounding(problem: Problem) -> None:
     """Raise NotSeparable where transfers take whole actions: their sizes have no closed form here."""
     for component, tensor, action in problem.rounding():
+        bits = next(e.access_of(tensor).bits_per_value for e in problem.cascade if tensor in e.tensors)
         raise NotSeparable(
             f"{component.name}, {tensor}: {action.name} moves {action.bits_per_action} bits per action, "
-            f"which does not divide its bits per value: rounded transfers have no closed form",
-            "bind the symbols and use engine exact",
+            f"which does not divide {bits} bits per value, and how transfers round up has no closed form",
+            "use engine exact, or give bits_per_action that divide bits_per_value",
         )
 
 

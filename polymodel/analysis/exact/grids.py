@@ -1,0 +1,116 @@
+"""Points of one Einsum over some of its rank variables, with the counters of the loops over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.sweep import Ints, counter_of
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Split
+from polymodel.schedule.touch import View, essential_constraints
+
+_POINTS = 4_000_000
+
+
+def unfollowed(reason: str) -> Refused:
+    """The refusal of lifetimes that no product describes."""
+    remedy = (
+        "use a smaller workload (two million operations are listed one by one), or ask for `allocation: tile`"
+    )
+    return Refused(f"lifetimes of single elements: {reason}", remedy)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The points of one Einsum over some of its rank variables: values, and counters by axis position."""
+
+    values: dict[str, Ints]
+    axes: dict[int, Ints]
+    count: int
+
+    def table(self, axes: tuple[int, ...]) -> Ints:
+        return table([self.axes[a] for a in axes], self.count)
+
+
+def table(columns: list[Ints], rows: int) -> Ints:
+    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
+
+
+class Grids:
+    """Grids by Einsum and variables, made once. Axis positions: loops in path order, then offsets."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.views: dict[str, View] = {}
+        for (einsum, _), view in layout.full.items():
+            self.views.setdefault(einsum, view)
+        self._made: dict[tuple[str, frozenset[str]], Grid] = {}
+
+    def of(self, einsum: str, variables: frozenset[str]) -> Grid:
+        key = (einsum, variables)
+        if key not in self._made:
+            self._made[key] = _grid(self.views[einsum], variables)
+        return self._made[key]
+
+    def variable(self, einsum: str, axis: int) -> str:
+        view = self.views[einsum]
+        loops = len(view.loops)
+        return view.loops[axis][1].variable_in(einsum) if axis < loops else view.offsets[axis - loops]
+
+    def temporal(self, einsum: str) -> tuple[int, ...]:
+        """Positions of all time coordinates: temporal loops, then offsets."""
+        view = self.views[einsum]
+        loops = [i for i, (_, loop, _) in enumerate(view.loops) if not loop.spatial]
+        return (*loops, *range(len(view.loops), len(view.loops) + len(view.offsets)))
+
+    def parting(self, one: str, other: str) -> tuple[int, bool]:
+        """(loops above the split where two Einsums part, whether the other's branch is the earlier)."""
+        tree = self.layout.problem.tree
+        for a, b in zip(tree.path(one), tree.path(other), strict=False):
+            if isinstance(a.node, Split) and a.branch != b.branch:
+                return sum(1 for i, _ in tree.loops(one) if i < a.id), b.branch < a.branch
+        raise KeyError((one, other))
+
+
+def _grid(view: View, variables: frozenset[str]) -> Grid:
+    einsum = view.einsum
+    names = [v for v in einsum.rank_variables if v in variables]
+    extents = [einsum.bound(v)[1] - einsum.bound(v)[0] + 1 for v in names]
+    if prod(extents) > _POINTS:
+        tied = f"rank variables {', '.join(names)} of Einsum {einsum.name} are tied together"
+        raise unfollowed(f"{tied} and have {prod(extents):,} points")
+    if names:
+        grid = np.indices(extents, dtype=np.int64).reshape(len(extents), -1)
+    else:
+        grid = np.zeros((0, 1), dtype=np.int64)
+    values = {v: grid[i] + einsum.bound(v)[0] for i, v in enumerate(names)}
+    keep = np.ones(grid.shape[1], dtype=bool)
+    for c in essential_constraints(einsum):
+        if c.expr.variables and set(c.expr.variables) <= variables:
+            total = np.full(grid.shape[1], c.expr.constant, dtype=np.int64)
+            for v, k in c.expr.terms:
+                total = total + k * values[v]
+            keep &= (
+                total >= 0 if c.kind == "ge" else (total == 0 if c.kind == "eq" else total % c.modulus == 0)
+            )
+    values = {v: a[keep] for v, a in values.items()}
+    return Grid(values, _axes(view, values), int(keep.sum()))
+
+
+def _axes(view: View, values: dict[str, Ints]) -> dict[int, Ints]:
+    """Counters of the loops over these variables, and offsets in their innermost tiles."""
+    starts: dict[str, Ints] = {}
+    axes = {}
+    for i, (_, loop, origin) in enumerate(view.loops):
+        v = loop.variable_in(view.einsum.name)
+        if v in values:
+            base = starts.get(v, np.full(len(values[v]), origin, dtype=np.int64))
+            axes[i], starts[v] = counter_of(values[v] - base, base, loop)
+    for i, v in enumerate(view.offsets, start=len(view.loops)):
+        if v in values:
+            axes[i] = values[v] - starts.get(v, np.zeros_like(values[v]))
+    return axes

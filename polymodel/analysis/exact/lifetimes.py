@@ -1,0 +1,285 @@
+"""Element-level lifetimes of large problems: peaks from products of small histograms, exactly.
+
+docs/semantics.md, Occupancy. At a phase t, the elements between first and last use are those with
+first <= t, less those with last < t. Within a residency both sets are unions over the time
+coordinates of products (equal so far, then earlier), one factor per independent group of rank variables;
+`residencies` lists the groups, `timetrees` finds the phase where the weighted sum is largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import lcm, prod
+
+import numpy as np
+
+from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.grids import Grids, unfollowed
+from polymodel.analysis.exact.live import live_counts
+from polymodel.analysis.exact.occupancy import Item, item_of
+from polymodel.analysis.exact.residencies import Residency, Share
+from polymodel.analysis.exact.sweep import Ints, distinct
+from polymodel.analysis.exact.timetrees import Interleaving, Rows, Term, Tree, tree
+from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.errors import Refused
+from polymodel.schedule.touch import View, partition
+from polymodel.workload.einsum import TensorAccess
+
+_POINTS = 4_000_000
+_LISTED = 30_000  # below, listing is the faster
+
+
+@dataclass(frozen=True)
+class Edge:
+    """First (or last, `last`) uses of one share by one of its Einsums, as the executing Einsum sees them."""
+
+    residency: Residency
+    share: Share
+    last: bool
+    end: int
+    inclusive: bool
+
+    @property
+    def user(self) -> str:
+        return self.share.last if self.last else self.share.first
+
+
+def edges(grids: Grids, residency: Residency, einsum: str) -> Iterator[Edge]:
+    """What starts and what ends before the phases of an Einsum."""
+    whole = len(grids.views[einsum].loops) + len(grids.views[einsum].offsets)
+    for share in residency.shares:
+        pair = []
+        for last in (False, True):
+            user = share.last if last else share.first
+            end, inclusive = (whole, not last) if user == einsum else grids.parting(einsum, user)
+            pair.append(Edge(residency, share, last, end, inclusive))
+        first, last_ = pair
+        if max(first.end, last_.end) > residency.start or first.inclusive != last_.inclusive:
+            yield from pair  # else they cancel out: nothing of it is live
+
+
+class Frame:
+    """The phases of one Einsum and the buffets of one component that may be live in them."""
+
+    def __init__(self, grids: Grids, einsum: str, residencies: list[Residency]) -> None:
+        self.grids, self.einsum = grids, einsum
+        found = [(r, list(edges(grids, r, einsum))) for r in residencies if self._concerns(r)]
+        self.residencies = [r for r, mine in found if mine]
+        self.edges = [e for _, mine in found for e in mine]
+        self.temporal = grids.temporal(einsum)
+        self.spatial = self._spatial()
+        self.groups = self._grouped()
+
+    def _concerns(self, residency: Residency) -> bool:
+        """Whether the buffet can be live here: on the path, or kept past the split."""
+        tree = self.grids.layout.problem.tree
+        if any(s.id == residency.node.id for s in tree.path(self.einsum)):
+            return True
+        shared, _ = self.grids.parting(self.einsum, residency.node.users[0])
+        return residency.start < min(shared, residency.node.loops)
+
+    def _spatial(self) -> tuple[int, ...]:
+        """Spatial axes that tell the component's instances apart."""
+        found = {r.spatial for r in self.residencies}
+        if len(found) > 1:
+            names = ", ".join(sorted({r.node.tensor for r in self.residencies}))
+            raise unfollowed(f"{names} are kept in instances of different spatial loops")
+        spatial = next(iter(found), ())
+        for r in self.residencies:
+            if self.einsum not in r.node.users and spatial:
+                shared, _ = self.grids.parting(self.einsum, r.node.users[0])
+                if spatial[-1] >= shared:
+                    kept = f"{r.node.tensor} stays in {r.node.component}"
+                    raise unfollowed(f"{kept} past the spatial loops of its branch")
+        return spatial
+
+    def _grouped(self) -> tuple[frozenset[int], ...]:
+        """Classes of the Einsum's axes that some tensor or constraint ties together."""
+        view = self.grids.views[self.einsum]
+        bare = View(view.einsum, TensorAccess("", (), ()), view.loops, view.offsets)
+        count = len(view.loops) + len(view.offsets)
+        ties = []
+        for block in partition((bare,)):
+            names = {v for _, v in block.variables}
+            ties.append({a for a in range(count) if self.grids.variable(self.einsum, a) in names})
+        for edge in self.edges:
+            ties += [set(self._columns(edge, b)) for b in range(len(edge.residency.blocks))]
+        groups: list[set[int]] = []
+        for tie in ties:
+            if tie:
+                hit = [g for g in groups if g & tie]
+                groups = [g for g in groups if not g & tie] + [set().union(tie, *hit)]
+        return tuple(frozenset(g) for g in sorted(groups, key=min))
+
+    def _columns(self, edge: Edge, block: int) -> tuple[int, ...]:
+        """Axes of the executing Einsum that a block of an edge shares."""
+        r = edge.residency
+        return (*r.axes(block, edge.user, 0, 0, spatial=True), *r.axes(block, edge.user, 0, edge.end))
+
+    def _blocks(self, edge: Edge, group: frozenset[int]) -> list[int]:
+        blocks = range(len(edge.residency.blocks))
+        return [b for b in blocks if group & set(self._columns(edge, b))]
+
+    def _loose(self, edge: Edge) -> int:
+        """Elements of the blocks that share no axis with the executing Einsum."""
+        r = edge.residency
+        blocks = [b for b in range(len(r.blocks)) if not self._columns(edge, b)]
+        return prod(int(edge.share.masks[b].sum()) for b in blocks)
+
+    def _times(self, group: frozenset[int]) -> tuple[int, ...]:
+        return tuple(a for a in self.temporal if a in group)
+
+    def _phases(self, group: frozenset[int]) -> tuple[Ints, Ints]:
+        """(stamps, instances) of the executing Einsum over the axes of a group."""
+        variables = frozenset(self.grids.variable(self.einsum, a) for a in group)
+        grid = self.grids.of(self.einsum, variables)
+        places = tuple(a for a in self.spatial if a in group)
+        return distinct(grid.table(self._times(group))), distinct(grid.table(places))
+
+    def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
+        """Elements of an edge at each stamp of a group: the product of its blocks there."""
+        times = [a for a in self._times(group) if a < edge.end]
+        spots = [a for a in self.spatial if a in group]
+        axes: list[int] = []
+        found = np.zeros((1, 0), dtype=np.int64)
+        r = edge.residency
+        for b in self._blocks(edge, group):
+            spans = r.spans(b, edge.user, edge.end)
+            keep = edge.share.masks[b][spans.element]
+            stamps = spans.last if edge.last else spans.first
+            mine = np.concatenate([spans.place, stamps], axis=1)[keep]
+            if len(found) * len(mine) > _POINTS:
+                raise unfollowed("too many elements of ranks that are tied together")
+            axes += self._columns(edge, b)
+            found = np.concatenate(
+                [np.repeat(found, len(mine), axis=0), np.tile(mine, (len(found), 1))], axis=1
+            )
+        if not axes:
+            times, spots = [], []
+        table = found[:, [axes.index(a) for a in (*spots, *times)]]
+        return Rows(len(times), table[:, : len(spots)], table[:, len(spots) :], np.ones(len(table), np.int64))
+
+    @cached_property
+    def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
+        trees: list[Tree] = []
+        columns: list[list[int]] = [[] for _ in self.edges]
+        for group in self.groups:
+            kinds: dict[tuple[int, bytes, bytes, bytes], int] = {}
+            rows: list[Rows] = []
+            phases, places = self._phases(group)
+            for i, edge in enumerate(self.edges):
+                made = self._rows(edge, group)
+                key = (made.depth, made.places.tobytes(), made.stamps.tobytes(), made.counts.tobytes())
+                if key not in kinds:
+                    kinds[key] = len(rows)
+                    rows.append(made)
+                columns[i].append(kinds[key])
+            for r in rows:
+                if r.places.shape[1]:
+                    places = np.concatenate([places, r.places])
+            trees.append(tree(phases, distinct(places), rows))
+        order = tuple(next(g for g, axes in enumerate(self.groups) if a in axes) for a in self.temporal)
+        return Interleaving(tuple(trees), order), [tuple(c) for c in columns]
+
+    def _position(self, axis: int) -> int:
+        return sum(1 for a in self.temporal if a < axis)
+
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
+        """The edges as terms of weight one; `buffet` counts the frame's residencies."""
+        found = []
+        for edge, columns in zip(self.edges, self._built[1], strict=True):
+            coefficient = edge.share.coefficient * self._loose(edge) * (-1 if edge.last else 1)
+            start = self._position(min(edge.residency.start, edge.end))
+            buffet = self.residencies.index(edge.residency)
+            found.append(
+                Term(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
+            )
+        return tuple(found)
+
+    def peak(self, weights: list[int]) -> tuple[int, tuple[int, ...]]:
+        """(largest sum of live elements times the buffets' weights, live elements per buffet there)."""
+        terms = [replace(t, weight=weights[t.buffet]) for t in self.terms if weights[t.buffet]]
+        return self._built[0].peak(terms, len(weights))
+
+
+def _working_set(layout: Layout, frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
+    """The joint peak of a component's live elements during one Einsum."""
+    items = [item_of(layout, r.node) for r in frame.residencies]
+    if not items and not fixed:
+        return None
+    weights = [i.bits * i.scale * i.instances for i in items]
+    if sum(w.denominator > 1 for w in weights) > 1:
+        raise unfollowed(f"several tensors in {component} take fractions of bits per element")
+    whole = lcm(*(w.denominator for w in weights))
+    counts = frame.peak([int(w * whole) for w in weights])[1] if items else ()
+    held = [
+        (r.node, -(-n * w.numerator // w.denominator))
+        for r, n, w in zip(frame.residencies, counts, weights, strict=True)
+    ]
+    for item in fixed:
+        assert item.fixed is not None
+        size = item.fixed * item.bits * item.scale
+        held.append((item.node, -(-size.numerator // size.denominator) * item.instances))
+    bits = sum(b for _, b in held)
+    residents = [Resident(n.id, n.tensor, b) for n, b in held if b]
+    residents.sort(key=lambda r: (r.node, r.tensor))
+    return WorkingSet(component, frame.einsum, "live", bits, tuple(residents)) if bits else None
+
+
+class _Part:
+    """One component: its buffets' residencies, and those that persist whole."""
+
+    def __init__(self, layout: Layout, grids: Grids, component: str) -> None:
+        self.layout, self.grids, self.component = layout, grids, component
+        nodes = [n for n in layout.nodes.values() if n.component == component]
+        self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
+        lasting = [i.node for i in self.fixed]
+        self.passing = [Residency(grids, n) for n in nodes if n not in lasting]
+        self.lasting = [Residency(grids, n) for n in lasting]
+        for node in lasting:
+            if node.all_touch.spatial:
+                raise unfollowed(f"{node.tensor} persists in several instances of {component}")
+
+    def working_set(self, einsum: str, counts: dict[tuple[int, str], int]) -> WorkingSet | None:
+        """The joint peak during one Einsum; `counts` are raised to the peaks of its buffets."""
+        frame = Frame(self.grids, einsum, self.passing)
+        if self.fixed and frame.spatial:
+            raise unfollowed(f"persistent tensors in {self.component} beside several instances of it")
+        for part in (frame, *(Frame(self.grids, einsum, [r]) for r in self.lasting)):
+            for i, r in enumerate(part.residencies):
+                if einsum in r.node.users:
+                    key = (r.node.id, r.node.tensor)
+                    alone = [int(k == i) for k in range(len(part.residencies))]
+                    counts[key] = max(counts[key], part.peak(alone)[0])
+        return _working_set(self.layout, frame, self.component, self.fixed)
+
+
+def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+    """Peak live elements per buffet, and the joint peaks per component and Einsum (as `live_counts`)."""
+    grids = Grids(layout)
+    counts = dict.fromkeys(layout.nodes, 0)
+    rows: list[WorkingSet] = []
+    for component in layout.problem.hierarchy.components:
+        if component.kind == "memory":
+            part = _Part(layout, grids, component.name)
+            for einsum in layout.problem.tree.einsums:
+                row = part.working_set(einsum, counts)
+                rows += [row] if row else []
+    return counts, tuple(rows)
+
+
+def lifetimes(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
+    """`factored_counts`, or `live_counts` where operations are few or no product describes them."""
+    operations = sum(prod(h - low + 1 for low, h in e.bounds) for e in layout.problem.cascade.einsums)
+    if operations <= _LISTED:
+        return live_counts(layout)
+    try:
+        return factored_counts(layout)
+    except Refused as refusal:
+        try:
+            return live_counts(layout)
+        except Refused:
+            raise refusal from None

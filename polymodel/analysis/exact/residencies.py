@@ -1,0 +1,309 @@
+"""Who is in a buffet during one residency, and when each element is first and last used, block by block.
+
+The ranks and rank variables of a tensor fall into independent blocks, so the elements of a residency are
+a product of sets and the first (last) use of an element is the interleaving of those of its parts. Only
+the blocks' own points are listed: as many as their variables have values, not as many as operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.exact.buffets import Node
+from polymodel.analysis.exact.grids import Grid, Grids, table, unfollowed
+from polymodel.analysis.exact.live import node_carries
+from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.schedule.touch import Block, partition
+
+Mask = NDArray[np.bool_]
+_CLASSES = 5
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Per element of a block (`element`, ids): its instance, and the first and last of its stamps."""
+
+    element: Ints
+    place: Ints
+    first: Ints
+    last: Ints
+
+
+@dataclass(frozen=True)
+class Share:
+    """`coefficient` x the elements in all `masks`, started by Einsum `first` and finished by `last`."""
+
+    coefficient: int
+    masks: tuple[Mask, ...]
+    first: str
+    last: str
+
+
+class Residency:
+    """The elements of one buffet. `start` is the axis from which on time passes within one residency."""
+
+    def __init__(self, grids: Grids, node: Node) -> None:
+        self.grids, self.node = grids, node
+        views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
+        self.blocks: tuple[Block, ...] = partition(views)
+        self.spatial = node.all_touch.spatial
+        self.carries = tuple(sorted(node_carries(grids.layout, node) & set(node.all_touch.temporal)))
+        self.start = node.loops
+        self._spans: dict[tuple[int, str, int], Spans] = {}
+        ids = [self._ids(b, node.loops) for b in range(len(self.blocks))]
+        self.visits = ids
+        if self.carries:
+            self._join(ids)
+        self.ids = ids
+
+    def variables(self, block: int, user: str) -> frozenset[str]:
+        return frozenset(v for e, v in self.blocks[block].variables if e == user)
+
+    def grid(self, block: int, user: str) -> Grid:
+        return self.grids.of(user, self.variables(block, user))
+
+    def axes(self, block: int, user: str, low: int, high: int, spatial: bool = False) -> tuple[int, ...]:
+        """Axes of a block with low <= position < high: temporal ones, or the spatial ones above the node."""
+        mine = self.grid(block, user).axes
+        if spatial:
+            return tuple(a for a in self.spatial if a in mine)
+        return tuple(a for a in self.grids.temporal(user) if low <= a < high and a in mine)
+
+    def _ranks(self, block: int, user: str) -> list[Ints]:
+        grid = self.grid(block, user)
+        access = self.grids.layout.full[user, self.node.tensor].access
+        columns = []
+        for r in self.blocks[block].ranks:
+            expr = access.projection[r]
+            total = np.full(grid.count, expr.constant, dtype=np.int64)
+            for v, k in expr.terms:
+                total = total + k * grid.values[v]
+            columns.append(total)
+        return columns
+
+    def _key(self, block: int, user: str, upto: int) -> Ints:
+        """Instance, time coordinates above axis `upto`, and ranks of every point."""
+        grid = self.grid(block, user)
+        above = self.axes(block, user, 0, upto)
+        spatial = self.axes(block, user, 0, 0, spatial=True)
+        columns = [grid.axes[a] for a in (*spatial, *above)]
+        return table([*columns, *self._ranks(block, user)], grid.count)
+
+    def _ids(self, block: int, upto: int) -> dict[str, Ints]:
+        """Per user and point: the element, numbered over all users; other residencies' are other elements."""
+        keys = [self._key(block, e, upto) for e in self.node.users]
+        numbers = rank(np.concatenate(keys))
+        cuts = np.cumsum([len(k) for k in keys])[:-1]
+        return dict(zip(self.node.users, np.split(numbers, cuts), strict=True))
+
+    def size(self, block: int) -> int:
+        return 1 + max(int(i.max()) for i in self.ids[block].values())
+
+    @cached_property
+    def present(self) -> tuple[dict[str, Mask], ...]:
+        """Per block and user: which elements it touches."""
+        found = []
+        for block in range(len(self.blocks)):
+            size = self.size(block)
+            masks = {}
+            for user, ids in self.ids[block].items():
+                masks[user] = np.zeros(size, dtype=bool)
+                masks[user][ids] = True
+            found.append(masks)
+        return tuple(found)
+
+    def spans(self, block: int, user: str, end: int) -> Spans:
+        """First and last use by one Einsum, over the time coordinates before axis `end`."""
+        key = (block, user, end)
+        if key not in self._spans:
+            grid = self.grid(block, user)
+            stamps = grid.table(self.axes(block, user, 0, end))
+            places = grid.table(self.axes(block, user, 0, 0, spatial=True))
+            ids = self.ids[block][user]
+            order = np.lexsort((rank(stamps), ids))
+            begins = np.flatnonzero(np.concatenate(([True], np.diff(ids[order]) != 0)))
+            ends = np.concatenate((begins[1:], [len(ids)])) - 1
+            first, last = order[begins], order[ends]
+            self._spans[key] = Spans(ids[first], places[first], stamps[first], stamps[last])
+        return self._spans[key]
+
+    # Residencies that run on over several visits
+
+    def _join(self, ids: list[dict[str, Ints]]) -> None:
+        """Replace visits' elements by runs; only where one block at most changes from visit to visit."""
+        name = f"{self.node.tensor} in {self.node.component}"
+        for masks in _present(ids):
+            if any((m != next(iter(masks.values()))).any() for m in masks.values()):
+                raise unfollowed(f"{name} is carried over visits in which its Einsums use different elements")
+        blocks = range(len(self.blocks))
+        user = self.node.users[0]
+        temporal = self.node.all_touch.temporal
+        carried = list(self.carries)
+        if carried != [a for a in temporal if a >= carried[0]]:
+            raise unfollowed(f"{name} is carried over some of its inner loops only")
+        while carried and not self._carried_at(carried[0]):
+            carried.pop(0)
+        self.carries = tuple(carried)
+        if not carried:
+            return
+        start = carried[0]
+        late = {b: self.axes(b, user, start, self.node.loops) for b in blocks}
+        moving = [b for b in blocks if late[b] and not self._static(b, start)]
+        others = [a for b in blocks if b not in moving for a in late[b] if self._moves(b, a)]
+        if len(moving) > 1 or (moving and others and max(late[moving[0]]) > min(others)):
+            raise unfollowed(f"{name} is carried over loops that change its tile in several ways")
+        self.start = start
+        for b in blocks:
+            ids[b] = self._runs(b, start) if b in moving else self._ids(b, start)
+
+    def _moves(self, block: int, axis: int) -> bool:
+        column = self.grid(block, self.node.users[0]).axes[axis]
+        return bool(column.min() != column.max())
+
+    def _visit_rows(self, block: int, start: int) -> tuple[Ints, Ints, Ints, Ints]:
+        """Per different (element of the longer residency, visit): (first point, element, prefix, stamp)."""
+        user = self.node.users[0]
+        grid = self.grid(block, user)
+        points = np.unique(self.visits[block][user], return_index=True)[1]
+        elements = rank(self._key(block, user, start))[points]
+        prefix = rank(grid.table(self.axes(block, user, 0, start)))[points]
+        stamps = rank(grid.table(self.axes(block, user, 0, self.node.loops)))[points]
+        return points, elements, prefix, stamps
+
+    def _static(self, block: int, start: int) -> bool:
+        """Whether every instance holds the same in all visits of a residency."""
+        _, elements, prefix, stamps = self._visit_rows(block, start)
+        visits = np.bincount(distinct(np.stack([prefix, stamps], axis=1))[:, 0])
+        held = np.bincount(distinct(np.stack([prefix, elements], axis=1))[:, 0])
+        return len(elements) == int((visits * held).sum())
+
+    def _carried_at(self, axis: int) -> bool:
+        """Whether any element is in both tiles around a step of the loop at `axis`."""
+        user = self.node.users[0]
+        for block in range(len(self.blocks)):
+            inner = self.axes(block, user, axis, self.node.loops)
+            if not inner:
+                continue
+            if inner[0] == axis:
+                if not self._neighbours(block, axis):
+                    return False
+            elif not self._wraps(block, inner[0]):
+                return False
+        return True
+
+    def _neighbours(self, block: int, axis: int) -> bool:
+        """Whether a step of `axis`, a loop of this block, leaves some element in the tile."""
+        points, elements, _, stamps = self._visit_rows(block, axis)
+        order = np.lexsort((stamps, elements))
+        grid = self.grid(block, self.node.users[0])
+        column = grid.axes[axis][points][order]
+        e, s = elements[order], stamps[order]
+        return bool(((e[1:] == e[:-1]) & (s[1:] == s[:-1] + 1) & (column[1:] != column[:-1])).any())
+
+    def _wraps(self, block: int, start: int) -> bool:
+        """Whether an element is in the first and the last tile of a pass over the loops from `start`."""
+        _, elements, prefix, stamps = self._visit_rows(block, start)
+        low = np.full(int(prefix.max()) + 1, np.iinfo(np.int64).max)
+        high = np.full(len(low), -1)
+        np.minimum.at(low, prefix, stamps)
+        np.maximum.at(high, prefix, stamps)
+        return bool(np.intersect1d(elements[stamps == low[prefix]], elements[stamps == high[prefix]]).size)
+
+    def _runs(self, block: int, start: int) -> dict[str, Ints]:
+        """Per user and point: the run of its element, visits in a row being joined."""
+        points, elements, _, stamps = self._visit_rows(block, start)
+        order = np.lexsort((stamps, elements))
+        e, s = elements[order], stamps[order]
+        breaks = np.concatenate(([True], (e[1:] != e[:-1]) | (s[1:] != s[:-1] + 1)))
+        visit = self.visits[block][self.node.users[0]][points]
+        run = np.empty(int(visit.max()) + 1, dtype=np.int64)
+        run[visit[order]] = np.cumsum(breaks) - 1
+        return {user: run[ids] for user, ids in self.visits[block].items()}
+
+    # Elements by the Einsums that use them
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """The elements as a signed sum of product sets, each started by one Einsum and ended by one."""
+        kinds: dict[tuple[bytes, ...], list[str]] = {}
+        for user in self.node.users:
+            kinds.setdefault(tuple(np.packbits(p[user]).tobytes() for p in self.present), []).append(user)
+        groups = list(kinds.values())
+        if len(groups) > _CLASSES:
+            raise unfollowed(f"{len(groups)} Einsums use different parts of {self.node.tensor}")
+        found: dict[tuple[tuple[bytes, ...], str, str], tuple[int, tuple[Mask, ...]]] = {}
+        for size in range(1, len(groups) + 1):
+            for chosen in combinations(range(len(groups)), size):
+                exact = self._only(groups, chosen)
+                if exact:
+                    users = tuple(u for u in self.node.users if any(u in groups[g] for g in chosen))
+                    ends = self._starter(users), self._finisher(users)
+                    for key, (count, masks) in exact.items():
+                        before = found.get((key, *ends), (0, masks))[0]
+                        found[(key, *ends)] = (before + count, masks)
+        return tuple(Share(count, masks, *ends) for (_, *ends), (count, masks) in found.items() if count)
+
+    def _common(self, users: tuple[str, ...]) -> tuple[Mask, ...]:
+        return tuple(np.logical_and.reduce([p[u] for u in users]) for p in self.present)
+
+    def _only(
+        self, groups: list[list[str]], chosen: tuple[int, ...]
+    ) -> dict[tuple[bytes, ...], tuple[int, tuple[Mask, ...]]]:
+        """The elements that exactly the chosen groups use, as a signed sum of product sets."""
+        rest = [g for g in range(len(groups)) if g not in chosen]
+        total: dict[tuple[bytes, ...], tuple[int, tuple[Mask, ...]]] = {}
+        for size in range(len(rest) + 1):
+            for more in combinations(rest, size):
+                masks = self._common(tuple(groups[g][0] for g in (*chosen, *more)))
+                if all(m.any() for m in masks):
+                    key = tuple(np.packbits(m).tobytes() for m in masks)
+                    total[key] = (total.get(key, (0, masks))[0] + (-1) ** size, masks)
+        return {key: value for key, value in total.items() if value[0]}
+
+    def _starter(self, users: tuple[str, ...]) -> str:
+        """The Einsum that uses each common element first: its producer, which comes before all readers."""
+        if self.node.producer in users:
+            return self.node.producer
+        for user in users:
+            if all(self._before(user, u, users, last=False) for u in users if u != user):
+                return user
+        raise unfollowed(f"{self.node.tensor} is first used by another Einsum from element to element")
+
+    def _finisher(self, users: tuple[str, ...]) -> str:
+        readers = tuple(u for u in users if u != self.node.producer) or users
+        for user in reversed(readers):
+            if all(self._before(u, user, users, last=True) for u in readers if u != user):
+                return user
+        raise unfollowed(f"{self.node.tensor} is last used by another Einsum from element to element")
+
+    def _before(self, one: str, other: str, users: tuple[str, ...], *, last: bool) -> bool:
+        """Whether the first (last) use by `one` is before that by `other`, for every common element."""
+        end, other_earlier = self.grids.parting(one, other)
+        strict = not other_earlier
+        for block, mask in enumerate(self._common(users)):
+            times = []
+            for user in (one, other):
+                spans = self.spans(block, user, end)
+                times.append((spans.last if last else spans.first)[mask[spans.element]])
+            a, b = np.split(rank(np.concatenate(times)), 2)
+            if (a > b).any():
+                return False
+            strict = strict or bool((a < b).all())
+        return strict
+
+
+def _present(ids: list[dict[str, Ints]]) -> list[dict[str, Mask]]:
+    found = []
+    for block in ids:
+        size = 1 + max(int(i.max()) for i in block.values())
+        masks = {}
+        for user, i in block.items():
+            masks[user] = np.zeros(size, dtype=bool)
+            masks[user][i] = True
+        found.append(masks)
+    return found

@@ -1,0 +1,273 @@
+"""Transfers that take whole actions: their sizes, and the bits that they then move per instance.
+
+docs/semantics.md, Whole actions. Only what an action rounds up is looked at; the links are those of `flows`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.flows import KINDS, Ledger, output_carries, output_chain, shared_axes
+from polymodel.analysis.exact.listed import ListedChain, listable
+from polymodel.analysis.exact.listed_sizes import by_size, can_list, drained
+from polymodel.analysis.exact.occupancy import tensor_bits
+from polymodel.analysis.exact.partials import Chain, Level
+from polymodel.analysis.exact.sizes import Cut, Sized, histogram, moving_terms, projected, sized
+from polymodel.analysis.exact.tally import Product
+from polymodel.analysis.exact.tolls import tolls_between
+from polymodel.analysis.exact.uneven import RefilledChain, Term
+from polymodel.analysis.result import TransferSizes
+from polymodel.architecture.hierarchy import Action
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import StorageNode
+from polymodel.schedule.touch import Touch, View, touch
+
+# (Einsum, node or None at a toll, component, tensor, kind)
+Row = tuple[str, int | None, str, str, str]
+READS = ("reads_fill", "reads_drain", "down")
+NOBODY: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Booking:
+    """Accesses of one kind: `bits` for each that `products` count per instance."""
+
+    row: Row
+    bits: int
+    products: tuple[Product, ...]
+
+    @property
+    def einsum(self) -> str:
+        return self.row[0]
+
+    @property
+    def component(self) -> str:
+        return self.row[2]
+
+    @property
+    def reads(self) -> bool:
+        """Out of a memory, or down through a toll."""
+        return self.row[4] in READS
+
+
+def action_of(layout: Layout, row: Row) -> Action:
+    """What a kind of access is at its component."""
+    return layout.problem.hierarchy[row[2]].action("read" if row[4] in READS else "write")
+
+
+def rounds(layout: Layout, row: Row) -> bool:
+    return action_of(layout, row).rounds(tensor_bits(layout, row[3]))
+
+
+def by_value(layout: Layout, einsum: str, node: Node, kind: str) -> bool:
+    """Whether compute is at the other end."""
+    if kind not in ("reads_fill", "writes_drain") or layout.problem.cascade[einsum].is_copy:
+        return False
+    return layout.chain(einsum, node.tensor)[-1] is node
+
+
+def bookings(layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]) -> Iterator[Booking]:
+    """Every access and passage with the bits that it takes; transfers that are rounded in whole actions."""
+    for (einsum, node_id, tensor), kinds in ledger.accesses.items():
+        node = layout.nodes[node_id, tensor]
+        for kind in KINDS:
+            row: Row = einsum, node_id, node.component, tensor, kind
+            bits = tensor_bits(layout, tensor)
+            if not kinds.get(kind) or (rounds(layout, row) and not by_value(layout, einsum, node, kind)):
+                continue
+            yield Booking(row, action_of(layout, row).whole_bits(bits), tuple(kinds[kind]))
+    for p in ledger.tolls:
+        row = p.row
+        if p.single or not rounds(layout, row):
+            bits = action_of(layout, row).whole_bits(tensor_bits(layout, p.tensor))
+            yield Booking(row, bits, p.products)
+    for row, found in transfers.items():
+        action, bits = action_of(layout, row), tensor_bits(layout, row[3])
+        assert action.bits_per_action is not None
+        products = tuple(
+            Product(p.sign * (action.whole_bits(size * bits) // action.bits_per_action), p.parts)
+            for sizes in found
+            for size, p in sizes
+        )
+        yield Booking(row, action.bits_per_action, products)
+
+
+def transfer_rows(
+    layout: Layout, ledger: Ledger, transfers: dict[Row, list[Sized]]
+) -> tuple[TransferSizes, ...]:
+    """By Einsum, first at memories in tree order, then at tolls."""
+    found: dict[Row, list[tuple[int, Product]]] = defaultdict(list)
+    for row, each in transfers.items():
+        found[row] += [pair for sizes in each for pair in sizes]
+    for p in ledger.tolls:
+        row = p.row
+        if p.single and rounds(layout, row):
+            found[row] += [(1, product) for product in p.products]
+    problem = layout.problem
+    rows: list[Row] = []
+    nodes = [(i, n) for i, n, _ in problem.tree.walk() if isinstance(n, StorageNode)]
+    for einsum in problem.tree.einsums:
+        rows += [(einsum, i, n.component, t, kind) for i, n in nodes for t in n.tensors for kind in KINDS]
+        tolls = [c.name for c in problem.hierarchy.components if c.kind == "toll"]
+        tensors = problem.cascade[einsum].tensors
+        rows += [(einsum, None, c, t, kind) for c in tolls for t in tensors for kind in ("down", "up")]
+    counted = ((row, histogram(found[row])) for row in rows if row in found)
+    return tuple(TransferSizes(*row, sizes) for row, sizes in counted if sizes)
+
+
+def transfers_of(layout: Layout) -> dict[Row, list[Sized]]:
+    """The sizes of all transfers that are rounded up, per charged instance."""
+    wanted = {tensor for _, tensor, _ in layout.problem.rounding()}
+    walk = _Walk(layout)
+    for tensor in layout.problem.cascade.tensors:
+        if tensor in wanted:
+            walk.tensor(tensor)
+    for einsum in layout.problem.cascade if wanted else ():
+        for output in einsum.outputs if einsum.is_copy and einsum.name in layout.problem.tree.paths else ():
+            walk.copied(einsum.name, output.tensor)
+    return walk.found
+
+
+@dataclass
+class _Walk:
+    """Every link between two storages, as terms of what crosses it at each stamp."""
+
+    layout: Layout
+    found: dict[Row, list[Sized]] = field(default_factory=lambda: defaultdict(list))
+
+    def tensor(self, tensor: str) -> None:
+        cascade = self.layout.problem.cascade
+        for name in self.layout.problem.tree.einsums:
+            einsum = cascade[name]
+            if tensor in einsum.tensors and einsum.access_of(tensor).output and not einsum.is_copy:
+                self.results(name, tensor)
+        for node in self.layout.nodes.values():
+            if node.tensor == tensor and node.parent is not None:
+                self.fills(node)
+
+    def fills(self, node: Node) -> None:
+        """As `flows` counts them: each booked to the first Einsum that touches the element."""
+        assert node.parent is not None
+        layout, tensor = self.layout, node.tensor
+        parent = layout.nodes[node.parent, tensor]
+        users, carries = node.users, node.policy_carries
+        seen: tuple[str, ...] = ()
+        if node.producer is not None:
+            nodes = layout.chain(node.producer, tensor)
+            carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
+            users, seen = tuple(u for u in users if u != node.producer), (node.producer,)
+        for user in users:
+            before, now = (node.touch_of(seen) if seen else None), node.touch_of((*seen, user))
+            seen = (*seen, user)
+            if before == now:
+                continue
+            shared = shared_axes(layout, user, tensor)
+            for row, cut in self.downwards(user, parent, node, now, shared):
+                terms = moving_terms(now, node.all_touch, carries, cut, False)
+                if before is not None:
+                    terms += _minus(moving_terms(before, node.all_touch, carries, cut, False))
+                self.found[row].append(sized(terms, now.factors, cut))
+
+    def downwards(
+        self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
+    ) -> Iterator[tuple[Row, Cut]]:
+        """The rows of a fill that are wanted, and whose transfers count there."""
+        yield from self._ends(einsum, parent, child, now, shared, ("reads_fill", "down", "writes_fill"))
+
+    def upwards(
+        self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
+    ) -> Iterator[tuple[Row, Cut]]:
+        yield from self._ends(einsum, parent, child, now, shared, ("writes_drain", "up", "reads_drain"))
+
+    def _ends(
+        self,
+        einsum: str,
+        parent: Node,
+        child: Node,
+        now: Touch,
+        shared: frozenset[int],
+        kinds: tuple[str, str, str],
+    ) -> Iterator[tuple[Row, Cut]]:
+        tensor = parent.tensor
+        ends: list[tuple[Row, Cut]] = [
+            ((einsum, parent.id, parent.component, tensor, kinds[0]), Cut(parent.loops, shared)),
+            ((einsum, child.id, child.component, tensor, kinds[2]), Cut(len(now.axes), NOBODY)),
+        ]
+        for toll, charge in tolls_between(self.layout, einsum, parent, child.component, now):
+            ends.append(((einsum, None, toll, tensor, kinds[1]), Cut(charge, shared)))
+        yield from (end for end in ends if rounds(self.layout, end[0]))
+
+    def results(self, einsum: str, tensor: str) -> None:
+        """Drains and refilled partial sums along the chain of an output's storages."""
+        layout = self.layout
+        chain = output_chain(layout, einsum, tensor)
+        levels, shared = chain.levels, shared_axes(layout, einsum, tensor)
+        broadcast = chain.reduction.broadcast if isinstance(chain, Chain) else chain.broadcast
+        alike = isinstance(chain, Chain) and not chain.reduction.first_touch_formula
+        sums: RefilledChain | ListedChain = RefilledChain(levels, shared, broadcast)
+        if any(level.carries for level in levels) and not alike:
+            sums = ListedChain(levels, shared, broadcast, layout.full[einsum, tensor])
+        for child in range(1, len(levels) - 1):
+            parent, node, now = levels[child - 1].node, levels[child].node, levels[child].now
+            assert parent is not None
+            assert node is not None
+            for row, cut in self.upwards(einsum, parent, node, now, shared):
+                self.found[row].append(self.drains(row, levels[child], node, cut))
+            for row, cut in self.downwards(einsum, parent, node, now, shared):
+                self.found[row].append(self.sums(row, sums, child, cut))
+
+    def drains(self, row: Row, level: Level, node: Node, cut: Cut) -> Sized:
+        """Elements whose run ends; where consumers keep runs alive after the last write, one by one."""
+        if not level.carries or level.now == level.held:
+            terms = moving_terms(level.now, level.held, level.carries, cut, True)
+            return sized(terms, level.now.factors, cut)
+        if not can_list(node):
+            self.refuse(row)
+        return by_size(drained(node, level.carries), level.now.spatial, cut)
+
+    def sums(self, row: Row, chain: RefilledChain | ListedChain, child: int, cut: Cut) -> Sized:
+        """Partial sums that the parent reads out, or that reach the child's instances."""
+        level, at_parent = chain.levels[child], row[4] == "reads_fill"
+        if isinstance(chain, ListedChain):
+            if not listable(chain.levels, chain.view):
+                self.refuse(row)
+            return by_size(chain.moves(child, filled=not at_parent), level.now.spatial, cut)
+        if not at_parent:
+            terms = projected(chain.filled_terms(child), level.now.factors, cut)
+        else:
+            terms = moving_terms(level.now, level.held, level.carries, cut, False)
+            if not chain.levels[child - 1].read_first:
+                terms += _minus(projected(chain.empty(child), level.now.factors, cut))
+        return sized(terms, level.now.factors, cut)
+
+    def copied(self, einsum: str, tensor: str) -> None:
+        """One transfer per stamp of the destination, at both ends."""
+        layout = self.layout
+        source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
+        target = layout.chain(einsum, tensor)[0]
+        if source.component == target.component:
+            return
+        view = layout.full[einsum, tensor]
+        now = touch((View(view.einsum, view.access, view.loops[: target.loops]),), layout.blocks[tensor])
+        for node, kind in ((source, "reads_fill"), (target, "writes_fill")):
+            row, cut = (einsum, node.id, node.component, node.tensor, kind), Cut(node.loops, NOBODY)
+            if rounds(self.layout, row):
+                terms = moving_terms(now, now, NOBODY, cut, False)
+                self.found[row].append(sized(terms, now.factors, cut))
+
+    def refuse(self, row: Row) -> NoReturn:
+        action, bits = action_of(self.layout, row), tensor_bits(self.layout, row[3])
+        raise Refused(
+            f"{row[2]}, {row[3]} in {row[0]}: {action.name} moves {action.bits_per_action} bits per action, "
+            f"which does not divide {bits} bits per value, and it is carried where the sizes of its "
+            "transfers are not counted",
+            "use reuse: refill for this output, or give bits_per_action that divide bits_per_value",
+        )
+
+
+def _minus(terms: Sequence[Term]) -> list[Term]:
+    return [Term(-t.sign, t.factors) for t in terms]

@@ -1,0 +1,226 @@
+"""Choices of one axis that no point of a front needs, found before axes are combined (DESIGN 7).
+
+Every objective and every need is a sum, product or maximum, with weights that are not negative, of the
+rows' values; so it never falls where a row rises. A row is a sum over products of one factor per axis. With
+the other axes' factors taken out of each product, what is left of a row along one axis are a few columns
+whose weights, whatever is chosen along the other axes, are not negative. A choice that is nowhere below
+another one in any column, and has a higher number, is worse or equal in every point that it is part of:
+it can go, and the front stays the same, of points that tie the lowest number included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.forms import Form
+from polymodel.sweep.axes import Axis
+from polymodel.sweep.grid import Grid
+from polymodel.sweep.kernel import Kernel, Key
+from polymodel.sweep.plan import Costing, Linear, Rows
+from polymodel.sweep.scenario import Scenario
+
+Array = Any
+CHUNK, KEPT = 512, 8192  # choices compared at once, and with how many at most
+MOST_RATIOS = 3  # terms beside the reference term whose ratios to it are used
+SMALL = 2**26  # ratios of numbers below are told apart by float64
+
+
+def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
+    """The block without choices that no front needs.
+
+    Axes that a constraint ties to others, or to the architecture, stay whole: what is better alone may
+    not be allowed there.
+    """
+    held = block.held(grid)
+    used = in_use([v.costing for v in block.variants], objectives)
+    if used is None:
+        return block
+    kernel = Kernel(block.axes, Rows(), block.fixed)
+    forms = [block.rows.forms[i] for i in sorted(used)]
+    kept: dict[tuple[str, ...], Axis] = {}
+    for place, axis in enumerate(kernel.axes):
+        if axis.size > 1 and not held & set(axis.names):
+            kept[axis.names] = _without(axis, least(columns(kernel, forms, place), axis.ids))
+    return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes))
+
+
+def _without(axis: Axis, chosen: Array) -> Axis:
+    values = {n: c[chosen] for n, c in axis.columns.items()}
+    left_out = axis.pruned + axis.size - len(chosen)
+    return replace(axis, columns=values, ids=axis.ids[chosen], pruned=left_out)
+
+
+def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] | None:
+    """Rows that objectives and limits look at; None if one of them could fall where a row rises."""
+    found: set[int] = set()
+    for costing in costings:
+        for weight, (index, scale) in _weighted(costing, objectives):
+            if weight < 0 or scale < 0:
+                return None
+            if index >= 0 and weight:
+                found.add(index)
+    return found
+
+
+def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[float, Linear]]:
+    asked = {o.partition(":")[0] for o in objectives}
+    joules = bool(asked & {"energy", "edp"})
+    if joules:
+        yield from costing.energy
+        yield costing.leak, (-1, 1)
+    if asked & {"latency", "edp"} or (joules and costing.leak):
+        for busy in (b for parts in costing.latency for b in parts):
+            yield busy.added, (-1, busy.times)
+            for side in busy.sides:
+                yield from side
+            if busy.added:
+                yield from ((1.0, linear) for linear in busy.moved)
+    for limit in costing.limits:
+        if not math.isinf(limit.have) or f"working_set:{limit.name}" in objectives:
+            for phase in limit.phases:
+                yield 1.0, phase.whole
+                for linear, denominator, count in phase.rounded:
+                    yield float(denominator * count), linear
+    for component, action, linear in costing.accesses:
+        if {f"{action}s:{component}", f"accesses:{component}"} & set(objectives):
+            yield 1.0, linear
+
+
+def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[Array]:
+    """What of the forms depends on one axis: each form is a sum of some of these columns, with weights
+    that depend on the other axes and are never negative."""
+    return [c for form in forms for c in _of_form(kernel, form, place)]
+
+
+def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[Array]:
+    groups: dict[Key, dict[tuple[Atom, ...], int]] = {}
+    for atoms, coefficient in form.terms:
+        mine: list[Atom] = []
+        others: dict[int, list[Atom]] = {}
+        for a in atoms:
+            where, found = kernel.atom(a)
+            if where < 0:
+                coefficient *= found
+            elif where == place:
+                mine.append(a)
+            else:
+                others.setdefault(where, []).append(a)
+        key: Key = tuple((i, tuple(others[i])) for i in sorted(others))
+        group = groups.setdefault(key, {})
+        group[tuple(mine)] = group.get(tuple(mine), 0) + coefficient
+    made = {key: _sum([(c, kernel.factor(place, m) if m else 1) for m, c in group.items()])
+            for key, group in groups.items()}  # fmt: skip
+    varying = {k: v for k, v in made.items() if np.ndim(v) and np.any(v != v[0])}
+    yield from _cone(kernel, varying)
+
+
+def _sum(parts: Sequence[tuple[int, Array]]) -> Array:
+    """The sum of coefficient * array, in Python integers where int64 may not do."""
+    wide = sum(abs(c) * int(np.max(np.abs(v))) for c, v in parts) >= 2**62
+    total: Array = 0
+    for c, v in parts:
+        total = total + (np.asarray(v).astype(object) if wide and np.ndim(v) else v) * c
+    return total
+
+
+def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[Array]:
+    """Columns so that each sum of value * weight of its key is a sum of them with weights >= 0.
+
+    The weights are products of the other axes' factors. Alone, each is only known not to be negative;
+    but beside a weight that is never 0 it has a least and a largest ratio to it, and the columns at
+    these ends say more: of `(X - N) N' + N X'`, which grows with N, the two parts alone do not.
+    """
+    signs = {key: _signs(kernel, key) for key in varying}
+    steady = [k for k, (low, _) in signs.items() if low > 0]
+    if not steady or not 2 <= len(varying) <= MOST_RATIOS + 1:
+        for key, value in varying.items():
+            low, high = signs[key]
+            if high > 0:
+                yield value
+            if low < 0:
+                yield -value
+        return
+    reference = steady[-1]
+    others = [k for k in varying if k != reference]
+    ends = [_ratios(kernel, k, reference) for k in others]
+    for ratios in product(*ends):
+        scale = math.lcm(*(r.denominator for r in ratios))
+        parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
+        yield _sum([*parts, (scale, varying[reference])])
+
+
+def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:
+    """Bounds of a product of factors of several axes."""
+    low, high = 1, 1
+    for axis, atoms in key:
+        factor = kernel.factor(axis, tuple(atoms))
+        ends = [a * int(b) for a in (low, high) for b in (np.min(factor), np.max(factor))]
+        low, high = min(ends), max(ends)
+    return low, high
+
+
+def _ratios(kernel: Kernel, key: Key, reference: Key) -> tuple[Fraction, ...]:
+    """The least and the largest ratio of two products of factors, the second of them never 0."""
+    above, below = dict(key), dict(reference)
+    low, high = Fraction(1), Fraction(1)
+    for axis in sorted({*above, *below}):
+        ends = _ratio(
+            *(kernel.factor(axis, tuple(x[axis])) if axis in x else np.ones(1) for x in (above, below))
+        )
+        found = [a * b for a in (low, high) for b in ends]
+        low, high = min(found), max(found)
+    return (low,) if low == high else (low, high)
+
+
+def _ratio(above: Array, below: Array) -> tuple[Fraction, Fraction]:
+    """Bounds of a quotient over one axis; exact where float64 tells all quotients apart."""
+    quotient = np.asarray(above, float) / np.asarray(below, float)
+    ends = int(np.argmin(quotient)), int(np.argmax(quotient))
+    if max(np.max(np.abs(above)), np.max(below)) < SMALL:
+        size = len(quotient)
+        above, below = np.broadcast_to(above, size), np.broadcast_to(below, size)
+        low, high = (Fraction(int(above[i]), int(below[i])) for i in ends)
+        return low, high
+    unit = 2**20
+    margins = (1 - 2**-30, 1 + 2**-30)
+    spread = [[float(quotient[i]) * m * unit for m in margins] for i in ends]
+    return Fraction(math.floor(min(spread[0])), unit), Fraction(math.ceil(max(spread[1])), unit)
+
+
+def least(found: Sequence[Array], ids: Array) -> Array:
+    """Positions, in order, of choices that no other one with a lower number is nowhere above."""
+    ranked = [np.unique(c, return_inverse=True)[1].astype(np.int32) for c in (*found, ids)]
+    distinct = {r.tobytes(): r for r in ranked}
+    if len(ids) >= 2**31 or len(distinct) == 0:
+        return np.arange(len(ids))
+    every = np.stack(list(distinct.values()))
+    # In lexicographic order a choice stands behind all that beat it.
+    order = np.lexsort(every[::-1])
+    kept = np.empty((len(every), 0), np.int32)
+    positions: list[Array] = []
+    for begin in range(0, len(order), CHUNK):
+        part = order[begin : begin + CHUNK]
+        part = part[~_beaten(every[:, part], kept)]
+        mine = every[:, part]
+        part = part[~_beaten(mine, mine, before=True)]
+        positions.append(part)
+        if kept.shape[1] < KEPT:
+            kept = np.concatenate([kept, every[:, part]], axis=1)
+    return np.sort(np.concatenate(positions))
+
+
+def _beaten(values: Array, others: Array, before: bool = False) -> Array:
+    """Which columns of `values` have a column of `others` (`before`: one that stands further left)
+    that is nowhere above."""
+    found = np.ones((others.shape[1], values.shape[1]), bool)
+    for mine, other in zip(values, others, strict=True):
+        found &= other[:, None] <= mine[None, :]
+    return np.any(np.triu(found, 1) if before else found, axis=0)

@@ -1,0 +1,177 @@
+"""Energy models that other packages bring: a package of our own making, installed into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import main
+from polymodel.errors import Diagnostic, SpecError
+
+MODULE = '''\
+from polymodel.spec.energy import EnergyAnswer
+from polymodel.spec.faults import TextFault
+
+def sram(request):
+    """0.1 fJ per bit and square root of the capacity, in a technology that scales linearly."""
+    options = request.options
+    if "size" not in options:
+        raise TextFault("size is missing", 0, "add options: {size: 65536}")
+    each = 1e-16 * options["size"] ** 0.5 * options.get("nanometres", 45) / 45
+    return EnergyAnswer({"read": each, "write": 1.25 * each, "area": 3}, {"read": "fitted"})
+
+def broken(request):
+    return {}[request.component]
+
+def silent(request):
+    raise RuntimeError
+
+def answer(request):
+    return request.options["answer"] and EnergyAnswer(request.options["answer"], {})
+
+def vague(request):
+    return EnergyAnswer({"read": float("nan")}, {})
+
+def pair(request):
+    return EnergyAnswer([("read", 1.0)], {})
+
+number = 3
+'''
+ENTRIES = "sram broken silent answer vague pair number missing"
+SPEC = """\
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    actions: [{name: read, energy: 7e-12}]
+  - !Memory
+    name: GLB
+    energy_model: MODEL
+    actions:
+    - {name: read, throughput: 1e9}
+    - {name: write, energy: 5e-13}
+  - !Compute
+    name: MAC
+workload:
+  rank_sizes: {M: 4, N: 3, K: 2}
+  bits_per_value: {All: 8}
+  einsums: ['Z[m, n] = A[m, k] * B[k, n]']
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, Z]}
+  - !Storage {component: GLB, tensors: [A, B, Z]}
+  - !Compute {einsum: Z, component: MAC}
+"""
+
+
+def install(folder: Path, package: str, module: str, entries: str) -> None:
+    """What pip leaves of a package: its module and its dist-info."""
+    name = package.replace("-", "_")
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
+    lines = "".join(f"{e} = {name}:{e}\n" for e in entries.split())
+    (info / "entry_points.txt").write_text(f"[polymodel.energy_models]\n{lines}")
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    site = tmp_path / "site"
+    site.mkdir()
+    install(site, "acme-energy", MODULE, ENTRIES)
+    monkeypatch.syspath_prepend(str(site))
+    return site
+
+
+def spec(tmp_path: Path, model: str) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC.replace("MODEL", model))
+    return path
+
+
+def fault(path: Path) -> Diagnostic:
+    with pytest.raises(SpecError) as caught:
+        pm.load(path)
+    return caught.value.diagnostics[0]
+
+
+def test_an_installed_model_gives_energies_with_its_name_and_version(tmp_path: Path) -> None:
+    report = pm.evaluate(pm.load(spec(tmp_path, "{name: sram, options: {size: 10000, nanometres: 90}}")))
+    rows = {(r["component"], r["action"]): r for r in report.table("energy").records() if r["tensor"] == "A"}
+    read, write = rows["GLB", "read"], rows["GLB", "write"]
+    assert read["energy_per_unit_J"] == pytest.approx(2e-14)
+    assert read["energy_J"] == pytest.approx(2e-14 * 8 * 24)
+    assert read["provenance"] == "sram (acme-energy 1.2): fitted"
+    assert (write["energy_per_unit_J"], write["provenance"]) == (5e-13, "given")  # the spec's own comes first
+    (area,) = [r for r in report.table("area").records() if r["component"] == "GLB"]
+    assert (area["area_m2"], area["provenance"]) == (3, "sram (acme-energy 1.2)")
+
+
+@pytest.mark.parametrize(
+    ("model", "message", "remedy"),
+    [
+        ("{name: srams}", "unknown energy model srams", "did you mean sram?"),
+        ("{name: x9}", "unknown energy model x9", "energy models: constants, table, answer, broken, "),
+        (
+            "{name: sram}",
+            "energy model sram (acme-energy 1.2): size is missing",
+            "add options: {size: 65536}",
+        ),
+        (
+            "{name: sram, options: {size: x}}",
+            "sram (acme-energy 1.2) failed: TypeError: unsupported",
+            "options",
+        ),
+        ("{name: broken}", "energy model broken (acme-energy 1.2) failed: KeyError: 'GLB'", "check"),
+        ("{name: silent}", "energy model silent (acme-energy 1.2) failed: RuntimeError", "check"),
+        (
+            "{name: number}",
+            "number (acme-energy 1.2) failed: TypeError: 'int' object is not callable",
+            "check",
+        ),
+        ("{name: missing}", "missing (acme-energy 1.2) failed: AttributeError", "check"),
+        ("{name: pair}", "energy model pair answers with EnergyAnswer", "an EnergyAnswer of two mappings"),
+        (
+            "{name: answer, options: {answer: {}}}",
+            "answer answers with dict",
+            "an EnergyAnswer of two mappings",
+        ),
+        ("{name: answer, options: {answer: {read: -1}}}", "gives -1.0 for read", "finite joules, at least 0"),
+        ("{name: vague}", "energy model vague gives nan for read", "finite joules, at least 0"),
+        ("{name: answer, options: {answer: {area: .inf}}}", "gives inf for area", "finite square metres"),
+        ("{name: answer, options: {answer: {read: 2 pJ}}}", "gives '2 pJ' for read", "a number of joules"),
+        ("{name: answer, options: {answer: {leak_power: true}}}", "gives True for leak_power", "of watts"),
+        (
+            "{name: answer, options: {answer: {raed: 1}}}",
+            "gives an unknown quantity raed",
+            "did you mean read?",
+        ),
+    ],
+)
+def test_what_an_installed_model_does_wrong_is_told_at_its_name(
+    tmp_path: Path, model: str, message: str, remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = spec(tmp_path, model)
+    found = fault(path)
+    assert message in found.message
+    assert remedy in found.remedy
+    assert (found.place.line, found.path) == (8, "arch.nodes[1].energy_model.name")
+    assert main(["evaluate", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "Traceback" in err) == ("", False)
+    assert f"{path}:8:" in err
+
+
+def test_a_model_that_leaves_an_energy_out(tmp_path: Path) -> None:
+    found = fault(spec(tmp_path, "{name: answer, options: {answer: {write: 1.0e-12}}}"))
+    assert found.message == "energy model answer gives no energy for read of GLB"
+    assert (found.place.line, found.path) == (10, "arch.nodes[1].actions[0]")
+
+
+def test_one_name_from_two_packages(tmp_path: Path, installed: Path) -> None:
+    install(installed, "other-energy", MODULE, "sram")
+    found = fault(spec(tmp_path, "{name: sram, options: {size: 4}}"))
+    assert found.message == "several packages install an energy model sram: acme-energy, other-energy"
