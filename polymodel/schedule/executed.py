@@ -17,15 +17,13 @@ from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import Tie, decided_above, ties
 from polymodel.polyhedra import needs, steps
 from polymodel.schedule.holding import innermost_dependent
+from polymodel.schedule.text import affine_in, chain, constraint_facts
 from polymodel.schedule.touch import (
     Block,
     Factor,
     Part,
     Touch,
     View,
-    affine_in,
-    chain,
-    constraint_facts,
     joint_blocks,
     loop_origins,
     merge_blocks,
@@ -33,6 +31,10 @@ from polymodel.schedule.touch import (
     touch,
 )
 from polymodel.workload.einsum import Cascade, TensorAccess
+
+
+class InPart(Refused):
+    """An iteration of the loops above would make some results of an Einsum in part."""
 
 
 class Mixed(Exception):
@@ -128,6 +130,14 @@ class _Inference:
         home = storage_chain(self.tree, d.name, tensor)[0]
         assert isinstance(home.node, StorageNode)
         above = sum(1 for i, _, _ in d.loops if i < home.id)
+        policy = self.reuse or home.node.reuse
+        if above > d.depth and policy != "refill":
+            raise Refused(
+                f"{tensor} is kept from one visit to the next below loops of {d.name} that stand below "
+                "the loop which decides what it executes",
+                f"store {tensor} above these loops, or use reuse: refill",
+            )
+        above = min(above, d.depth)
         consumers = [
             c for c in self.cascade.consumers(tensor) if c.name in self.tree.paths and c.name != d.name
         ]
@@ -136,7 +146,6 @@ class _Inference:
         keepers = tuple(self.view(c.name, c.access_of(tensor), above) for c in consumers)
         own = _own(self, d, einsum.outputs[0])
         blocks = partition((*drivers, own))
-        policy = self.reuse or home.node.reuse
         while True:
             blocks = joint_blocks(keepers, joint_blocks(drivers, blocks))
             stamps = touch(drivers, blocks)
@@ -297,7 +306,7 @@ def _check_whole(
         for i, loop, _ in own.loops
         if loop.variable_in(d.name) in variables
     ]
-    raise Refused(
+    raise InPart(
         f"{d.name} would make its results in part: the loops over {', '.join(loops)} stand above a loop "
         f"(node {d.node}) that binds none of its variables",
         "move them below the split, or bind a rank variable with rank_variable: {Einsum: variable}",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
 from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
+from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import order
+from polymodel.schedule.executed import InPart, executed
 from polymodel.schedule.holding import held, lost
-from polymodel.schedule.touch import Factor, View, loop_origins, partition, touch
+from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
 
@@ -32,20 +36,40 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
     """
     found: list[Diagnostic] = []
     cascade, tree = problem.cascade, problem.tree
+    try:
+        case = Case(problem, executed(cascade, tree, reuse))
+    except InPart as partial:
+        return (Diagnostic(partial.message, partial.remedy, path="mapping", code="illegal-dependence"),)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:
             continue
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
-                fault = _dependence(problem, tensor, producer.name, consumer.name, reuse)
+                fault = _dependence(case, tensor, producer.name, consumer.name, reuse)
                 if fault is not None:
                     found.append(fault)
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Case:
+    """A problem and what executes of Einsums that some loop above does not bind."""
+
+    problem: Mapped
+    parts: dict[str, tuple[Part, ...]]
+
+    @property
+    def tree(self) -> LoopTree:
+        return self.problem.tree
+
+    @property
+    def cascade(self) -> Cascade:
+        return self.problem.cascade
+
+
 def _dependence(
-    problem: Mapped, tensor: str, producer: str, consumer: str, reuse: Reuse | None
+    problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None
 ) -> Diagnostic | None:
     tree = problem.tree
     split = next(
@@ -58,29 +82,82 @@ def _dependence(
     views = [_view(problem, e, tensor, common) for e in (producer, consumer)]
     made, read = (touch((v,), blocks).factors for v in views)
     where = f"{consumer} reads {tensor}"
+    if problem.parts[producer]:
+        return _made_again(problem, tensor, producer, consumer, views[0], (made, read))
     never = _never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
         return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
-    for position in sorted(p for f in made for p in f.temporal):
-        late = _late(made, read, position)
-        if late is not None:
-            node, loop = tree.loops(producer)[position]
-            return _fault(
-                tensor,
-                views[0],
-                late,
-                f"{where} before {producer} has finished it: the loop over {loop.variable_in(producer)} "
-                f"(node {node}) stands above their split",
-                "move that loop below the split, or bind it to a rank variable that keeps the dependence",
-            )
-    return _home(problem, tensor, producer, consumer, reuse)
+    positions = sorted(p for f in made for p in f.temporal)
+    late = _unfinished(problem, tensor, (producer, consumer), views[0], (made, read), positions)
+    return late or _home(problem, tensor, producer, consumer, reuse)
 
 
-def _view(problem: Mapped, einsum: str, tensor: str, loops: int | None = None) -> View:
+def _view(problem: Case, einsum: str, tensor: str, loops: int | None = None) -> View:
     """The Einsum's access with its loops, or the outermost `loops` of them."""
     e = problem.cascade[einsum]
-    return View(e, e.access_of(tensor), loop_origins(problem.cascade, problem.tree, einsum)[:loops])
+    origins = loop_origins(problem.cascade, problem.tree, einsum)[:loops]
+    return View(e, e.access_of(tensor), origins, parts=problem.parts[einsum])
+
+
+def _unfinished(
+    problem: Case,
+    tensor: str,
+    pair: tuple[str, str],
+    view: View,
+    factors: tuple[tuple[Factor, ...], tuple[Factor, ...]],
+    positions: Iterable[int],
+) -> Diagnostic | None:
+    """An element that is read before it is whole, because of a loop at one of the positions."""
+    producer, consumer = pair
+    for position in positions:
+        late = None if view.loops[position][1].spatial else _late(*factors, position)
+        if late is not None:
+            node, loop, _ = view.loops[position]
+            return _fault(
+                tensor,
+                view,
+                late,
+                f"{consumer} reads {tensor} before {producer} has finished it: the loop over "
+                f"{loop.variable_in(producer)} (node {node}) stands above their split",
+                "move that loop below the split, or bind it to a rank variable that keeps the dependence",
+            )
+    return None
+
+
+def _made_again(
+    problem: Case,
+    tensor: str,
+    producer: str,
+    consumer: str,
+    view: View,
+    pair: tuple[tuple[Factor, ...], tuple[Factor, ...]],
+) -> Diagnostic | None:
+    """The producer executes what consumers below its loops need, or repeats itself; others must find it.
+
+    What it executes is whole (`executed`) and comes before the consumers of that iteration.
+    """
+    tree = problem.tree
+    tied = ties(problem.cascade, tree, producer)
+    node = decided_above(tied)
+    home = storage_chain(tree, producer, tensor)[0]
+    if storage_chain(tree, consumer, tensor)[0].id != home.id:
+        return _homeless(producer, consumer, tensor)
+    if consumer in users(tree, node) and tied[node] == "inferred":
+        inner = (p for p, (i, _, _) in enumerate(view.loops) if i > node)
+        return _unfinished(problem, tensor, (producer, consumer), view, pair, inner)
+    shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
+    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
+    if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
+        return None
+    element = _never(*pair) or {}
+    return _fault(
+        tensor,
+        view,
+        element,
+        f"{consumer} reads {tensor}, which {producer} executes only as Einsums below node {node} need it",
+        f"put {consumer} below that loop, or bind a variable of {producer} with rank_variable",
+    )
 
 
 Element = dict[int, int]  # rank -> index
@@ -116,17 +193,12 @@ def _element(factors: tuple[Factor, ...], parts: list[tuple[int, ...]]) -> Eleme
     return {rank: value for f, part in pairs for rank, value in zip(f.ranks, part, strict=True)}
 
 
-def _home(
-    problem: Mapped, tensor: str, producer: str, consumer: str, reuse: Reuse | None
-) -> Diagnostic | None:
+def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None) -> Diagnostic | None:
     """At the outermost storage node, what is read is there, and all of it."""
     tree = problem.tree
     home = storage_chain(tree, producer, tensor)[0]
     if storage_chain(tree, consumer, tensor)[0].id != home.id:
-        return Diagnostic(
-            f"{producer} and {consumer} share no storage node of {tensor}",
-            f"store {tensor} above the split of the two",
-        )
+        return _homeless(producer, consumer, tensor)
     assert isinstance(home.node, StorageNode)
     loops = sum(1 for i, _ in tree.loops(producer) if i < home.id)
     below = {e: _view(problem, e, tensor, loops) for e in users(tree, home.id) if _uses(problem, e, tensor)}
@@ -152,7 +224,12 @@ def _home(
     )
 
 
-def _uses(problem: Mapped, einsum: str, tensor: str) -> bool:
+def _homeless(producer: str, consumer: str, tensor: str) -> Diagnostic:
+    message = f"{producer} and {consumer} share no storage node of {tensor}"
+    return Diagnostic(message, f"store {tensor} above the split of the two")
+
+
+def _uses(problem: Case, einsum: str, tensor: str) -> bool:
     return tensor in problem.cascade[einsum].tensors
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from polymodel.mapping.looptree import Loop, LoopTree, Split
 from polymodel.polyhedra.build import constraint_text, isl_name, parse_map
-from polymodel.schedule.touch import chain, loop_origins
+from polymodel.schedule.text import chain
+from polymodel.schedule.touch import loop_origins
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:

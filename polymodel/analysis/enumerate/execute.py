@@ -181,19 +181,26 @@ class _Execution:
                 buffet.touch(o.time, o.place, x, 0, consumer.name, False)
                 if consumer.name in users(tree, last):
                     needed[o.time[: depth[0]], o.place[: depth[1]]].add(x)
+        between = [s for s in locator.below if isinstance(s.node, Loop) and s.id < home.id]
+        if between and buffet.policy != "refill":
+            raise Refused(
+                f"{tensor} is kept from one visit to the next below loops of {einsum.name} that stand below "
+                "the loop which decides what it executes",
+                f"store {tensor} above these loops, or use reuse: refill",
+            )
         settle(buffet)
         makers: dict[Element, list[Point]] = defaultdict(list)
         access = einsum.outputs[0]
         for values in points(einsum):
             point = dict(zip(einsum.rank_variables, values, strict=True))
             makers[tuple(e.value(point) for e in access.projection)].append(values)
-        for stamp, missing in _missing(needed, buffet, einsum):
+        for stamp, missing in _missing(needed, buffet, einsum, depth[0]):
             mine = [values for x in sorted(missing) for values in makers.get(x, ())]
             yield stamp, _bound_to(locator, stamp, mine)
 
 
 def _missing(
-    needed: dict[Stamp, set[Element]], buffet: BuffetWalk, einsum: Einsum
+    needed: dict[Stamp, set[Element]], buffet: BuffetWalk, einsum: Einsum, depth: int
 ) -> Iterable[tuple[Stamp, set[Element]]]:
     """Per stamp, what is needed and not yet held in the buffet's instance."""
     held: dict[Place, set[Element]] = defaultdict(set)
@@ -201,7 +208,7 @@ def _missing(
     for time, group in groupby(sorted(needed), key=lambda stamp: stamp[0]):
         now = time[: buffet.n_time]
         # Visits of the buffet that this Einsum skips still decide what stays.
-        for t in [t for t in buffet.visits if (visit is None or t > visit) and t <= now]:
+        for t in [t for t in buffet.visits if (visit is None or t[:depth] > visit) and t[:depth] <= now]:
             for p in set(held) | set(buffet.tiles[t]):
                 held[p] &= buffet.carried[t].get(p, set())
         visit = now

@@ -18,7 +18,8 @@ from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank, sta
 from polymodel.errors import Refused
 from polymodel.polyhedra.counting import points_of
 from polymodel.polyhedra.sets import parsed
-from polymodel.schedule.touch import Block, View, essential_constraints, executed_text
+from polymodel.schedule.text import essential_constraints
+from polymodel.schedule.touch import Block, View, executed_text
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000

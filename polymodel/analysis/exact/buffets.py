@@ -122,13 +122,13 @@ def _offsets(einsum: Einsum, loops: tuple[tuple[int, Loop, int], ...]) -> tuple[
     return tuple(found)
 
 
-def _part_offsets(parts: tuple[Part, ...]) -> tuple[str, ...]:
+def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
     """The same for an Einsum whose executed iterations are given as parts."""
-    found = []
+    found = set()
     for part in parts:
         first = len(part.loops) + len(part.variables)
-        found += [v for k, v in enumerate(part.variables) if needs.extent(part.text, first + k)[1] > 0]
-    return tuple(found)
+        found |= {v for k, v in enumerate(part.variables) if needs.extent(part.text, first + k)[1] > 0}
+    return tuple(v for v in einsum.rank_variables if v in found)
 
 
 def _check_places(problem: Problem) -> None:
@@ -167,7 +167,7 @@ def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
     for name in tree.einsums:
         einsum = cascade[name]
         loops = loop_origins(cascade, tree, name)
-        offsets = _part_offsets(parts[name]) if parts[name] else _offsets(einsum, loops)
+        offsets = _part_offsets(einsum, parts[name]) if parts[name] else _offsets(einsum, loops)
         for access in einsum.accesses:
             full[name, access.tensor] = View(einsum, access, loops, offsets, parts[name])
     blocks: dict[str, tuple[Block, ...]] = {}

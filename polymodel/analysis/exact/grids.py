@@ -11,7 +11,8 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, counter_of
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
-from polymodel.schedule.touch import View, essential_constraints
+from polymodel.schedule.text import essential_constraints
+from polymodel.schedule.touch import View
 
 _POINTS = 4_000_000
 
