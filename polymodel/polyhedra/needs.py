@@ -143,5 +143,17 @@ def widest(text: str, outer: int, position: int) -> int:
 
 
 @lru_cache(maxsize=4096)
+def determined(text: str, stamps: int, free: tuple[int, ...]) -> bool:
+    """True if data `[x...]` are touched at one stamp only, but for the counters at positions `free`."""
+    points = parse_set(text)
+    relation = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
+    relation = relation.project_out(IN, 0, stamps)
+    relation = relation.project_out(isl.dim_type.out, stamps, points.dim(SET) - stamps)
+    for position in sorted(free, reverse=True):
+        relation = relation.project_out(isl.dim_type.out, position, 1)
+    return bool(relation.is_single_valued())
+
+
+@lru_cache(maxsize=4096)
 def is_subset(one: str, other: str) -> bool:
     return bool(parse_set(one).is_subset(parse_set(other)))

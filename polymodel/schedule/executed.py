@@ -114,7 +114,15 @@ class _Inference:
         blocks = joint_blocks(drivers, partition((*drivers, own)))
         stamps = touch(drivers, blocks)
         texts = {f.block: f.text for f in stamps.factors}
-        return _parts(d, own, blocks, stamps, texts)
+        parts = _parts(d, own, blocks, stamps, texts)
+        for output in self.cascade[d.name].outputs:
+            view = View(own.einsum, output, d.loops[: d.depth], parts=parts)
+            for f in touch((view,), partition((view,))).factors:
+                axes = (*f.spatial, *f.temporal)
+                free = tuple(k for k, a in enumerate(axes) if d.ties[d.loops[a][0]] != "bound")
+                if not needs.determined(f.text, len(axes), free):
+                    raise _in_part(d, [d.loops[a] for a in axes if d.ties[d.loops[a][0]] == "bound"])
+        return parts
 
     def inferred(self, d: Decision) -> tuple[Part, ...]:
         """What the consumers below need at each stamp and the outermost storage does not hold."""
@@ -267,7 +275,8 @@ def _part(
         origin = next((o for _, loop, o in own.loops if loop.variable_in(d.name) == v), 0)
         options = [o + c for o in options for c, _ in chain(names[v], mine, origin)]
     executes = needs.pulled_back(space, image, _set(head, options))
-    _check_whole(d, own, block, variables, whole, executes)
+    if "inferred" in d.ties.values() and whole != executes and not needs.is_subset(whole, executes):
+        raise _in_part(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
     below = [x for x in d.loops if x[0] > d.node and x[1].variable_in(d.name) in variables]
     inner = [f"l{i}" for i, _, _ in below]
     offsets, begins = [f"o{k}" for k in range(len(variables))], [f"b{k}" for k in range(len(variables))]
@@ -295,19 +304,11 @@ def _set(dims: str, options: Iterable[list[str]]) -> str:
     return f"{{ [{dims}] : {body} }}"
 
 
-def _check_whole(
-    d: Decision, own: View, block: Block, variables: tuple[str, ...], whole: str, executes: str
-) -> None:
-    """Every result that an iteration of the loops makes, it makes whole."""
-    if whole == executes or needs.is_subset(whole, executes):
-        return
-    loops = [
-        f"{loop.variable_in(d.name)} (node {i})"
-        for i, loop, _ in own.loops
-        if loop.variable_in(d.name) in variables
-    ]
-    raise InPart(
-        f"{d.name} would make its results in part: the loops over {', '.join(loops)} stand above a loop "
+def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> InPart:
+    """Some iteration of the loops would make results in part."""
+    named = ", ".join(f"{loop.variable_in(d.name)} (node {i})" for i, loop, _ in loops)
+    return InPart(
+        f"{d.name} would make its results in part: the loops over {named} stand above a loop "
         f"(node {d.node}) that binds none of its variables",
         "move them below the split, or bind a rank variable with rank_variable: {Einsum: variable}",
     )

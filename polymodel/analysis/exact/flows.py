@@ -123,6 +123,12 @@ def _versions(layout: Layout, einsum: str, tensor: str, nodes: tuple[Node, ...])
                 f"and a loop that decides what {einsum} executes",
                 f"keep {tensor} there below that loop only",
             )
+        if found and "inferred" not in tied.values() and node.policy_carries:
+            raise Refused(
+                f"{einsum} is executed again in each iteration of a loop, and {node.component} (node {node.id}) "
+                f"carries {tensor} from one to the next",
+                "use reuse: refill for this node, or move the loop into the branches that have its rank variable",
+            )
     return found
 
 
