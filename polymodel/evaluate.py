@@ -121,12 +121,6 @@ def refuse_what_is_not_built(problem: Problem) -> None:
     for _, node, _ in problem.tree.walk():
         if isinstance(node, Split) and node.pipeline:
             raise Refused("Pipeline: branches that overlap are not evaluated yet", "write Sequential")
-        if isinstance(node, Loop) and node.per_einsum:
-            bound = ", ".join(f"{e}: {v}" for e, v in node.per_einsum)
-            raise Refused(
-                f"a loop that binds other rank variables in some Einsums ({bound}) is not evaluated yet",
-                "name the shared rank variable alike in all its Einsums",
-            )
 
 
 def _unbound_symbols(problem: Problem) -> list[Diagnostic]:

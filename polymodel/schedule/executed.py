@@ -104,6 +104,13 @@ class _Inference:
 
     def repeated(self, d: Decision) -> tuple[Part, ...]:
         """All iterations at every stamp that Einsums bound by the innermost such loop run through."""
+        for i, loop, _ in d.loops:
+            if loop.spatial and d.ties[i] == "repeated":
+                raise Refused(
+                    f"{d.name} would execute all over in every instance of {loop.component}.{loop.dim} "
+                    "at one time",
+                    "move that loop into the branches that have its rank variable",
+                )
         bare = TensorAccess("", (), ())
         drivers = tuple(
             self.view(e, bare, d.depth)

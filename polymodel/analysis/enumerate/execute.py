@@ -131,6 +131,14 @@ class _Execution:
     def repeated(self, locator: Locator) -> Iterable[tuple[Stamp, list[Point]]]:
         """All iterations again at every stamp that Einsums bound by the loops run through."""
         last = locator.above[-1].id
+        for step in locator.above:
+            node = step.node
+            if isinstance(node, Loop) and node.spatial and locator.ties[step.id] == "repeated":
+                raise Refused(
+                    f"{locator.einsum.name} would execute all over in every instance of "
+                    f"{node.component}.{node.dim} at one time",
+                    "move that loop into the branches that have its rank variable",
+                )
         depth = _depth(locator)
         stamps = {
             (o.time[: depth[0]], o.place[: depth[1]])

@@ -200,9 +200,9 @@ class Simulation:
             (self.open if kind == "open" else self.close)(subject, detail)
 
     def restarts(self, walk: EinsumWalk) -> Iterable[tuple[tuple[float, ...], str, object, object]]:
-        """Before each stamp at which an inferred or repeated Einsum executes, its results start afresh."""
+        """Before each stamp at which a repeated Einsum executes, its results start afresh."""
         depth = walk.decided[0]
-        if depth and walk.einsum.access_of(self.tensor).output:
+        if depth and not walk.inferred and walk.einsum.access_of(self.tensor).output:
             for stamp, group in groupby(walk.operations, key=lambda o: o.time[:depth]):
                 yield (*stamp, -inf, -1), "restart", walk.einsum.name, list(group)
 
@@ -232,7 +232,7 @@ class Simulation:
         valued, dirty = self.valued[buffet.node], self.dirty[buffet.node]
         tiles, carried = buffet.tiles[t], buffet.carried[t]
         for p in set(valued) | set(dirty) | set(tiles):
-            if buffet.parent is not None:
+            if buffet.parent is not None or buffet.forgets:
                 valued[p] &= carried.get(p, set())
             dirty[p] &= carried.get(p, set())
         if buffet.parent is not None:
@@ -361,6 +361,8 @@ def refuse_unreducible(problem: Problem, walks: dict[str, EinsumWalk], chains: C
             continue
         for loop in walk.spatial[chain[0].n_place :]:
             dim = problem.hierarchy[loop.component].dim(loop.dim)
+            if loop.variable not in walk.einsum.rank_variables:
+                continue  # instances execute different elements, or the walk was refused
             if loop.variable not in access.variables and not dim.reuses(einsum, tensor):
                 raise Refused(
                     f"output {tensor} of {einsum} is spread over {loop.component}.{loop.dim} by the loop over"

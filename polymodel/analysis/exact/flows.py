@@ -15,7 +15,7 @@ from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.mapping.ties import decided_above, ties
+from polymodel.mapping.ties import ties
 from polymodel.schedule.touch import Touch, View, touch
 
 Key = tuple[str, int, str]
@@ -109,25 +109,22 @@ def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[i
 
 
 def _versions(layout: Layout, einsum: str, tensor: str, nodes: tuple[Node, ...]) -> tuple[int, ...]:
-    """Temporal loops (node ids) that bind no variable of the Einsum: each iteration makes results afresh.
+    """Temporal loops (node ids) in whose iterations results are made afresh, all of them.
 
-    Counting an element of each of them as an element of its own, nothing is carried or read between them.
+    Counting an element of each iteration as an element of its own, nothing is carried or read between them.
+    What is inferred is made once while the outermost storage holds it.
     """
     tree = layout.problem.tree
     tied = ties(layout.problem.cascade, tree, einsum)
-    found = tuple(i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial)
+    inferred = "inferred" in tied.values()
+    free = [i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial]
+    found = tuple(i for i in free if not inferred or i < nodes[0].id)
     for node in nodes[1:]:
-        if node.id < decided_above(tied):
+        if found and not inferred and (node.id < max(found) or node.policy_carries):
             raise Refused(
-                f"{tensor} is kept in {node.component} (node {node.id}) between its outermost storage "
-                f"and a loop that decides what {einsum} executes",
-                f"keep {tensor} there below that loop only",
-            )
-        if found and "inferred" not in tied.values() and node.policy_carries:
-            raise Refused(
-                f"{einsum} is executed again in each iteration of a loop, and {node.component} (node {node.id}) "
-                f"carries {tensor} from one to the next",
-                "use reuse: refill for this node, or move the loop into the branches that have its rank variable",
+                f"{einsum} is executed again in each iteration of a loop, from one to the next of which "
+                f"{node.component} (node {node.id}) keeps {tensor}",
+                "use reuse: refill for this node, below that loop",
             )
     return found
 

@@ -9,7 +9,7 @@ from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic.counts import Axis, Space, halos, settled
 from polymodel.analysis.symbolic.forms import Form, number
-from polymodel.errors import NotSeparable, Refused
+from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.workload.einsum import Einsum, TensorAccess
@@ -163,9 +163,10 @@ def _check_loops(problem: Problem) -> None:
         ranges = {}
         for e in users(tree, node_id):
             if node.rank_variable not in cascade[e].rank_variables:
-                raise Refused(
-                    f"Einsum {e} stands below a loop over {node.rank_variable} but has no such rank variable",
-                    "move the loop below the split, or wait for loops whose producers are inferred",
+                raise NotSeparable(
+                    f"Einsum {e} stands below a loop over {node.rank_variable}, which it does not have: "
+                    "what it executes is inferred",
+                    "use engine exact",
                 )
             ranges[cascade[e].bound(node.rank_variable)] = e
         if len(ranges) > 1:
