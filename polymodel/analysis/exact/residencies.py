@@ -55,11 +55,13 @@ class Residency:
         self.carries = tuple(sorted(node_carries(grids.layout, node) & set(node.all_touch.temporal)))
         self.start = node.loops
         self._spans: dict[tuple[int, str, int], Spans] = {}
-        ids = [self._ids(b, node.loops) for b in range(len(self.blocks))]
-        self.visits = ids
+        self.ids = self._each(node.loops)
         if self.carries:
-            self._join(ids)
-        self.ids = ids
+            if any(len({m.tobytes() for m in masks.values()}) > 1 for masks in self.present):
+                self.blocks = node.blocks  # over these, a visit's elements of all users are a product
+                self.ids = self._each(node.loops)
+            self.ids = self._joined()
+            del self.present
 
     def variables(self, block: int, user: str) -> frozenset[str]:
         return frozenset(v for e, v in self.blocks[block].variables if e == user)
@@ -101,6 +103,9 @@ class Residency:
         cuts = np.cumsum([len(k) for k in keys])[:-1]
         return dict(zip(self.node.users, np.split(numbers, cuts), strict=True))
 
+    def _each(self, upto: int) -> list[dict[str, Ints]]:
+        return [self._ids(b, upto) for b in range(len(self.blocks))]
+
     def size(self, block: int) -> int:
         return 1 + max(int(i.max()) for i in self.ids[block].values())
 
@@ -134,45 +139,41 @@ class Residency:
 
     # Residencies that run on over several visits
 
-    def _join(self, ids: list[dict[str, Ints]]) -> None:
-        """Replace visits' elements by runs; only where one block at most changes from visit to visit."""
+    def _joined(self) -> list[dict[str, Ints]]:
+        """Runs in place of visits' elements; only where one block at most changes from visit to visit."""
         name = f"{self.node.tensor} in {self.node.component}"
-        for masks in _present(ids):
-            if any((m != next(iter(masks.values()))).any() for m in masks.values()):
-                raise unfollowed(f"{name} is carried over visits in which its Einsums use different elements")
         blocks = range(len(self.blocks))
         user = self.node.users[0]
-        temporal = self.node.all_touch.temporal
         carried = list(self.carries)
-        if carried != [a for a in temporal if a >= carried[0]]:
+        if carried != [a for a in self.node.all_touch.temporal if a >= carried[0]]:
             raise unfollowed(f"{name} is carried over some of its inner loops only")
         while carried and not self._carried_at(carried[0]):
             carried.pop(0)
-        self.carries = tuple(carried)
         if not carried:
-            return
-        start = carried[0]
+            return self.ids
+        self.start = start = carried[0]
         late = {b: self.axes(b, user, start, self.node.loops) for b in blocks}
         moving = [b for b in blocks if late[b] and not self._static(b, start)]
         others = [a for b in blocks if b not in moving for a in late[b] if self._moves(b, a)]
         if len(moving) > 1 or (moving and others and max(late[moving[0]]) > min(others)):
             raise unfollowed(f"{name} is carried over loops that change its tile in several ways")
-        self.start = start
-        for b in blocks:
-            ids[b] = self._runs(b, start) if b in moving else self._ids(b, start)
+        return [self._runs(b, start) if b in moving else self._ids(b, start) for b in blocks]
+
+    def _all(self, block: int, axes: tuple[int, ...]) -> Ints:
+        """Coordinates of all users' points (their axes above the node are the same)."""
+        return np.concatenate([self.grid(block, e).table(axes) for e in self.node.users])
 
     def _moves(self, block: int, axis: int) -> bool:
-        column = self.grid(block, self.node.users[0]).axes[axis]
+        column = self._all(block, (axis,))
         return bool(column.min() != column.max())
 
     def _visit_rows(self, block: int, start: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Per different (element of the longer residency, visit): (first point, element, prefix, stamp)."""
         user = self.node.users[0]
-        grid = self.grid(block, user)
-        points = np.unique(self.visits[block][user], return_index=True)[1]
-        elements = rank(self._key(block, user, start))[points]
-        prefix = rank(grid.table(self.axes(block, user, 0, start)))[points]
-        stamps = rank(grid.table(self.axes(block, user, 0, self.node.loops)))[points]
+        points = np.unique(np.concatenate([*self.ids[block].values()]), return_index=True)[1]
+        elements = np.concatenate([*self._ids(block, start).values()])[points]
+        prefix = rank(self._all(block, self.axes(block, user, 0, start)))[points]
+        stamps = rank(self._all(block, self.axes(block, user, 0, self.node.loops)))[points]
         return points, elements, prefix, stamps
 
     def _static(self, block: int, start: int) -> bool:
@@ -200,8 +201,7 @@ class Residency:
         """Whether a step of `axis`, a loop of this block, leaves some element in the tile."""
         points, elements, _, stamps = self._visit_rows(block, axis)
         order = np.lexsort((stamps, elements))
-        grid = self.grid(block, self.node.users[0])
-        column = grid.axes[axis][points][order]
+        column = self._all(block, (axis,))[points, 0][order]
         e, s = elements[order], stamps[order]
         return bool(((e[1:] == e[:-1]) & (s[1:] == s[:-1] + 1) & (column[1:] != column[:-1])).any())
 
@@ -220,10 +220,10 @@ class Residency:
         order = np.lexsort((stamps, elements))
         e, s = elements[order], stamps[order]
         breaks = np.concatenate(([True], (e[1:] != e[:-1]) | (s[1:] != s[:-1] + 1)))
-        visit = self.visits[block][self.node.users[0]][points]
+        visit = np.concatenate([*self.ids[block].values()])[points]
         run = np.empty(int(visit.max()) + 1, dtype=np.int64)
         run[visit[order]] = np.cumsum(breaks) - 1
-        return {user: run[ids] for user, ids in self.visits[block].items()}
+        return {user: run[ids] for user, ids in self.ids[block].items()}
 
     # Elements by the Einsums that use them
 
@@ -295,15 +295,3 @@ class Residency:
                 return False
             strict = strict or bool((a < b).all())
         return strict
-
-
-def _present(ids: list[dict[str, Ints]]) -> list[dict[str, Mask]]:
-    found = []
-    for block in ids:
-        size = 1 + max(int(i.max()) for i in block.values())
-        masks = {}
-        for user, i in block.items():
-            masks[user] = np.zeros(size, dtype=bool)
-            masks[user][i] = True
-        found.append(masks)
-    return found
