@@ -15,8 +15,7 @@ ARCHITECTURES = sorted(p.stem for p in (ROOT / "arch").glob("*.yaml"))
 WORKLOADS = sorted(p.name.removesuffix(".yaml") for p in (ROOT / "workloads").glob("*.yaml"))
 # Twice the global buffer at the default size, which is what the mapping is there to show.
 VARIABLES: dict[str, dict[str, int]] = {
-    "gpt3_6.7B/tpu_v4i/fused": {"N_TOKENS": 2048},
-    "gpt3_6.7B/tpu_v4i/unfused": {"N_TOKENS": 2048},
+    "gpt3_6.7B/tpu_v4i/long_context": {"N_TOKENS": 8192},
     "gpt3_6.7B/tpu_v4i/untiled_fused": {"N_TOKENS": 1024},
     "conv2d/eyeriss_like/row_stationary": {"BITS": 16},
 }
@@ -36,6 +35,15 @@ def test_mapping_is_evaluated_and_fits(path: Path) -> None:
     assert (found.accesses["read_bits"] >= 0).all()
     assert found.total_latency > 0
     assert found.total_energy > 0
+
+
+@pytest.mark.parametrize("pair", sorted({p.parts[:2] for p in MAPPINGS}), ids="/".join)
+def test_what_loads_without_a_variant_or_variable_fits(pair: tuple[str, str]) -> None:
+    spec = pm.load(*pair)
+    if pair == ("matmul", "simple_two_level"):  # two mappings, neither more fused than the other
+        assert spec.mapping is None
+    else:
+        assert pm.evaluate(spec).feasible
 
 
 # Why a mapping has no closed form: padding cuts corners off the iteration space.
@@ -141,6 +149,21 @@ def test_gpt3_fused_moves_each_weight_once_and_keeps_the_array_busy() -> None:
     busy = {c.einsum: (c.busiest, c.instances) for c in found.analysis.compute if c.component == "MAC"}
     assert busy["V"] == (per_product // (4 * 128 * 128), 4 * 128 * 128)
     assert busy["AV"] == (tokens * tokens * model // (4 * 128 * 128), 4 * 128 * 128)
+
+
+def test_gpt3_long_contexts_have_a_mapping_of_their_own() -> None:
+    """Eight thousand tokens do not fit the mapping for the model's own context, but there is one they fit."""
+    long = {"N_TOKENS": 8192}
+    assert not report("gpt3_6.7B", "tpu_v4i", "fused", long).feasible
+    found = report("gpt3_6.7B", "tpu_v4i", "long_context", long)
+    assert found.feasible
+    assert moved(found, "DRAM", "WQ") == 8 * 4096 * 4096
+    usual, same = (
+        report("gpt3_6.7B", "tpu_v4i", "fused", {}),
+        report("gpt3_6.7B", "tpu_v4i", "long_context", {}),
+    )
+    assert usual.total_latency == same.total_latency
+    assert usual.total_energy < same.total_energy < 1.01 * usual.total_energy
 
 
 def test_gpt3_untiled_fusion_does_not_fit_at_2048_tokens() -> None:
