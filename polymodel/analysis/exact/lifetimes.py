@@ -17,7 +17,7 @@ import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.grids import Grids, unfollowed
-from polymodel.analysis.exact.live import live_counts
+from polymodel.analysis.exact.live import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, item_of
 from polymodel.analysis.exact.residencies import Residency, Share
 from polymodel.analysis.exact.sweep import Ints, distinct
@@ -69,7 +69,7 @@ class Frame:
         self.residencies = [r for r, mine in found if mine]
         self.edges = [e for _, mine in found for e in mine]
         self.temporal = grids.temporal(einsum)
-        self.spatial = self._spatial()
+        self.spots = self._spots()
         self.groups = self._grouped()
 
     def _concerns(self, residency: Residency) -> bool:
@@ -80,23 +80,34 @@ class Frame:
         shared, _ = self.grids.parting(self.einsum, residency.node.users[0])
         return residency.start < min(shared, residency.node.loops)
 
-    def _spatial(self) -> tuple[int, ...]:
-        """Spatial axes that tell the component's instances apart."""
-        found = {r.spatial for r in self.residencies}
-        if len(found) > 1:
-            names = ", ".join(sorted({r.node.tensor for r in self.residencies}))
-            raise unfollowed(f"{names} are kept in instances of different spatial loops")
-        spatial = next(iter(found), ())
-        for r in self.residencies:
-            if self.einsum not in r.node.users and spatial:
-                shared, _ = self.grids.parting(self.einsum, r.node.users[0])
-                if spatial[-1] >= shared:
-                    kept = f"{r.node.tensor} stays in {r.node.component}"
-                    raise unfollowed(f"{kept} past the spatial loops of its branch")
-        return spatial
+    def _spots(self) -> dict[str, tuple[tuple[int, int, int], ...]]:
+        """Per user, spatial axes as parts of instances' coordinates: (axis, which coordinate, times).
+
+        Buffets below the same loops are matched by these; others by fanout dimension, as the hardware is.
+        """
+        grids = self.grids
+        users = {r.node.users[0]: r for r in self.residencies}
+        alike = len({r.spatial for r in self.residencies}) == 1
+        for user, r in users.items():
+            shared = r.node.loops if user == self.einsum else grids.parting(self.einsum, user)[0]
+            alike = alike and all(a < shared for a in r.spatial)
+        found, dims = {}, dict[tuple[str, str] | int, int]()
+        for e in {e for r in self.residencies for e in r.node.users}:
+            r = next(r for r in self.residencies if e in r.node.users)
+            loops, trips = grids.views[e].loops, nominal_trips(grids.layout, e)
+            parts = []
+            for i, a in enumerate(r.spatial):
+                dim = (loops[a][1].component, loops[a][1].dim)
+                inner = [
+                    trips[k] for k in r.spatial[i + 1 :] if (loops[k][1].component, loops[k][1].dim) == dim
+                ]
+                spot = dims.setdefault(a if alike else dim, len(dims))
+                parts.append((a, spot, 1 if alike else prod(inner)))
+            found[e] = tuple(parts)
+        return found
 
     def _grouped(self) -> tuple[frozenset[int], ...]:
-        """Classes of the Einsum's axes that some tensor or constraint ties together."""
+        """Classes of tied axes of the Einsum, and coordinates of instances (-1, -2, ...)."""
         view = self.grids.views[self.einsum]
         bare = View(view.einsum, TensorAccess("", (), ()), view.loops, view.offsets)
         count = len(view.loops) + len(view.offsets)
@@ -114,9 +125,11 @@ class Frame:
         return tuple(frozenset(g) for g in sorted(groups, key=min))
 
     def _columns(self, edge: Edge, block: int) -> tuple[int, ...]:
-        """Axes of the executing Einsum that a block of an edge shares."""
+        """Time axes of the executing Einsum that a block shares, and its instances' coordinates."""
         r = edge.residency
-        return (*r.axes(block, edge.user, 0, 0, spatial=True), *r.axes(block, edge.user, 0, edge.end))
+        mine = r.axes(block, edge.user, 0, 0, spatial=True)
+        spots = {-1 - spot for axis, spot, _ in self.spots[edge.user] if axis in mine}
+        return (*r.axes(block, edge.user, 0, edge.end), *sorted(spots))
 
     def _blocks(self, edge: Edge, group: frozenset[int]) -> list[int]:
         blocks = range(len(edge.residency.blocks))
@@ -131,55 +144,56 @@ class Frame:
     def _times(self, group: frozenset[int]) -> tuple[int, ...]:
         return tuple(a for a in self.temporal if a in group)
 
-    def _phases(self, group: frozenset[int]) -> tuple[Ints, Ints]:
-        """(stamps, instances) of the executing Einsum over the axes of a group."""
-        variables = frozenset(self.grids.variable(self.einsum, a) for a in group)
-        grid = self.grids.of(self.einsum, variables)
-        places = tuple(a for a in self.spatial if a in group)
-        return distinct(grid.table(self._times(group))), distinct(grid.table(places))
+    def _phases(self, group: frozenset[int]) -> Ints:
+        """Stamps of the executing Einsum over the axes of a group."""
+        variables = frozenset(self.grids.variable(self.einsum, a) for a in group if a >= 0)
+        return distinct(self.grids.of(self.einsum, variables).table(self._times(group)))
 
     def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
         """Elements of an edge at each stamp of a group: the product of its blocks there."""
-        times = [a for a in self._times(group) if a < edge.end]
-        spots = [a for a in self.spatial if a in group]
+        spots = sorted(a for a in group if a < 0)
         axes: list[int] = []
-        found = np.zeros((1, 0), dtype=np.int64)
-        r = edge.residency
+        sites, times = np.zeros((1, len(spots)), dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         for b in self._blocks(edge, group):
-            spans = r.spans(b, edge.user, edge.end)
+            spans = edge.residency.spans(b, edge.user, edge.end)
             keep = edge.share.masks[b][spans.element]
-            stamps = spans.last if edge.last else spans.first
-            mine = np.concatenate([spans.place, stamps], axis=1)[keep]
-            if len(found) * len(mine) > _POINTS:
+            stamps = (spans.last if edge.last else spans.first)[keep]
+            if len(times) * len(stamps) > _POINTS:
                 raise unfollowed("too many elements of ranks that are tied together")
-            axes += self._columns(edge, b)
-            found = np.concatenate(
-                [np.repeat(found, len(mine), axis=0), np.tile(mine, (len(found), 1))], axis=1
-            )
-        if not axes:
-            times, spots = [], []
-        table = found[:, [axes.index(a) for a in (*spots, *times)]]
-        return Rows(len(times), table[:, : len(spots)], table[:, len(spots) :], np.ones(len(table), np.int64))
+            here = self._sites(edge, b, spots, spans.place[keep])
+            sites = np.repeat(sites, len(stamps), axis=0) + np.tile(here, (len(sites), 1))
+            parts = [np.repeat(times, len(stamps), axis=0), np.tile(stamps, (len(times), 1))]
+            times = np.concatenate(parts, axis=1)
+            axes += edge.residency.axes(b, edge.user, 0, edge.end)
+        order = [axes.index(a) for a in self._times(group) if a in axes]
+        return Rows(len(order), sites, times[:, order])
+
+    def _sites(self, edge: Edge, block: int, spots: list[int], place: Ints) -> Ints:
+        """A block's share of instances' coordinates."""
+        mine = edge.residency.axes(block, edge.user, 0, 0, spatial=True)
+        found = np.zeros((len(place), len(spots)), dtype=np.int64)
+        for axis, spot, times in self.spots[edge.user]:
+            if axis in mine:
+                found[:, spots.index(-1 - spot)] += times * place[:, mine.index(axis)]
+        return found
 
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
         trees: list[Tree] = []
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
-            kinds: dict[tuple[int, bytes, bytes, bytes], int] = {}
+            kinds: dict[tuple[int, bytes, bytes], int] = {}
             rows: list[Rows] = []
-            phases, places = self._phases(group)
             for i, edge in enumerate(self.edges):
                 made = self._rows(edge, group)
-                key = (made.depth, made.places.tobytes(), made.stamps.tobytes(), made.counts.tobytes())
+                key = (made.depth, made.places.tobytes(), made.stamps.tobytes())
                 if key not in kinds:
                     kinds[key] = len(rows)
                     rows.append(made)
                 columns[i].append(kinds[key])
-            for r in rows:
-                if r.places.shape[1]:
-                    places = np.concatenate([places, r.places])
-            trees.append(tree(phases, distinct(places), rows))
+            spots = sum(1 for a in group if a < 0)
+            places = [r.places for r in rows] or [np.zeros((1, spots), dtype=np.int64)]
+            trees.append(tree(self._phases(group), distinct(np.concatenate(places)), rows))
         order = tuple(next(g for g, axes in enumerate(self.groups) if a in axes) for a in self.temporal)
         return Interleaving(tuple(trees), order), [tuple(c) for c in columns]
 
@@ -246,7 +260,7 @@ class _Part:
     def working_set(self, einsum: str, counts: dict[tuple[int, str], int]) -> WorkingSet | None:
         """The joint peak during one Einsum; `counts` are raised to the peaks of its buffets."""
         frame = Frame(self.grids, einsum, self.passing)
-        if self.fixed and frame.spatial:
+        if self.fixed and any(frame.spots.values()):
             raise unfollowed(f"persistent tensors in {self.component} beside several instances of it")
         for part in (frame, *(Frame(self.grids, einsum, [r]) for r in self.lasting)):
             for i, r in enumerate(part.residencies):

@@ -27,12 +27,11 @@ _LARGEST = 2**60
 
 @dataclass(frozen=True)
 class Rows:
-    """`counts` elements at each stamp prefix of `depth` coordinates: instance and time coordinates."""
+    """One row per element: its instance, and the first `depth` time coordinates of a use."""
 
     depth: int
     places: Ints
     stamps: Ints
-    counts: Ints
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,12 @@ def tree(phases: Ints, places: Ints, rows: Sequence[Rows]) -> Tree:
     tables += [_rows(r.places, r.stamps, low) for r in rows]
     depths = np.repeat([width, *(r.depth for r in rows)], [len(t) for t in tables])
     source = np.repeat(np.arange(len(tables)), [len(t) for t in tables])
-    amount = np.concatenate([np.ones(len(tables[0]), dtype=np.int64), *(r.counts for r in rows)])
     everything = np.concatenate(tables)
     ids, where = _classes(everything)
     nodes, depth = everything[where], depths[where]
     histogram = np.zeros((len(nodes), len(rows)), dtype=np.int64)
     counted = source > 0
-    np.add.at(histogram, (ids[counted], source[counted] - 1), amount[counted])
+    np.add.at(histogram, (ids[counted], source[counted] - 1), 1)
     phase = np.zeros(len(nodes), dtype=bool)
     phase[ids[~counted]] = True
     ends = np.array([r.depth for r in rows], dtype=np.int64)
