@@ -13,7 +13,6 @@ from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
-from polymodel.sweep.result import Sweep
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
@@ -63,6 +62,25 @@ def asked_for(
     )
 
 
+def check_options(eps: float, workers: int, keep: str) -> None:
+    """Raises SpecError for values out of range."""
+    if keep not in ("front", "all", "top"):
+        raise wrong(f"keep={keep!r} is not known", "front, top or all")
+    if workers < 1:
+        raise wrong(f"workers={workers} is no number of processes", "use 1 or more")
+    if not 0 <= eps < float("inf"):
+        raise wrong(f"eps={eps} is no share", "use 0 for the exact front, 0.01 for one per cent")
+
+
+def bytes_of(text: str) -> int:
+    """`500MB` as a number. Raises SpecError."""
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    head, unit = text.strip()[:-2], text.strip()[-2:].upper()
+    if unit not in units or not head.strip().replace(".", "", 1).isdigit():
+        raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
+    return int(float(head) * units[unit])
+
+
 @dataclass(frozen=True)
 class Order:
     """Everything that one process needs: it does the units with `number % of == share`."""
@@ -77,6 +95,7 @@ class Order:
     file: Path | None
     signature: str
     resume: bool
+    eps: float
 
 
 def together(
@@ -114,10 +133,3 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
     if store is None:
         return [None] * workers
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
-
-
-def keep_rows(store: str | Path, found: Sweep) -> None:
-    """Write the kept rows as `rows.parquet`, to be read with pandas or DuckDB."""
-    folder = Path(store)
-    folder.mkdir(parents=True, exist_ok=True)
-    found.frame.to_parquet(folder / "rows.parquet", index=False)
