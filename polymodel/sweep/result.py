@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
-    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
-    of them by earlier runs; `complete`: False if it was interrupted or its front outgrew its memory."""
+    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -35,13 +34,11 @@ class Sweep:
     units: Mapping[str, str] = field(default_factory=dict)
     keep: str = "front"
     pruned: int = 0
-    complete: bool = True
-    before: int = 0
 
     @property
     def rate(self) -> float:
-        """Evaluated points per second of this run."""
-        return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
+        """Evaluated points per second."""
+        return self.evaluated / self.seconds if self.seconds else float("inf")
 
     @property
     def feasible(self) -> int:
@@ -107,7 +104,7 @@ class Sweep:
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
         """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` by level.
 
-        A heat map shows the least of the first objective; it needs keep="all".
+        A heat map shows the least of the first objective, over all mappings; it needs keep="all".
         """
         from polymodel.report.plots_sweep import front_axes, heat_axes, level_axes
 
@@ -130,10 +127,11 @@ class Sweep:
         if kind == "traffic":
             names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
             parts = list(dict.fromkeys(c.partition(":")[2] for c in names))
-            total = rows[[]].copy()
+            ordered = rows.sort_values(self.objectives[0], kind="stable")
+            total = ordered[[]].copy()
             for part in parts:
-                total[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
-            return level_axes(total, parts, parts, "bit", ax)
+                total[part] = sum(ordered[c] for c in names if c.partition(":")[2] == part)
+            return level_axes(total, parts, "bit", self.objectives[0], ax)
         raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat or traffic")])
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
