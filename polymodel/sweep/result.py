@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
-    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found."""
+    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
+    of them by earlier runs; `complete`: False if it was interrupted or its front outgrew its memory."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -34,11 +35,13 @@ class Sweep:
     units: Mapping[str, str] = field(default_factory=dict)
     keep: str = "front"
     pruned: int = 0
+    complete: bool = True
+    before: int = 0
 
     @property
     def rate(self) -> float:
-        """Evaluated points per second."""
-        return self.evaluated / self.seconds if self.seconds else float("inf")
+        """Evaluated points per second of this run."""
+        return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
 
     @property
     def feasible(self) -> int:
