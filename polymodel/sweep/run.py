@@ -265,6 +265,9 @@ class _Search:
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
 
+    def _mine(self) -> bool:
+        return self.units.mine(self.state)
+
     def report(self) -> None:
         """Tell how far it is; the other processes are about as far."""
         if self.progress is not None:
@@ -281,8 +284,7 @@ class _Search:
                 _misfit(fault, grid, part, self.state)
             return
         except Refused as reason:
-            yes = lambda: self.units.mine(self.state)  # noqa: E731
-            rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes, yes)
+            rows = evaluate_points(one, grid, i, share, part, self.objectives, reason, self.notes, self._mine)
             for number, row in rows:
                 self.state.single(number, row, self.objectives)
                 self.report()
