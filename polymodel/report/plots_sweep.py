@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.cm import ScalarMappable
 
 # More than these as bars are neither readable nor fast: an area under steps then.
 BARS = 60
@@ -61,7 +62,14 @@ def front_axes(
     x, y = objectives[:2]
     others = rows.drop(front.index)
     if len(others):
-        ax.scatter(others[x], others[y], s=8, color="0.78", label=f"{len(others)} other points", linewidths=0)
+        ax.scatter(
+            others[x],
+            others[y],
+            s=8,
+            color="0.78",
+            label=f"{_points(len(others))} off the front",
+            linewidths=0,
+        )
     if len(objectives) == 2:
         _staircase(ax, front.sort_values(x), x, y)
     else:
@@ -76,6 +84,10 @@ def front_axes(
     return ax
 
 
+def _points(n: int) -> str:
+    return f"{n} point" if n == 1 else f"{n} points"
+
+
 def _mappings(front: pandas.DataFrame) -> list[str]:
     return list(dict.fromkeys(front["mapping"]))
 
@@ -85,13 +97,12 @@ def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str) -> None:
     ax.step(front[x], front[y], where="post", color="0.55", linewidth=1.1)
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
-        label = f"Pareto front, {len(front)} points" if len(named) == 1 else f"{name}: {len(mine)} points"
+        label = f"{'Pareto front' if len(named) == 1 else name}, {_points(len(mine))}"
         ax.scatter(mine[x], mine[y], s=22, color=COLOURS[i % len(COLOURS)], label=label, zorder=3)
 
 
 def _coloured(ax: Axes, front: pandas.DataFrame, objectives: Sequence[str], units: Sequence[str]) -> None:
     from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.ticker import EngFormatter
 
     x, y, third = objectives[:3]
     low, high = front[third].min(), front[third].max()
@@ -100,15 +111,27 @@ def _coloured(ax: Axes, front: pandas.DataFrame, objectives: Sequence[str], unit
     drawn = None
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
-        label = f"Pareto front, {len(front)} points" if len(named) == 1 else f"{name}: {len(mine)} points"
+        label = f"{'Pareto front' if len(named) == 1 else name}, {_points(len(mine))}"
         drawn = ax.scatter(
             mine[x], mine[y], c=mine[third].to_numpy(float), norm=norm, cmap="viridis", s=24, label=label,
             marker=MARKERS[i % len(MARKERS)], zorder=3,
         )  # fmt: skip
     if drawn is not None:
-        assert ax.figure is not None
-        short = SHORT.get(units[2], units[2])
-        ax.figure.colorbar(drawn, ax=ax, label=_label(third, units[2]), format=EngFormatter(unit=short))
+        _bar(ax, drawn, third, units[2])
+
+
+def _bar(ax: Axes, drawn: ScalarMappable, name: str, unit: str) -> None:
+    """A colour bar with prefixes."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+    assert ax.figure is not None
+    log = isinstance(drawn.norm, LogNorm)
+    bar = ax.figure.colorbar(
+        drawn, ax=ax, label=_label(name, unit), format=EngFormatter(unit=SHORT.get(unit, unit)),
+        ticks=LogLocator(subs=(1.0, 2.0, 5.0)) if log else None,
+    )  # fmt: skip
+    bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def heat_axes(
@@ -117,7 +140,6 @@ def heat_axes(
     """The least of an objective for every pair of values of two symbols; white where nothing fits."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
-    from matplotlib.ticker import EngFormatter, NullFormatter
 
     ax = new_axes(ax)
     table = rows.pivot_table(index=y, columns=x, values=objective, aggfunc="min")
@@ -136,13 +158,10 @@ def heat_axes(
         labels([f"{v:g}" for v in names[::step]])
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    named = _mappings(rows)
+    named = list(dict.fromkeys(rows["mapping"]))
     of = f"mapping {named[0]}" if len(named) == 1 else f"best of {len(named)} mappings: {', '.join(named)}"
     ax.set_title(f"Least {objective}, {of}", fontsize=10)
-    assert ax.figure is not None
-    ticks_ = EngFormatter(unit=SHORT.get(unit, unit))
-    bar = ax.figure.colorbar(image, ax=ax, label=_label(f"least {objective}", unit), format=ticks_)
-    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+    _bar(ax, image, f"least {objective}", unit)
     return ax
 
 
@@ -176,6 +195,7 @@ def level_axes(
     ax.margins(x=0.01)
     ax.set_xlabel(f"point, by {order}")
     ax.set_ylabel(_label("accesses", unit))
-    ax.set_title(f"Traffic by level of {len(rows)} points", fontsize=10)
-    ax.legend(frameon=False, title="component")
+    ax.set_title(f"Traffic by level of {_points(len(rows))}", fontsize=10)
+    ax.set_ylim(top=1.25 * float(below.max()))  # room for the legend
+    ax.legend(frameon=False, title="component", ncols=len(levels), loc="upper left")
     return ax

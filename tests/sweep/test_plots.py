@@ -99,7 +99,7 @@ def two_mappings() -> pm.Sweep:
 def test_several_mappings_have_colours_and_are_named() -> None:
     swept = two_mappings()
     assert set(swept.front["mapping"]) == {"whole", "bypass"}
-    labels = [t.get_text().partition(":")[0] for t in swept.plot("front").get_legend().get_texts()]
+    labels = [t.get_text().partition(",")[0] for t in swept.plot("front").get_legend().get_texts()]
     assert {"whole", "bypass"} <= set(labels)
     ax = swept.plot("heat", "TM", "TK")
     assert "whole, bypass" in ax.get_title()
