@@ -120,7 +120,7 @@ def test_values_for_symbols_give_the_reports_numbers() -> None:
         forms.at(TX=3)
     for bad in (0, 2.5, "ten", 65):
         with pytest.raises(pm.SpecError, match="TM"):
-            forms.at(TM=bad)  # type: ignore[arg-type]
+            forms.at(TM=bad)
 
 
 def test_columns_of_numbers_have_the_dtype_of_numbers() -> None:
