@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import settings
 
+from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import arrays, sweep
+from polymodel.analysis.exact import arrays, steady, sweep
 from polymodel.analysis.exact.buffets import lay_out
-from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.gaps import Gaps, Memory
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
 from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
 from tests.generators import problems
@@ -93,3 +96,43 @@ def test_cells_give_the_tile_peaks_of_any_mapping(problem: Problem, reuse: Reuse
             ]
             assert ([ours.bits] if ours else []) == theirs, drawing(problem)
             assert ours is None or sum(r.bits for r in ours.residents) == ours.bits
+
+
+def _rows_fused(tile: int, first: int, stride: int, reuse: Reuse) -> Problem:
+    """T = conv(I), O = conv(T) over the rows and columns that T has by then, tiled in both."""
+    size = 80
+    rows = {"p": size, "r": 3, "q": size, "s": 3}
+    e0 = einsum("E0", f"I[{stride}p+r,q+s]", "F[r,s]", "T[p,q]", sizes=rows)
+    e1 = einsum("E1", "T[p-u,q-v]", "G[u,v]", "O[p,q]", sizes={"p": size, "u": 3, "q": size, "v": 2})
+    limits = (*e1.constraints, Constraint(Affine((("p", 1),), -2)), Constraint(Affine((("q", 1),), -1)))
+    bounds = tuple(
+        (2, size - 1) if v == "p" else (1, size - 1) if v == "q" else b
+        for v, b in zip(e1.rank_variables, e1.bounds, strict=True)
+    )
+    e1 = replace(e1, constraints=limits, bounds=bounds)
+    return problem(
+        (e0, e1),
+        dram("I", "F", "G", "O"),
+        Loop("p", tile, first),
+        StorageNode("GLB", ("I", "T"), reuse),
+        Loop("q", tile, first),
+        StorageNode("GLB", ("F",), reuse),
+        StorageNode("GLB", ("O",)),
+        Split(((StorageNode("RF", ("I",), reuse), loop("q", 1), mac("E0")), (loop("p", 1), mac("E1")))),
+    )
+
+
+@pytest.mark.parametrize("reuse", ["slide", "keep_previous"])
+@pytest.mark.parametrize(("tile", "first", "stride"), [(1, 3, 1), (2, 5, 1), (3, 3, 2), (4, 7, 1)])
+def test_steps_left_out_are_like_others(
+    tile: int, first: int, stride: int, reuse: Reuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same peaks as over all steps, from far fewer cells."""
+    layout = lay_out(_rows_fused(tile, first, stride, reuse))
+    few = {c: Memory(layout, c) for c in ("DRAM", "GLB", "RF")}
+    peaks = {c: m.peaks() for c, m in few.items()}
+    monkeypatch.setattr(steady, "_kept", lambda flags: flags | True)
+    for component, mine in peaks.items():
+        every = Memory(layout, component)
+        assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}
+        assert len(few[component].courses["E0"].cells) < len(every.courses["E0"].cells) / 2

@@ -6,9 +6,9 @@ the whole Einsum, the product over all factors, cannot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank, stacked
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Block, View, essential_constraints
+from polymodel.schedule.touch import Block, View, essential_constraints, partition
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000
@@ -58,6 +58,25 @@ class Index:
             flat = flat * n + np.minimum(column, n - 1)
         found = np.where(known, self.rows[flat], -1)
         return np.asarray(np.broadcast_to(found, shape), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """First and last stamps of one factor under given counters of its outer loops (`axes`)."""
+
+    axes: tuple[int, ...]
+    index: Index
+    starts: Ints
+    stops: Ints
+
+    def first(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.starts[self._find(time, rows)]
+
+    def last(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.stops[self._find(time, rows)]
+
+    def _find(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.index.find([time[a] for a in self.axes], (rows,))
 
 
 @dataclass(frozen=True)
@@ -143,13 +162,13 @@ class Table:
         hits = np.bincount(pair[known[at] == wanted], minlength=len(small))
         return np.asarray(hits > 0)
 
-    def ends(self, outer: int) -> tuple[Index, Ints, Ints]:
-        """By the first `outer` temporal counters: the first and the last temporal stamp of any instance."""
+    def ends(self, outer: int) -> Ends:
+        """The first and the last temporal stamp of any instance, by the first `outer` temporal counters."""
         times = distinct(self.rows[:, len(self.spatial) : self.width])
         heads = distinct(times[:, :outer])
         last = np.searchsorted(rank(times[:, :outer]), np.arange(len(heads)), side="right") - 1
         first = np.concatenate(([0], last[:-1] + 1))
-        return Index.of(heads), times[first], times[last]
+        return Ends(self.temporal[:outer], Index.of(heads), times[first], times[last])
 
     @cached_property
     def places(self) -> tuple[Index, Ints, Ints]:
@@ -167,22 +186,48 @@ class Table:
         return Index.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
 
 
+Masks = Mapping[int, Flags]  # by loop (node id): which of its steps are listed
+
+
+@lru_cache(maxsize=4096)
+def fine_blocks(view: View) -> tuple[Block, ...]:
+    """Independent classes of one view's variables and ranks."""
+    return partition((view,))
+
+
 def listed(
     views: Iterable[View],
     block: Block,
     spatial: tuple[int, ...],
     temporal: tuple[int, ...],
     ranks: tuple[int, ...],
+    masks: Masks | None = None,
 ) -> Table:
     """The union of what the views touch in one block, over the loops at the given positions."""
-    parts = [_rows(v, block, (*spatial, *temporal), ranks) for v in views]
-    rows = parts[0] if len(parts) == 1 else np.concatenate([p.T for p in parts], axis=1).T
-    return Table(spatial, temporal, distinct(rows))
+    parts = [_rows(v, block, (*spatial, *temporal), ranks, masks or {}) for v in views]
+    rows = parts[0] if len(parts) == 1 else distinct(np.concatenate([p.T for p in parts], axis=1).T)
+    return Table(spatial, temporal, rows)
 
 
-def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...]) -> Ints:
+def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
+    """Distinct rows, the product over the view's own classes in the block."""
+    name = view.einsum.name
+    parts = []
+    for fine in fine_blocks(view):
+        mine = [i for i, a in enumerate(axes) if (name, view.loops[a][1].variable_in(name)) in fine.variables]
+        held = [r for r in ranks if r in fine.ranks]
+        if mine or held:
+            rows = factor_rows(view, fine, tuple(axes[i] for i in mine), tuple(held), masks)
+            parts.append(((*mine, *(len(axes) + ranks.index(r) for r in held)), rows))
+    order, rows = crossed(parts)
+    assert order == tuple(range(len(axes) + len(ranks))), block
+    return distinct(rows)
+
+
+def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
+    """Distinct rows [axes..., ranks...] of one of `fine_blocks`."""
     einsum = view.einsum
-    mine = [v for v in einsum.rank_variables if (einsum.name, v) in block.variables]
+    mine = [v for v in einsum.rank_variables if (einsum.name, v) in fine.variables]
     lows, highs = zip(*(einsum.bound(v) for v in mine), strict=True) if mine else ((), ())
     extents = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
     count = bounded(prod(extents))
@@ -193,17 +238,28 @@ def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...
         if set(c.expr.variables) <= set(mine):
             total = c.expr.constant + sum((k * values[v] for v, k in c.expr.terms), np.zeros(count, np.int64))
             keep &= total >= 0 if c.kind == "ge" else (total % c.modulus if c.kind == "mod" else total) == 0
-    values = {v: a[keep] for v, a in values.items()}
-    count = int(keep.sum())
     counters: dict[int, Ints] = {}
     starts: dict[str, Ints] = {}
-    for position, (_, loop, origin) in enumerate(view.loops):
+    for position, (node, loop, origin) in enumerate(view.loops):
         v = loop.variable_in(einsum.name)
         if v in values:
             base = starts.get(v, np.full(count, origin, dtype=np.int64))
             counters[position], starts[v] = counter_of(values[v] - base, base, loop)
+            if position in axes and node in masks:
+                steps = np.minimum(counters[position], len(masks[node]) - 1)  # beyond it no point is kept
+                keep &= masks[node][steps]
     columns = [counters[a] for a in axes]
     for r in ranks:
         expr = view.access.projection[r]
         columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
-    return stacked(columns, count)
+    return distinct(stacked(columns, count)[keep])
+
+
+def crossed(parts: Sequence[tuple[tuple[int, ...], Ints]]) -> tuple[tuple[int, ...], Ints]:
+    """The product of tables of named columns: names in order, and one row per combination."""
+    sizes = [len(rows) for _, rows in parts]
+    count = bounded(prod(sizes))
+    grid = np.indices(sizes, dtype=np.int64).reshape(len(sizes), count)
+    columns = {a: rows[grid[i], k] for i, (axes, rows) in enumerate(parts) for k, a in enumerate(axes)}
+    order = tuple(sorted(columns))
+    return order, stacked([columns[a] for a in order], count)
