@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +86,12 @@ def test_sizes_of_transfers_agree() -> None:
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"], tally
     assert min(tally["large"], tally["spatial"]) > tally["examples"] // 4, tally
     assert tally["tolls"] > tally["examples"] // 10, tally
+
+
+@pytest.mark.slow
+def test_sizes_of_transfers_agree_at_length() -> None:
+    tally = run_many(5_000)
+    assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"], tally
 
 
 def matmul(sizes: dict[str, int], order: str, tile: int, lanes: int) -> Problem:
