@@ -73,6 +73,7 @@ def engines() -> dict[str, Row]:
     small = problem("simple_two_level", "matmul_chain_2/tiled_fused", **SMALL)
     full = problem("simple_two_level", "matmul_chain_2/tiled_fused")
     layer = problem("tpu_v4i", "gpt3_6.7B/fused", N_TOKENS=2048)
+    conv = problem("simple_two_level", "conv2d/row_bands", P=224, Q=224, C=64, M=64)
     same = "enumerate engine, the same case"
     walked = seconds(lambda: pm.evaluate_problem(small, engine="enumerate"), 3)
     return {
@@ -93,6 +94,16 @@ def engines() -> dict[str, Row]:
             seconds(lambda: exact.analyse(small, live=True), 5),
             seconds(lambda: walker.analyse(small, live=True), 3),
             same,
+        ),
+        "element-level live, GPT-3 layer": milliseconds(
+            seconds(lambda: exact.analyse(layer, live=True), 5),
+            seconds(lambda: exact.analyse(layer), 5),
+            "the same analysis without it",
+        ),
+        "element-level live, 3x3 convolution of 224 x 224 x 64": milliseconds(
+            seconds(lambda: exact.analyse(conv, live=True), 5),
+            seconds(lambda: exact.analyse(conv), 5),
+            "the same analysis without it",
         ),
     }
 
