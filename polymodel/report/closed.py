@@ -13,6 +13,7 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
 from polymodel.analysis.symbolic.render import Assume, Renderer
+from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
 from polymodel.report.closed_cells import Cell, Formula, Weighted, filled, value
@@ -201,10 +202,9 @@ class SymbolicReport(Frames):
         names = ("read", "write", "fill", "drain")
         columns = (*KEY, *(f"{n}_bits" for n in names), *(f"{n}_elements" for n in names))
         moves = self._moves()
-        order = {e: i for i, e in enumerate(self.problem.tree.einsums)}
-        level = {c.name: i for i, c in enumerate(self.problem.hierarchy.components)}
+        order = row_order(self.problem)
         rows: list[tuple[Cell, ...]] = []
-        for key in sorted(moves, key=lambda k: (order[k[0]], level[k[1]])):
+        for key in sorted(moves, key=lambda k: order(k[0], k[1])):
             elements = [f * self.problem.cascade[key[0]].n_instances for f in moves[key]]
             rows.append((*key, *(f * self._bits(key[2]) for f in elements), *elements))
         return columns, rows
