@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
 
+from polymodel.analysis.exact.axes import broadcast_axes, output_carries, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
@@ -31,26 +32,6 @@ class Ledger:
     def book(self, einsum: str, node: Node, kind: str, products: tuple[Product, ...]) -> None:
         row = self.accesses.setdefault((einsum, node.id, node.tensor), defaultdict(list))
         row[kind] += products
-
-
-def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
-    """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
-    found = set()
-    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
-        if loop.spatial:
-            dim = layout.problem.hierarchy[loop.component].dim(loop.dim)
-            if dim.reuses(einsum, tensor):
-                found.add(position)
-    return frozenset(found)
-
-
-def broadcast_axes(layout: Layout, einsum: str) -> frozenset[int]:
-    """Loop positions whose dimension broadcasts refilled partial sums."""
-    found = set()
-    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
-        if loop.spatial and layout.problem.hierarchy[loop.component].dim(loop.dim).broadcast_partials:
-            found.add(position)
-    return frozenset(found)
 
 
 def flows(layout: Layout) -> Ledger:
@@ -96,15 +77,6 @@ def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
     ledger.tolls += pass_tolls(
         layout, einsum, innermost, _component_of(layout, einsum), (now, now, frozenset()), shared, "down"
     )
-
-
-def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
-    """Per level of an output's chain, where it may stay: its parent must keep it too."""
-    found = [frozenset(range(chain[0].loops))]
-    for parent, node in pairwise(chain):
-        above = found[-1]
-        found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
-    return tuple(found)
 
 
 def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
@@ -185,47 +157,26 @@ def _check_ends(nodes: list[Node], child: int, shared: frozenset[int], level: Le
 
 def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:
     """Fills of elements that are only read: each booked to the first Einsum that touches it."""
-    users = node.users
-    carries = node.policy_carries
-    seen: tuple[str, ...] = ()
-    if node.producer is not None:
-        nodes = layout.chain(node.producer, node.tensor)
-        carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
-        seen = (node.producer,)
-        users = tuple(u for u in users if u != node.producer)
-    parent = layout.nodes[node.parent, node.tensor] if node.parent is not None else None
-    assert parent is not None
-    for user in users:
-        before, now = (node.touch_of(seen) if seen else None), node.touch_of((*seen, user))
-        seen = (*seen, user)
-        if before is not None and before == now:
-            continue
-        shared = shared_axes(layout, user, node.tensor)
-        writes = moved(now, node.all_touch, carries, node.loops, frozenset())
-        reads = moved(now, node.all_touch, carries, parent.loops, shared)
-        minus_writes: tuple[Product, ...] = ()
-        minus_reads: tuple[Product, ...] = ()
-        if before is not None:
-            minus_writes = moved(before, node.all_touch, carries, node.loops, frozenset())
-            minus_reads = moved(before, node.all_touch, carries, parent.loops, shared)
-            if node.producer and any(a >= parent.loops and a in shared for a in now.spatial):
-                raise Refused(
-                    f"{node.tensor} in {node.component} is read by {user} where it is not "
-                    f"written, in instances "
-                    "that share a read",
-                    "keep the tensor below the spatial loop only where it is produced",
-                )
-        ledger.book(user, node, "writes_fill", writes + _minus(minus_writes))
-        ledger.book(user, parent, "reads_fill", reads + _minus(minus_reads))
+    assert node.parent is not None
+    parent = layout.nodes[node.parent, node.tensor]
+    carries = fill_carries(layout, node)
+    for fill in fills_of(layout, node):
+        writes = moved(fill.now, node.all_touch, carries, node.loops, frozenset())
+        reads = moved(fill.now, node.all_touch, carries, parent.loops, fill.shared)
+        if fill.before is not None:
+            writes += _minus(moved(fill.before, node.all_touch, carries, node.loops, frozenset()))
+            reads += _minus(moved(fill.before, node.all_touch, carries, parent.loops, fill.shared))
+        ledger.book(fill.einsum, node, "writes_fill", writes)
+        ledger.book(fill.einsum, parent, "reads_fill", reads)
         ledger.tolls += pass_tolls(
             layout,
-            user,
+            fill.einsum,
             parent,
             node.component,
-            (now, node.all_touch, carries),
-            shared,
+            (fill.now, node.all_touch, carries),
+            fill.shared,
             "down",
-            before=before,
+            before=fill.before,
         )
 
 

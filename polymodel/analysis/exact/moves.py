@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from polymodel.analysis.exact.axes import broadcast_axes, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.flows import broadcast_axes, output_carries, output_chain, shared_axes
+from polymodel.analysis.exact.fills import fill_carries, fills_of
+from polymodel.analysis.exact.flows import output_chain
 from polymodel.analysis.exact.listed import ListedChain
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.uneven import RefilledChain
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
 from polymodel.schedule.touch import Touch, View, touch
 
@@ -101,32 +102,12 @@ def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums]:
 
 def _fills(layout: Layout, node: Node) -> Iterator[Flow]:
     assert node.parent is not None
-    parent = layout.nodes[node.parent, node.tensor]
-    users = node.users
-    seen: tuple[str, ...] = ()
-    carries = node.policy_carries
-    if node.producer is not None:
-        nodes = layout.chain(node.producer, node.tensor)
-        carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
-        users, seen = tuple(u for u in users if u != node.producer), (node.producer,)
-    ends = parent.component, node.component
-    between = {
-        frozenset(a for a in shared_axes(layout, u, node.tensor) if parent.loops <= a < node.loops)
-        for u in users
-    }
-    if len(between) > 1:
-        raise Refused(
-            f"{', '.join(users)} share {node.tensor} in {node.component} below a fanout with a costly link, "
-            "and may_reuse has it for some of them only",
-            "give them the same may_reuse, or each its own storage node",
-        )
-    for user in users:
-        shared = shared_axes(layout, user, node.tensor)
-        now = node.touch_of((*seen, user))
-        yield Flow(user, node.tensor, ends, shared, now, node.all_touch, carries)
-        if seen:
-            yield Flow(user, node.tensor, ends, shared, node.touch_of(seen), node.all_touch, carries, sign=-1)
-        seen = (*seen, user)
+    ends = layout.nodes[node.parent, node.tensor].component, node.component
+    carries, held = fill_carries(layout, node), node.all_touch
+    for fill in fills_of(layout, node):
+        yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.now, held, carries)
+        if fill.before is not None:
+            yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.before, held, carries, sign=-1)
 
 
 def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:
