@@ -52,11 +52,13 @@ def run_block(
         for cut, columns in _cuts(end - begin, tall, kernel.width):
             rows = Block(kernel.rows, lefts, cut, columns)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
+            counts: dict[str, int] = {}
             for v in block.variants:
                 allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
-                _one(block, v, rows, shape, allowed, objectives, state, (ids[cut], kernel.right_ids[columns]))
-            state.done += shape[0] * shape[1] * n
-            state.evaluated += shape[0] * shape[1] * n
+                numbers = ids[cut], kernel.right_ids[columns]
+                _one(block, v, rows, shape, allowed, objectives, state, numbers, counts)
+            # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
+            state.count(shape[0] * shape[1] * n, counts)
         report()
 
 
@@ -97,7 +99,9 @@ def _one(
     objectives: Sequence[str],
     state: Keeper,
     ids: tuple[Array, Array],
+    counts: dict[str, int],
 ) -> None:
+    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason."""
     found = variant.evaluator(rows)
     values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
     good, legal, left = allowed, allowed, shape[0] * shape[1]
@@ -108,7 +112,7 @@ def _one(
         good = mask if good is True else np.logical_and(good, mask)
         legal = good if illegal else legal  # what makes a mapping illegal comes before what does not fit
         now = int(np.count_nonzero(np.broadcast_to(good, shape)))
-        state.refuse(reason, left - now)
+        counts[reason] = counts.get(reason, 0) + left - now
         left = now
     if state.keep == "all":
         kept = np.flatnonzero(np.broadcast_to(legal, shape))

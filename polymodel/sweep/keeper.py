@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ class Keeper:
     best: Array = field(default_factory=lambda: np.empty(0))
     done: int = 0
     evaluated: int = 0
+    feasible: int = 0
     eps: float = 0.0
     spill: Spill | None = None
     parts: tuple[str, ...] = ()
@@ -47,6 +48,14 @@ class Keeper:
     full: bool = False
     rows: dict[int, Cells] = field(default_factory=dict)
     bounded: bool = True
+
+    def count(self, points: int, refused: Mapping[str, int]) -> None:
+        """Points whose costs were found, and how many of them do not count, by reason."""
+        for reason, n in refused.items():
+            self.refuse(reason, n)
+        self.done += points
+        self.evaluated += points
+        self.feasible += points - sum(refused.values())
 
     def refuse(self, reason: str, count: int) -> None:
         if count:
@@ -96,6 +105,7 @@ class Keeper:
         """A point that was evaluated by itself."""
         self.done += 1
         self.evaluated += "energy" in row
+        self.feasible += bool(row["feasible"])
         if not row["feasible"]:
             self.refuse(row["reason"].partition(" need ")[0], 1)
         if "energy" not in row or not (row["feasible"] or self.keep == "all"):
@@ -113,7 +123,7 @@ class Keeper:
         """The state before a unit; arrays are replaced, never changed, so they need no copies."""
         return Snapshot(
             unit, self.front.values, self.front.ids, self.best, tuple(self.ids), dict(self.infeasible),
-            self.done, self.evaluated, self.parts, self.thinned, self.full, self.rows,
+            self.done, self.evaluated, self.parts, self.thinned, self.full, self.rows, self.feasible,
         )  # fmt: skip
 
     def take(self, other: Snapshot) -> None:
@@ -131,6 +141,7 @@ class Keeper:
             self.refuse(reason, count)
         self.done += other.done
         self.evaluated += other.evaluated
+        self.feasible += other.feasible
         if len(other.front_ids):
             self.offer(other.front_values, other.front_ids)
 

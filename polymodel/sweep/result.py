@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
     `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
-    of them by earlier runs; `complete`: False if it was interrupted or its front outgrew its memory."""
+    of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
+    sweep was interrupted or its front outgrew its memory."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -37,16 +38,12 @@ class Sweep:
     pruned: int = 0
     complete: bool = True
     before: int = 0
+    feasible: int = 0
 
     @property
     def rate(self) -> float:
         """Evaluated points per second of this run."""
         return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
-
-    @property
-    def feasible(self) -> int:
-        """Points that fit, of those that were not pruned."""
-        return self.points - sum(self.infeasible.values()) - self.pruned
 
     @cached_property
     def frame(self) -> pd.DataFrame:

@@ -192,7 +192,7 @@ class _Search:
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
             seconds, tuple(self.notes), UNITS, state.keep, self.pruned, complete and not state.full,
-            self.before,
+            self.before, state.feasible,
         )  # fmt: skip
 
     def _tell(self, kept: int) -> None:

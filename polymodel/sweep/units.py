@@ -42,6 +42,7 @@ class Snapshot:
     thinned: int = 0
     full: bool = False
     rows: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    feasible: int = 0
 
 
 class Kept(Protocol):
@@ -104,6 +105,7 @@ class Units:
         about = {
             "signature": self.signature, "unit": state.unit, "infeasible": dict(state.infeasible),
             "done": state.done, "evaluated": state.evaluated, "best": len(state.best), "parts": state.parts,
+            "feasible": state.feasible,
         }  # fmt: skip
         write_table(self.file, columns, about)
         self.saved = time.perf_counter()
@@ -127,5 +129,5 @@ class Units:
         return Snapshot(
             self.begin, values[:, front], every[front], best, (rest,) if len(rest) else (),
             about["infeasible"], int(about["done"]), int(about["evaluated"]), tuple(about.get("parts", ())),
-            rows={i: json.loads(c) for i, c in cells if c is not None},
+            rows={i: json.loads(c) for i, c in cells if c is not None}, feasible=int(about["feasible"]),
         )  # fmt: skip
