@@ -1,7 +1,7 @@
 """The command line: `polymodel validate | show | evaluate | compare | sweep | schema | new`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused. Output is written whole or not at all; faults
-go to stderr.
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that did not come to its end, 130
+interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
 
-FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
+FINE, INFEASIBLE, BAD_INPUT, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
 CODES = "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly)"
 
 
@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except OSError as error:
         print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return BAD_INPUT

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 BAR_AFTER = 2.0
+UNFINISHED = 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,12 +48,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
-    parser.add_argument("--store", metavar="FILE", help="save progress there, and resume from it")
+    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
+    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
+    parser.add_argument("--memory", default="1GB", metavar="SIZE", help="bound of kept rows (default: 1GB)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
 
 
 def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
-    """Sweep and print the kept rows; exit code 1 if no point fits."""
+    """Sweep and print the kept rows; exit code 1 if no point fits, 3 if the sweep did not come to its end."""
     from polymodel.sweep.run import sweep
 
     bar = Bar(sys.stderr.write)
@@ -66,12 +69,18 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         top=options.top,
         eps=options.eps,
         store=options.store,
+        resume=not options.no_resume,
+        memory=options.memory,
         workers=options.workers,
         progress=bar,
     )
     bar.finish()
     if options.out:
         _save(found, Path(options.out))
+    for note in found.notes if options.format != "table" and not found.complete else ():
+        sys.stderr.write(note + "\n")
+    if not found.complete:
+        return _text(found, options.format), UNFINISHED
     return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
 
 
@@ -124,9 +133,11 @@ def _heading(found: Sweep, objective: str) -> str:
 
 
 def _save(found: Sweep, folder: Path) -> None:
+    from polymodel.sweep.stored import write_rows
+
     folder.mkdir(parents=True, exist_ok=True)
     found.frame.to_csv(folder / "sweep.csv", index=False)
-    found.frame.to_parquet(folder / "sweep.parquet", index=False)
+    write_rows(folder / "sweep.parquet", [found.columns])
     if found.frame["feasible"].any():
         (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
 
@@ -138,12 +149,15 @@ class Bar:
         self.write = write
         self.shown = 0
         self.last = 0.0
+        self.first: tuple[int, float] | None = None  # points of earlier runs are no work of this one
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
+        if self.first is None:
+            self.first = done, seconds
         if seconds < BAR_AFTER or seconds - self.last < 0.2:
             return
         self.last = seconds
-        rate = done / seconds
+        rate = (done - self.first[0]) / (seconds - self.first[1]) if seconds > self.first[1] else 0.0
         left = (total - done) / rate if rate else 0.0
         width = 24
         filled = width * done // max(total, 1)
