@@ -142,3 +142,19 @@ def test_what_no_product_describes_is_refused_by_name() -> None:
     with pytest.raises(Refused, match="m, k of Einsum E0 are tied together") as refusal:
         live(Problem(cascade, hierarchy(), tree))
     assert "smaller workload" in refusal.value.remedy
+
+
+@pytest.mark.parametrize("reuse", ["refill", "slide", "keep_previous"])
+@pytest.mark.parametrize(("tile_p", "tile_q"), [(2, 5), (3, 3), (2, 2), (4, 10)])
+def test_windows_that_stay_over_the_wrap_of_a_loop(reuse: Reuse, tile_p: int, tile_q: int) -> None:
+    """With two tiles of q, the columns of their overlap are in every tile and stay from row to row."""
+    sizes = {"p": 8, "q": 10, "r": 3, "s": 3, "m": 2}
+    cascade = Cascade((einsum("E0", "I[p+r,q+s]", "F[m,r,s]", "O[p,q,m]", sizes=sizes),))
+    loops = (Loop("p", tile_p), Loop("m", 1), Loop("q", tile_q))
+    inner = (Loop("r", 1), Loop("p", 1), Loop("s", 1), ComputeNode("E0", "MAC"))
+    tree = LoopTree((dram("F", "O"), dram("I"), *loops, glb("I"), glb("F", "O"), *inner))
+    layout = lay_out(Problem(cascade, hierarchy(), tree), reuse)
+    counts, rows = factored_counts(layout)
+    expected, listed = live_counts(layout)
+    assert counts == expected
+    assert {(w.component, w.bits) for w in rows} == {(w.component, w.bits) for w in listed}

@@ -18,8 +18,8 @@ import numpy as np
 from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.grids import Grids, unfollowed
 from polymodel.analysis.exact.live import live_counts, nominal_trips
-from polymodel.analysis.exact.occupancy import Item, item_of
-from polymodel.analysis.exact.residencies import Residency, Share
+from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
+from polymodel.analysis.exact.residencies import Residency, Share, residencies
 from polymodel.analysis.exact.sweep import Ints, distinct
 from polymodel.analysis.exact.timetrees import Interleaving, Rows, Term, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
@@ -67,6 +67,7 @@ class Frame:
         self.grids, self.einsum = grids, einsum
         found = [(r, list(edges(grids, r, einsum))) for r in residencies if self._concerns(r)]
         self.residencies = [r for r, mine in found if mine]
+        self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
         self.edges = [e for _, mine in found for e in mine]
         self.temporal = grids.temporal(einsum)
         self.spots = self._spots()
@@ -202,12 +203,12 @@ class Frame:
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """The edges as terms of weight one; `buffet` counts the frame's residencies."""
+        """The edges as terms of weight one; `buffet` numbers the frame's nodes."""
         found = []
         for edge, columns in zip(self.edges, self._built[1], strict=True):
             coefficient = edge.share.coefficient * self._loose(edge) * (-1 if edge.last else 1)
             start = self._position(min(edge.residency.start, edge.end))
-            buffet = self.residencies.index(edge.residency)
+            buffet = self.nodes.index(edge.residency.node)
             found.append(
                 Term(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
             )
@@ -221,7 +222,7 @@ class Frame:
 
 def _working_set(layout: Layout, frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
     """The joint peak of a component's live elements during one Einsum."""
-    items = [item_of(layout, r.node) for r in frame.residencies]
+    items = [item_of(layout, n) for n in frame.nodes]
     if not items and not fixed:
         return None
     weights = [i.bits * i.scale * i.instances for i in items]
@@ -230,8 +231,8 @@ def _working_set(layout: Layout, frame: Frame, component: str, fixed: list[Item]
     whole = lcm(*(w.denominator for w in weights))
     counts = frame.peak([int(w * whole) for w in weights])[1] if items else ()
     held = [
-        (r.node, -(-n * w.numerator // w.denominator))
-        for r, n, w in zip(frame.residencies, counts, weights, strict=True)
+        (node, -(-n * w.numerator // w.denominator))
+        for node, n, w in zip(frame.nodes, counts, weights, strict=True)
     ]
     for item in fixed:
         assert item.fixed is not None
@@ -251,8 +252,9 @@ class _Part:
         nodes = [n for n in layout.nodes.values() if n.component == component]
         self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
         lasting = [i.node for i in self.fixed]
-        self.passing = [Residency(grids, n) for n in nodes if n not in lasting]
-        self.lasting = [Residency(grids, n) for n in lasting]
+        passing = [n for n in nodes if n.parent is not None or not is_persistent(layout, n.tensor)]
+        self.passing = [r for n in passing for r in residencies(grids, n)]
+        self.lasting = [residencies(grids, n) for n in lasting]
         for node in lasting:
             if node.all_touch.spatial:
                 raise unfollowed(f"{node.tensor} persists in several instances of {component}")
@@ -262,11 +264,11 @@ class _Part:
         frame = Frame(self.grids, einsum, self.passing)
         if self.fixed and any(frame.spots.values()):
             raise unfollowed(f"persistent tensors in {self.component} beside several instances of it")
-        for part in (frame, *(Frame(self.grids, einsum, [r]) for r in self.lasting)):
-            for i, r in enumerate(part.residencies):
-                if einsum in r.node.users:
-                    key = (r.node.id, r.node.tensor)
-                    alone = [int(k == i) for k in range(len(part.residencies))]
+        for part in (frame, *(Frame(self.grids, einsum, found) for found in self.lasting)):
+            for i, node in enumerate(part.nodes):
+                if einsum in node.users:
+                    key = (node.id, node.tensor)
+                    alone = [int(k == i) for k in range(len(part.nodes))]
                     counts[key] = max(counts[key], part.peak(alone)[0])
         return _working_set(self.layout, frame, self.component, self.fixed)
 

@@ -45,23 +45,34 @@ class Share:
 
 
 class Residency:
-    """The elements of one buffet. `start` is the axis from which on time passes within one residency."""
+    """The elements of one buffet, or those of its points that `keep` has in some blocks.
 
-    def __init__(self, grids: Grids, node: Node) -> None:
-        self.grids, self.node = grids, node
+    `start` is the axis from which on time passes within one residency. `mixed`, if set, says which points of
+    which block must be told apart: elements that stay longer than others (see `residencies`).
+    """
+
+    def __init__(
+        self,
+        grids: Grids,
+        node: Node,
+        blocks: tuple[Block, ...] | None = None,
+        keep: dict[int, Mask] | None = None,
+    ) -> None:
+        self.grids, self.node, self.keep = grids, node, keep or {}
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
-        self.blocks: tuple[Block, ...] = partition(views)
+        self.blocks: tuple[Block, ...] = blocks or partition(views)
         self.spatial = node.all_touch.spatial
         self.carries = tuple(sorted(node_carries(grids.layout, node) & set(node.all_touch.temporal)))
         self.start = node.loops
+        self.mixed: tuple[int, Mask] | None = None
         self._spans: dict[tuple[int, str, int], Spans] = {}
         self.ids = self._each(node.loops)
         if self.carries:
-            if any(len({m.tobytes() for m in masks.values()}) > 1 for masks in self.present):
+            if not blocks and any(len({m.tobytes() for m in p.values()}) > 1 for p in self.present):
                 self.blocks = node.blocks  # over these, a visit's elements of all users are a product
                 self.ids = self._each(node.loops)
             self.ids = self._joined()
-            del self.present
+            self.__dict__.pop("present", None)
 
     def variables(self, block: int, user: str) -> frozenset[str]:
         return frozenset(v for e, v in self.blocks[block].variables if e == user)
@@ -109,16 +120,23 @@ class Residency:
     def size(self, block: int) -> int:
         return 1 + max(int(i.max()) for i in self.ids[block].values())
 
+    def _kept(self, block: int) -> dict[str, Ints]:
+        """The points of every user that count."""
+        counts = [self.grid(block, e).count for e in self.node.users]
+        mask = self.keep.get(block, np.ones(sum(counts), dtype=bool))
+        parts = np.split(mask, np.cumsum(counts)[:-1])
+        return {e: np.flatnonzero(m) for e, m in zip(self.node.users, parts, strict=True)}
+
     @cached_property
     def present(self) -> tuple[dict[str, Mask], ...]:
         """Per block and user: which elements it touches."""
         found = []
         for block in range(len(self.blocks)):
-            size = self.size(block)
+            size, kept = self.size(block), self._kept(block)
             masks = {}
             for user, ids in self.ids[block].items():
                 masks[user] = np.zeros(size, dtype=bool)
-                masks[user][ids] = True
+                masks[user][ids[kept[user]]] = True
             found.append(masks)
         return tuple(found)
 
@@ -129,10 +147,10 @@ class Residency:
             grid = self.grid(block, user)
             stamps = grid.table(self.axes(block, user, 0, end))
             places = grid.table(self.axes(block, user, 0, 0, spatial=True))
-            ids = self.ids[block][user]
-            order = np.lexsort((rank(stamps), ids))
-            begins = np.flatnonzero(np.concatenate(([True], np.diff(ids[order]) != 0)))
-            ends = np.concatenate((begins[1:], [len(ids)])) - 1
+            ids, kept = self.ids[block][user], self._kept(block)[user]
+            order = kept[np.lexsort((rank(stamps)[kept], ids[kept]))]
+            begins = np.flatnonzero(np.diff(ids[order], prepend=-1) != 0)
+            ends = np.append(begins[1:], len(order)) - 1
             first, last = order[begins], order[ends]
             self._spans[key] = Spans(ids[first], places[first], stamps[first], stamps[last])
         return self._spans[key]
@@ -155,8 +173,17 @@ class Residency:
         late = {b: self.axes(b, user, start, self.node.loops) for b in blocks}
         moving = [b for b in blocks if late[b] and not self._static(b, start)]
         others = [a for b in blocks if b not in moving for a in late[b] if self._moves(b, a)]
+        inner = [
+            b
+            for b in moving
+            if max(late[b]) > min([*others, *(late[m][0] for m in moving if m != b)], default=start)
+        ]
         if len(moving) > 1 or (moving and others and max(late[moving[0]]) > min(others)):
-            raise unfollowed(f"{name} is carried over loops that change its tile in several ways")
+            block = inner[-1]
+            if block in self.keep:
+                raise unfollowed(f"{name} is carried over loops that change its tile in several ways")
+            self.mixed = block, self._throughout(block, start)
+            return self.ids
         return [self._runs(b, start) if b in moving else self._ids(b, start) for b in blocks]
 
     def _all(self, block: int, axes: tuple[int, ...]) -> Ints:
@@ -167,21 +194,34 @@ class Residency:
         column = self._all(block, (axis,))
         return bool(column.min() != column.max())
 
+    def _visits(self, block: int, start: int) -> tuple[Ints, Ints]:
+        """Of every point: (coordinates above `start`, those above the node), numbered in order of time."""
+        user = self.node.users[0]
+        prefix = rank(self._all(block, self.axes(block, user, 0, start)))
+        return prefix, rank(self._all(block, self.axes(block, user, 0, self.node.loops)))
+
     def _visit_rows(self, block: int, start: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Per different (element of the longer residency, visit): (first point, element, prefix, stamp)."""
-        user = self.node.users[0]
         points = np.unique(np.concatenate([*self.ids[block].values()]), return_index=True)[1]
-        elements = np.concatenate([*self._ids(block, start).values()])[points]
-        prefix = rank(self._all(block, self.axes(block, user, 0, start)))[points]
-        stamps = rank(self._all(block, self.axes(block, user, 0, self.node.loops)))[points]
-        return points, elements, prefix, stamps
+        if block in self.keep:
+            points = points[self.keep[block][points]]
+        elements = np.concatenate([*self._ids(block, start).values()])
+        prefix, stamps = self._visits(block, start)
+        return points, elements[points], prefix[points], stamps[points]
+
+    def _throughout(self, block: int, start: int) -> Mask:
+        """The points whose elements are there in all visits between two steps of the loops above `start`."""
+        _, elements, _, _ = self._visit_rows(block, start)
+        prefix, stamps = self._visits(block, start)
+        every = np.concatenate([*self._ids(block, start).values()])
+        visits = np.bincount(distinct(np.stack([prefix, stamps], axis=1))[:, 0])
+        held = np.bincount(elements, minlength=int(every.max()) + 1)
+        return np.asarray(held[every] == visits[prefix])
 
     def _static(self, block: int, start: int) -> bool:
         """Whether every instance holds the same in all visits of a residency."""
-        _, elements, prefix, stamps = self._visit_rows(block, start)
-        visits = np.bincount(distinct(np.stack([prefix, stamps], axis=1))[:, 0])
-        held = np.bincount(distinct(np.stack([prefix, elements], axis=1))[:, 0])
-        return len(elements) == int((visits * held).sum())
+        points = self._visit_rows(block, start)[0]
+        return bool(self._throughout(block, start)[points].all())
 
     def _carried_at(self, axis: int) -> bool:
         """Whether any element is in both tiles around a step of the loop at `axis`."""
@@ -208,10 +248,11 @@ class Residency:
     def _wraps(self, block: int, start: int) -> bool:
         """Whether an element is in the first and the last tile of a pass over the loops from `start`."""
         _, elements, prefix, stamps = self._visit_rows(block, start)
-        low = np.full(int(prefix.max()) + 1, np.iinfo(np.int64).max)
+        everywhere, every = self._visits(block, start)
+        low = np.full(int(everywhere.max()) + 1, np.iinfo(np.int64).max)
         high = np.full(len(low), -1)
-        np.minimum.at(low, prefix, stamps)
-        np.maximum.at(high, prefix, stamps)
+        np.minimum.at(low, everywhere, every)
+        np.maximum.at(high, everywhere, every)
         return bool(np.intersect1d(elements[stamps == low[prefix]], elements[stamps == high[prefix]]).size)
 
     def _runs(self, block: int, start: int) -> dict[str, Ints]:
@@ -221,7 +262,7 @@ class Residency:
         e, s = elements[order], stamps[order]
         breaks = np.concatenate(([True], (e[1:] != e[:-1]) | (s[1:] != s[:-1] + 1)))
         visit = np.concatenate([*self.ids[block].values()])[points]
-        run = np.empty(int(visit.max()) + 1, dtype=np.int64)
+        run = np.zeros(self.size(block), dtype=np.int64)
         run[visit[order]] = np.cumsum(breaks) - 1
         return {user: run[ids] for user, ids in self.ids[block].items()}
 
@@ -295,3 +336,19 @@ class Residency:
                 return False
             strict = strict or bool((a < b).all())
         return strict
+
+
+def residencies(grids: Grids, node: Node) -> list[Residency]:
+    """The elements of a buffet, in parts where some stay over the wraps of a loop and others do not."""
+    whole = Residency(grids, node)
+    waiting, found = [whole], []
+    while waiting:
+        part = waiting.pop()
+        if part.mixed is None:
+            found.append(part)
+            continue
+        block, mask = part.mixed
+        for half in (mask, ~mask):
+            if half.any():
+                waiting.append(Residency(grids, node, whole.blocks, {**part.keep, block: half}))
+    return found
