@@ -22,13 +22,13 @@ import numpy as np
 from polymodel.analysis.symbolic.atoms import Atom
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweep.axes import Axis
+from polymodel.sweep.dominance import least
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.kernel import Kernel, Key
 from polymodel.sweep.plan import Costing, Linear, Rows
 from polymodel.sweep.scenario import Scenario
 
 Array = Any
-CHUNK, KEPT = 512, 8192  # choices compared at once, and with how many at most
 MOST_RATIOS = 3  # terms beside the reference term whose ratios to it are used
 SMALL = 2**26  # ratios of numbers below are told apart by float64
 
@@ -193,34 +193,3 @@ def _ratio(above: Array, below: Array) -> tuple[Fraction, Fraction]:
     margins = (1 - 2**-30, 1 + 2**-30)
     spread = [[float(quotient[i]) * m * unit for m in margins] for i in ends]
     return Fraction(math.floor(min(spread[0])), unit), Fraction(math.ceil(max(spread[1])), unit)
-
-
-def least(found: Sequence[Array], ids: Array) -> Array:
-    """Positions, in order, of choices that no other one with a lower number is nowhere above."""
-    ranked = [np.unique(c, return_inverse=True)[1].astype(np.int32) for c in (*found, ids)]
-    distinct = {r.tobytes(): r for r in ranked}
-    if len(ids) >= 2**31 or len(distinct) == 0:
-        return np.arange(len(ids))
-    every = np.stack(list(distinct.values()))
-    # In lexicographic order a choice stands behind all that beat it.
-    order = np.lexsort(every[::-1])
-    kept = np.empty((len(every), 0), np.int32)
-    positions: list[Array] = []
-    for begin in range(0, len(order), CHUNK):
-        part = order[begin : begin + CHUNK]
-        part = part[~_beaten(every[:, part], kept)]
-        mine = every[:, part]
-        part = part[~_beaten(mine, mine, before=True)]
-        positions.append(part)
-        if kept.shape[1] < KEPT:
-            kept = np.concatenate([kept, every[:, part]], axis=1)
-    return np.sort(np.concatenate(positions))
-
-
-def _beaten(values: Array, others: Array, before: bool = False) -> Array:
-    """Which columns of `values` have a column of `others` (`before`: one that stands further left)
-    that is nowhere above."""
-    found = np.ones((others.shape[1], values.shape[1]), bool)
-    for mine, other in zip(values, others, strict=True):
-        found &= other[:, None] <= mine[None, :]
-    return np.any(np.triu(found, 1) if before else found, axis=0)

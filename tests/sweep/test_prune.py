@@ -15,10 +15,11 @@ from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweep import run as sweeping
 from polymodel.sweep.axes import Axis
+from polymodel.sweep.dominance import least
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.kernel import Kernel
 from polymodel.sweep.plan import Rows
-from polymodel.sweep.prune import columns, least, pruned
+from polymodel.sweep.prune import columns, pruned
 from polymodel.sweep.scenario import scenario
 
 Tree = dict[str, Any]
