@@ -166,36 +166,51 @@ def heat_axes(
 
 
 def level_axes(
-    rows: pandas.DataFrame,
-    levels: Sequence[str],
-    unit: str,
-    order: str,
+    parts: pandas.DataFrame,
+    shown: tuple[str, str],
+    xlabel: str,
+    along: str = "",
+    ticks: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Bits moved per level of the hierarchy, stacked; one bar per row, in the order given (by `order`).
+    """What each level of the hierarchy takes (a column each, outermost first), stacked; one bar per row.
 
-    More rows than `BARS` are drawn as areas under steps.
+    `shown`: the quantity and its unit; `along`: what each row stands for, for the title; `ticks`: a label
+    per row. More rows than `BARS` are drawn as areas under steps.
     """
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
     ax = new_axes(ax)
-    places = np.arange(len(rows))
-    below = np.zeros(len(rows))
-    for i, level in enumerate(levels):
-        above = below + rows[level].to_numpy(float)
+    quantity, unit = shown
+    places = np.arange(len(parts))
+    below = np.zeros(len(parts))
+    for i, level in enumerate(parts.columns):
+        above = below + parts[level].to_numpy(float)
         colour = COLOURS[i % len(COLOURS)]
-        if len(rows) <= BARS:
+        if len(parts) <= BARS:
             ax.bar(places, above - below, bottom=below, label=level, width=0.85, color=colour)
         else:
             ax.fill_between(places, below, above, step="mid", label=level, color=colour, linewidth=0)
         below = above
     _scaled(ax.yaxis, np.zeros(0), unit)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if ticks is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        step = -(-len(ticks) // 16)
+        ax.set_xticks(places[::step], ticks[::step])
     ax.margins(x=0.01)
-    ax.set_xlabel(f"point, by {order}")
-    ax.set_ylabel(_label("accesses", unit))
-    ax.set_title(f"Traffic by level of {_points(len(rows))}", fontsize=10)
-    ax.set_ylim(top=1.25 * float(below.max()))  # room for the legend
-    ax.legend(frameon=False, title="component", ncols=len(levels), loc="upper left")
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(_label(quantity, unit))
+    name = "Traffic" if quantity == "accesses" else quantity.capitalize()
+    ax.set_title(
+        f"{name} by level, {along}" if along else f"{name} by level of {_points(len(parts))}", fontsize=10
+    )
+    ax.set_ylim(0, 1.05 * float(below.max()))
+    # In the order of the stack, beside it: bars may be as high on either side.
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(
+        handles[::-1], labels[::-1], title="level", frameon=False, fontsize=8, title_fontsize=8,
+        loc="center left", bbox_to_anchor=(1.01, 0.5),
+    )  # fmt: skip
     return ax

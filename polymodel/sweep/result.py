@@ -102,11 +102,13 @@ class Sweep:
         return self.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
-        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` by level.
+        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
+        by level, of the kept points or along one symbol (`plot("energy", "TM")`).
 
-        A heat map shows the least of the first objective, over all mappings; it needs keep="all".
+        A heat map shows the least of the first objective, over all mappings, and levels along a symbol those
+        of the point with the least at each value; both need keep="all".
         """
-        from polymodel.report.plots_sweep import front_axes, heat_axes, level_axes
+        from polymodel.report.plots_sweep import front_axes, heat_axes
 
         rows = self.frame[self.frame["feasible"]]
         if rows.empty:
@@ -124,15 +126,11 @@ class Sweep:
                 raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
             objective = self.objectives[0]
             return heat_axes(rows, *symbols, objective, self.unit(objective), ax)
-        if kind == "traffic":
-            names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
-            parts = list(dict.fromkeys(c.partition(":")[2] for c in names))
-            ordered = rows.sort_values(self.objectives[0], kind="stable")
-            total = ordered[[]].copy()
-            for part in parts:
-                total[part] = sum(ordered[c] for c in names if c.partition(":")[2] == part)
-            return level_axes(total, parts, "bit", self.objectives[0], ax)
-        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat or traffic")])
+        if kind in ("traffic", "energy"):
+            from polymodel.sweep.levels import plot_levels
+
+            return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
+        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""

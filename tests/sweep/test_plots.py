@@ -41,8 +41,52 @@ def test_heat_map(found: pm.Sweep) -> None:
 
 def test_traffic_by_level(found: pm.Sweep) -> None:
     ax = found.plot("traffic")
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["DRAM", "GLB"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB", "DRAM"], "as they are stacked"
     assert ax.get_ylabel() == "accesses (bit)"
+
+
+@pytest.fixture(scope="module")
+def leaking() -> pm.Sweep:
+    """A sweep by energy on three levels; the outermost leaks."""
+    rate = [{"name": w, "energy": 2e-12, "throughput": 1e9} for w in ("read", "write")]
+    compute = [{"name": "compute", "energy": 1e-12, "throughput": 1e9}]
+    arch = {"nodes": [
+        {"type": "Memory", "name": "DRAM", "actions": rate, "leak_power": 1e-4},
+        {"type": "Memory", "name": "GLB", "actions": rate},
+        {"type": "Compute", "name": "MAC", "actions": compute},
+    ]}  # fmt: skip
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
+        {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+        {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
+        {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "C"]},
+        {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+    ]
+    spec = pm.load("matmul", {"arch": arch, "mapping": {"nodes": nodes}}, M=24, N=8, K=12)
+    symbols = {"TM": pm.all_sizes("m"), "TK": pm.divisors("k")}
+    return pm.sweep(spec, symbols, objectives=("energy",), keep="all")
+
+
+def test_energy_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
+    ax = leaking.plot("energy", "TM")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["leakage", "MAC", "GLB", "DRAM"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("TM", "energy (J)")
+    assert ax.get_title() == "Energy by level, least energy at each TM"
+    assert [t.get_text() for t in ax.get_xticklabels()][:3] == ["1", "3", "5"]
+    least = leaking.frame.groupby("TM")["energy"].min()
+    tops = [b.get_y() + b.get_height() for b in ax.patches][-len(least) :]
+    assert tops == pytest.approx(least.tolist())
+    assert ax.get_ylim()[0] == 0
+
+
+def test_traffic_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
+    ax = leaking.plot("traffic", "TK")
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "3", "4", "6", "12"]
+    rows = leaking.frame.loc[leaking.frame.groupby("TK")["energy"].idxmin()]
+    dram = (rows["reads:DRAM"] + rows["writes:DRAM"]).tolist()
+    assert [b.get_height() for b in ax.patches][: len(dram)] == dram
+    everything = leaking.plot("energy")
+    assert everything.get_title() == f"Energy by level of {len(leaking.frame)} points"
 
 
 @pytest.mark.parametrize(
@@ -50,12 +94,20 @@ def test_traffic_by_level(found: pm.Sweep) -> None:
     [
         (("heat", "TM"), "over two symbols"),
         (("heat", "TM", "TX"), "over two symbols"),
+        (("energy", "TX"), "along one symbol"),
+        (("traffic", "TM", "TK"), "along one symbol"),
         (("pie",), "no picture 'pie'"),
     ],
 )
 def test_what_cannot_be_drawn(found: pm.Sweep, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(pm.SpecError, match=message):
         found.plot(*arguments)
+
+
+def test_pictures_along_a_symbol_need_every_point(found: pm.Sweep) -> None:
+    front = pm.sweep(found.specs[0], {"TM": [1, 2], "TK": [1, 64]})
+    with pytest.raises(pm.SpecError, match="needs every point"):
+        front.plot("energy", "TM")
 
 
 def test_a_front_over_three_objectives_is_no_staircase(found: pm.Sweep) -> None:
