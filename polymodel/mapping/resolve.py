@@ -171,12 +171,15 @@ def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def mapping_to_yaml(tree: LoopTree) -> str:
-    """The tree as a YAML document (`mapping:`) that loads back to an equal tree."""
+def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = None) -> str:
+    """The tree as a YAML document (`mapping:`) that loads back to an equal tree; `symbols` go with it."""
     body: dict[str, object] = {"nodes": [_written(n) for n in tree.nodes]}
     if tree.name:
         body = {"name": tree.name, **body}
-    return dump({"schema_version": 1, "mapping": body})
+    head: dict[str, object] = {"schema_version": 1}
+    if symbols:
+        head["symbols"] = dict(symbols)
+    return dump({**head, "mapping": body})
 
 
 def _written(node: Node) -> object:

@@ -35,6 +35,13 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "%": np.remainder,
     "**": np.float_power,
 }
+_ROUNDING: dict[str, Callable[[Value], Value]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+}
+FUNCTIONS = (*_ROUNDING, "min", "max")
 
 
 @dataclass(frozen=True)
@@ -122,14 +129,6 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
 def _called(tree: Call, values: list[Value]) -> Value:
     if tree.name in ("min", "max"):
         return reduce(np.minimum if tree.name == "min" else np.maximum, values)
-    known: dict[str, Callable[[Value], Value]] = {
-        "ceil": np.ceil,
-        "floor": np.floor,
-        "log2": np.log2,
-        "sqrt": np.sqrt,
-    }
-    if tree.name not in known or len(values) != 1:
-        raise wrong(
-            f"unknown function {tree.name}", suggestion(tree.name, (*known, "min", "max"), "functions")
-        )
-    return known[tree.name](values[0])
+    if tree.name not in _ROUNDING or len(values) != 1:
+        raise wrong(f"unknown function {tree.name}", suggestion(tree.name, FUNCTIONS, "functions"))
+    return _ROUNDING[tree.name](values[0])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.spec.faults import Locator
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
@@ -47,11 +49,15 @@ def asked_for(
 ) -> Asked:
     """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
     plan = spec.raw_sweep or SweepSection()
-    chosen = choices_of(plan) if symbols is None else symbols
+    if symbols is not None and not isinstance(symbols, Mapping):
+        raise wrong(f"symbols={symbols!r} has no values", 'give them by name: {"TM": divisors("m")}')
+    chosen = choices_of(plan.symbols if symbols is None else symbols)
     if not chosen:
         raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
     limits = plan.where if where is None else where
     most = plan.top if top is None else top
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
     return Asked(
         chosen,
         (limits,) if isinstance(limits, str) else tuple(limits),
@@ -79,6 +85,17 @@ def bytes_of(text: str) -> int:
     if unit not in units or not head.strip().replace(".", "", 1).isdigit():
         raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
     return int(float(head) * units[unit])
+
+
+def in_section(error: SpecError, locator: Locator, given: bool) -> SpecError:
+    """The same faults; those of a symbol of the `sweep:` section with their place in it."""
+    found = []
+    for d in error.diagnostics:
+        head, _, name = d.path.partition(".")
+        if head == "symbols" and not given:
+            d = replace(d, path=f"sweep.{d.path}", place=locator.place(("sweep", "symbols", name)))
+        found.append(d)
+    return SpecError(found)
 
 
 @dataclass(frozen=True)
@@ -132,4 +149,6 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
     """Where each process saves its state."""
     if store is None:
         return [None] * workers
+    if Path(store).is_file():
+        raise wrong(f"store {store} is a file", "name a folder; it is made if it is missing")
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]

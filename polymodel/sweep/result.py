@@ -144,10 +144,12 @@ class Sweep:
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
 
     def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
-        """The row's mapping as YAML that loads back."""
-        tree = self.spec(row).mapping
+        """The row's mapping as YAML that loads back, with the values of all symbols."""
+        spec = self.spec(row)
+        tree = spec.mapping
         assert tree is not None
-        return mapping_to_yaml(tree)
+        symbols = {n: v for n, v in {**spec.declared, **spec.given}.items() if v is not None}
+        return mapping_to_yaml(tree, symbols)
 
     def __repr__(self) -> str:
         kept = len(next(iter(self.columns.values()), ()))

@@ -13,6 +13,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
+from polymodel.spec.faults import not_a_spec
 from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
@@ -25,6 +26,7 @@ from polymodel.sweep.parallel import (
     bytes_of,
     check_options,
     files,
+    in_section,
     signature,
     together,
 )
@@ -34,7 +36,7 @@ from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
-from polymodel.sweep.spill import Spill
+from polymodel.sweep.spill import Spill, clear_unfinished
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
 from polymodel.sweep.values import Choice, Number, wrong
@@ -82,12 +84,17 @@ def sweep(
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
     Raises SpecError for wrong input, Refused where a large grid has no closed forms.
     """
-    asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
-    check_options(eps, workers, asked.keep)
-    specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
-    if not specs:
-        raise wrong("`mappings` is empty", "give at least one, or leave it out")
-    grids = [make_grid(s, asked.symbols, asked.where) for s in specs]  # each mapping must know the symbols
+    if not isinstance(spec, Spec):
+        raise not_a_spec("sweep", spec)
+    try:
+        asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
+        check_options(eps, workers, asked.keep)
+        specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
+        if not specs:
+            raise wrong("`mappings` is empty", "give at least one, or leave it out")
+        grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
+    except SpecError as error:
+        raise in_section(error, spec.locator, given=symbols is not None) from error
     sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
     about = signature(specs, grids[0], names, rest)
@@ -106,6 +113,8 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     if order.file is not None:
         prefix = f"front-{order.share}-of-{order.of}"
         state.spill = Spill(order.file.parent, prefix, order.signature)
+        if order.share == 0:  # before the others start
+            clear_unfinished(order.file.parent)
         state.spill.clear(earlier.parts if earlier is not None else ())
     if earlier is not None:
         state.take(earlier)
@@ -118,9 +127,13 @@ def _limit(order: Order) -> int:
     return max(1, bytes_of(order.memory) // (ROW * share))
 
 
+def _grid(order: Order) -> Grid:
+    return make_grid(order.specs[0], order.asked.symbols, order.asked.where, order.specs)
+
+
 def work(order: Order) -> Snapshot:
     """One process's share of a sweep."""
-    search = _search(order, make_grid(order.specs[0], order.asked.symbols, order.asked.where), None)
+    search = _search(order, _grid(order), None)
     search.all_units()
     return search.state.snapshot(search.units.seen)
 

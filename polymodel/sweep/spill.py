@@ -15,6 +15,7 @@ from polymodel.errors import Refused
 from polymodel.sweep.pareto import Front
 
 Array = Any
+ANEW = "start anew: resume=False in Python, --no-resume on the command line"
 
 
 def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, object]) -> None:
@@ -30,11 +31,14 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
 
 
 def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The columns as arrays, and what was written about them."""
-    from pyarrow import parquet
+    """The columns as arrays, and what was written about them. Refused if the file is damaged."""
+    from pyarrow import ArrowException, parquet
 
-    table = parquet.read_table(file)
-    about = json.loads((table.schema.metadata or {}).get(b"polymodel", b"{}"))
+    try:
+        table = parquet.read_table(file)
+        about = json.loads((table.schema.metadata or {}).get(b"polymodel", b"{}"))
+    except (ArrowException, OSError, ValueError) as error:
+        raise Refused(f"{file} is damaged, and no state of a sweep can be read from it", ANEW) from error
     return {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}, about
 
 
@@ -63,11 +67,11 @@ class Spill:
         if not file.is_file():
             raise Refused(
                 f"{file} is missing: it holds a part of the front",
-                "put the store where all processes see it, or start anew with resume=False",
+                f"put the store where all processes see it, or {ANEW}",
             )
         columns, about = read_table(file)
         if about.get("signature") != self.signature:
-            raise Refused(f"{file} is a part of another sweep", "give another store, or pass resume=False")
+            raise Refused(f"{file} is a part of another sweep", f"give another store, or {ANEW}")
         values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
         return values, columns["point"].astype(np.int64)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.sweep.spill import read_table, write_table
+from polymodel.sweep.spill import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
 Array = Any
@@ -118,7 +118,7 @@ class Units:
         if about.get("signature") != self.signature:
             raise Refused(
                 f"{self.file} holds the state of another sweep",
-                "give another store, delete it, or pass resume=False",
+                f"give another store, or {ANEW}",
             )
         every, front = columns["point"].astype(np.int64), columns["front"].astype(bool)
         values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
