@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -25,9 +26,15 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
 
     table = pa.table(dict(columns)).replace_schema_metadata({b"polymodel": json.dumps(about).encode()})
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(".new")
+    fresh = file.with_name(f"{file.stem}.{os.getpid()}.new")
     parquet.write_table(table, fresh)
     os.replace(fresh, file)
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what killed processes were writing."""
+    for file in folder.glob("*.new"):
+        file.unlink(missing_ok=True)
 
 
 def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -44,10 +51,11 @@ def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Spill:
-    """Where one process puts parts of its front: `PREFIX-0.parquet`, `PREFIX-1.parquet`, ... of a folder.
+    """Where one process puts parts of its front: `PREFIX-0-TOKEN.parquet`, `PREFIX-1-TOKEN.parquet`, ...
 
     A part is never changed once it is there, and counts only if the saved state names it: a part that was
-    written just before the process was killed is written again by the run that goes on.
+    written just before the process was killed is written again by the run that goes on, under another name,
+    since a process may outlive a killed parent for a moment.
     """
 
     folder: Path
@@ -56,7 +64,7 @@ class Spill:
 
     def write(self, number: int, front: Front) -> str:
         """Save the points of a front; gives the part's name."""
-        name = f"{self.prefix}-{number}.parquet"
+        name = f"{self.prefix}-{number}-{uuid4().hex[:8]}.parquet"
         columns = {"point": front.ids, **{f"objective_{k}": v for k, v in enumerate(front.values)}}
         write_table(self.folder / name, columns, {"signature": self.signature})
         return name
@@ -79,4 +87,4 @@ class Spill:
         """Remove this process's parts that no saved state names."""
         for file in self.folder.glob(f"{self.prefix}-*.parquet"):
             if file.name not in but:
-                file.unlink()
+                file.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
         for piece in pieces:
             writer.write_table(_widened(parquet.read_table(piece), schema))
     os.replace(fresh, file)
-    for piece in pieces:
+    for piece in file.parent.glob(f"{file.stem}-*.new"):
         piece.unlink()
 
 

@@ -7,6 +7,7 @@ run that was interrupted goes on at the first unit that its last saved state doe
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,9 +68,15 @@ class Units:
     seen: int = 0
     mark: Snapshot | None = None
     saved: float = field(default_factory=time.perf_counter)
+    parent: int = field(default_factory=os.getppid)
 
     def mine(self, state: Kept) -> bool:
-        """True if the next unit is to be done here; saves the state before it now and then."""
+        """True if the next unit is to be done here; saves the state before it now and then.
+
+        Raises KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
+        """
+        if self.share and os.getppid() != self.parent:
+            raise KeyboardInterrupt
         number = self.seen
         self.seen += 1
         if number < self.begin or number % self.of != self.share:
