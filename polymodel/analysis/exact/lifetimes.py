@@ -8,7 +8,6 @@ coordinates of products (equal so far, then earlier), one factor per independent
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lcm, prod
@@ -19,7 +18,7 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.grids import Grids, unfollowed
 from polymodel.analysis.exact.live import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
-from polymodel.analysis.exact.residencies import Residency, Share, residencies
+from polymodel.analysis.exact.residencies import Residency, Use
 from polymodel.analysis.exact.sweep import Ints, distinct
 from polymodel.analysis.exact.timetrees import Interleaving, Rows, Term, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
@@ -33,31 +32,27 @@ _LISTED = 30_000  # below, listing is the faster
 
 @dataclass(frozen=True)
 class Edge:
-    """First (or last, `last`) uses of one share by one of its Einsums, as the executing Einsum sees them."""
+    """First or last uses of a residency as the executing Einsum sees them: up to axis `end`.
+
+    `inclusive`: those with equal coordinates up to there have happened.
+    """
 
     residency: Residency
-    share: Share
-    last: bool
+    use: Use
     end: int
     inclusive: bool
 
-    @property
-    def user(self) -> str:
-        return self.share.last if self.last else self.share.first
 
-
-def edges(grids: Grids, residency: Residency, einsum: str) -> Iterator[Edge]:
-    """What starts and what ends before the phases of an Einsum."""
+def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
+    """What starts and what ends before the phases of an Einsum; nothing if all of it cancels out."""
     whole = len(grids.views[einsum].loops) + len(grids.views[einsum].offsets)
-    for share in residency.shares:
-        pair = []
-        for last in (False, True):
-            user = share.last if last else share.first
-            end, inclusive = (whole, not last) if user == einsum else grids.parting(einsum, user)
-            pair.append(Edge(residency, share, last, end, inclusive))
-        first, last_ = pair
-        if max(first.end, last_.end) > residency.start or first.inclusive != last_.inclusive:
-            yield from pair  # else they cancel out: nothing of it is live
+    found = []
+    for use in residency.uses:
+        mine = (whole, not use.last)
+        end, inclusive = mine if use.user == einsum else grids.parting(einsum, use.user)
+        found.append(Edge(residency, use, end, inclusive))
+    apart = len({e.inclusive for e in found}) > 1 or any(e.end > residency.start for e in found)
+    return found if apart else []
 
 
 class Frame:
@@ -65,7 +60,7 @@ class Frame:
 
     def __init__(self, grids: Grids, einsum: str, residencies: list[Residency]) -> None:
         self.grids, self.einsum = grids, einsum
-        found = [(r, list(edges(grids, r, einsum))) for r in residencies if self._concerns(r)]
+        found = [(r, edges(grids, r, einsum)) for r in residencies if self._concerns(r)]
         self.residencies = [r for r, mine in found if mine]
         self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
         self.edges = [e for _, mine in found for e in mine]
@@ -128,9 +123,9 @@ class Frame:
     def _columns(self, edge: Edge, block: int) -> tuple[int, ...]:
         """Time axes of the executing Einsum that a block shares, and its instances' coordinates."""
         r = edge.residency
-        mine = r.axes(block, edge.user, 0, 0, spatial=True)
-        spots = {-1 - spot for axis, spot, _ in self.spots[edge.user] if axis in mine}
-        return (*r.axes(block, edge.user, 0, edge.end), *sorted(spots))
+        mine = r.axes(block, edge.use.user, 0, 0, spatial=True)
+        spots = {-1 - spot for axis, spot, _ in self.spots[edge.use.user] if axis in mine}
+        return (*r.axes(block, edge.use.user, 0, edge.end), *sorted(spots))
 
     def _blocks(self, edge: Edge, group: frozenset[int]) -> list[int]:
         blocks = range(len(edge.residency.blocks))
@@ -140,7 +135,7 @@ class Frame:
         """Elements of the blocks that share no axis with the executing Einsum."""
         r = edge.residency
         blocks = [b for b in range(len(r.blocks)) if not self._columns(edge, b)]
-        return prod(int(edge.share.masks[b].sum()) for b in blocks)
+        return prod(int(edge.use.masks[b].sum()) for b in blocks)
 
     def _times(self, group: frozenset[int]) -> tuple[int, ...]:
         return tuple(a for a in self.temporal if a in group)
@@ -156,24 +151,24 @@ class Frame:
         axes: list[int] = []
         sites, times = np.zeros((1, len(spots)), dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         for b in self._blocks(edge, group):
-            spans = edge.residency.spans(b, edge.user, edge.end)
-            keep = edge.share.masks[b][spans.element]
-            stamps = (spans.last if edge.last else spans.first)[keep]
+            spans = edge.residency.spans(b, edge.use.user, edge.end)
+            keep = edge.use.masks[b][spans.element]
+            stamps = (spans.last if edge.use.last else spans.first)[keep]
             if len(times) * len(stamps) > _POINTS:
                 raise unfollowed("too many elements of ranks that are tied together")
             here = self._sites(edge, b, spots, spans.place[keep])
             sites = np.repeat(sites, len(stamps), axis=0) + np.tile(here, (len(sites), 1))
             parts = [np.repeat(times, len(stamps), axis=0), np.tile(stamps, (len(times), 1))]
             times = np.concatenate(parts, axis=1)
-            axes += edge.residency.axes(b, edge.user, 0, edge.end)
+            axes += edge.residency.axes(b, edge.use.user, 0, edge.end)
         order = [axes.index(a) for a in self._times(group) if a in axes]
         return Rows(len(order), sites, times[:, order])
 
     def _sites(self, edge: Edge, block: int, spots: list[int], place: Ints) -> Ints:
         """A block's share of instances' coordinates."""
-        mine = edge.residency.axes(block, edge.user, 0, 0, spatial=True)
+        mine = edge.residency.axes(block, edge.use.user, 0, 0, spatial=True)
         found = np.zeros((len(place), len(spots)), dtype=np.int64)
-        for axis, spot, times in self.spots[edge.user]:
+        for axis, spot, times in self.spots[edge.use.user]:
             if axis in mine:
                 found[:, spots.index(-1 - spot)] += times * place[:, mine.index(axis)]
         return found
@@ -206,7 +201,7 @@ class Frame:
         """The edges as terms of weight one; `buffet` numbers the frame's nodes."""
         found = []
         for edge, columns in zip(self.edges, self._built[1], strict=True):
-            coefficient = edge.share.coefficient * self._loose(edge) * (-1 if edge.last else 1)
+            coefficient = edge.use.coefficient * self._loose(edge) * (-1 if edge.use.last else 1)
             start = self._position(min(edge.residency.start, edge.end))
             buffet = self.nodes.index(edge.residency.node)
             found.append(
@@ -253,8 +248,8 @@ class _Part:
         self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
         lasting = [i.node for i in self.fixed]
         passing = [n for n in nodes if n.parent is not None or not is_persistent(layout, n.tensor)]
-        self.passing = [r for n in passing for r in residencies(grids, n)]
-        self.lasting = [residencies(grids, n) for n in lasting]
+        self.passing = [Residency(grids, n) for n in passing]
+        self.lasting = [Residency(grids, n) for n in lasting]
         for node in lasting:
             if node.all_touch.spatial:
                 raise unfollowed(f"{node.tensor} persists in several instances of {component}")
@@ -264,7 +259,7 @@ class _Part:
         frame = Frame(self.grids, einsum, self.passing)
         if self.fixed and any(frame.spots.values()):
             raise unfollowed(f"persistent tensors in {self.component} beside several instances of it")
-        for part in (frame, *(Frame(self.grids, einsum, found) for found in self.lasting)):
+        for part in (frame, *(Frame(self.grids, einsum, [r]) for r in self.lasting)):
             for i, node in enumerate(part.nodes):
                 if einsum in node.users:
                     key = (node.id, node.tensor)
