@@ -1,22 +1,21 @@
 """Factors of touches as arrays: which stamps a factor has, how much each holds, which of them meet.
 
-One factor knows few loops and ranks, so its stamps and elements can be listed where the operations of
-the whole Einsum, the product over all factors, cannot.
+One factor knows few loops and ranks, so its stamps can be listed, and mostly its elements too, where the
+operations of the whole Einsum, the product over all factors, cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank, stacked
+from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.errors import Refused
-from polymodel.schedule.touch import Block, View, essential_constraints, partition
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000
@@ -81,18 +80,80 @@ class Ends:
 
 @dataclass(frozen=True)
 class Table:
-    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order.
+    """One factor: its stamps [spatial..., temporal...] and what each holds.
 
-    `spatial` and `temporal` are the stamp positions of the first columns.
+    `spatial` and `temporal` are the stamp positions of the columns of `stamps`, which are distinct, in order.
     """
 
     spatial: tuple[int, ...]
     temporal: tuple[int, ...]
-    rows: Ints
 
     @property
     def width(self) -> int:
         return len(self.spatial) + len(self.temporal)
+
+    @cached_property
+    def stamps(self) -> Ints:
+        """Distinct stamps at which anything is touched, in order."""
+        raise NotImplementedError
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Elements per stamp."""
+        raise NotImplementedError
+
+    @cached_property
+    def places(self) -> tuple[Index, Ints, Ints]:
+        """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
+        raise NotImplementedError
+
+    def meeting(self, one: Ints, other: Ints) -> Flags:
+        """Whether two different stamps hold a common element, for arrays of distinct pairs."""
+        raise NotImplementedError
+
+    @cached_property
+    def times(self) -> Ints:
+        """Distinct temporal stamps, in order."""
+        return distinct(self.stamps[:, len(self.spatial) :])
+
+    @cached_property
+    def index(self) -> Index:
+        return Index.of(self.stamps)
+
+    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
+        """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
+        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
+        return self.index.find(columns, shape)
+
+    def size_at(self, stamps: Ints) -> Ints:
+        """Elements at stamps as `find` gives them; none at -1."""
+        return np.where(stamps < 0, 0, self.sizes[stamps])
+
+    def meet(self, one: Ints, other: Ints) -> Flags:
+        """Whether two stamps hold a common element."""
+        both = (one >= 0) & (other >= 0)
+        result = both & (one == other)
+        moved = both & (one != other)
+        if moved.any():
+            keys = one[moved] * len(self.stamps) + other[moved]
+            pairs, which = np.unique(keys, return_inverse=True)
+            found = self.meeting(pairs // len(self.stamps), pairs % len(self.stamps))
+            result[moved] = found[which.reshape(-1)]
+        return np.asarray(result, dtype=bool)
+
+    def ends(self, outer: int) -> Ends:
+        """The first and the last temporal stamp of any instance, by the first `outer` temporal counters."""
+        heads = distinct(self.times[:, :outer])
+        last = np.searchsorted(rank(self.times[:, :outer]), np.arange(len(heads)), side="right") - 1
+        first = np.concatenate(([0], last[:-1] + 1))
+        return Ends(self.temporal[:outer], Index.of(heads), self.times[first], self.times[last])
+
+
+@dataclass(frozen=True)
+class Listed(Table):
+    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order."""
+
+    rows: Ints
 
     @cached_property
     def _new(self) -> Flags:
@@ -119,34 +180,10 @@ class Table:
         return np.bincount(self.owner, minlength=len(self.stamps)).astype(np.int64)
 
     @cached_property
-    def index(self) -> Index:
-        return Index.of(self.stamps)
-
-    @cached_property
     def _elements(self) -> Ints:
         return rank(self.rows[:, self.width :])
 
-    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
-        """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
-        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
-        return self.index.find(columns, shape)
-
-    def size_at(self, stamps: Ints) -> Ints:
-        """Elements at stamps as `find` gives them; none at -1."""
-        return np.where(stamps < 0, 0, self.sizes[stamps])
-
-    def meet(self, one: Ints, other: Ints) -> Flags:
-        """Whether two stamps hold a common element."""
-        both = (one >= 0) & (other >= 0)
-        result = both & (one == other)
-        moved = both & (one != other)
-        if moved.any():
-            keys = one[moved] * len(self.stamps) + other[moved]
-            pairs, which = np.unique(keys, return_inverse=True)
-            result[moved] = self._meet(pairs // len(self.stamps), pairs % len(self.stamps))[which.reshape(-1)]
-        return np.asarray(result, dtype=bool)
-
-    def _meet(self, one: Ints, other: Ints) -> Flags:
+    def meeting(self, one: Ints, other: Ints) -> Flags:
         small = np.where(self.sizes[one] <= self.sizes[other], one, other)
         large = one + other - small
         lengths = self.sizes[small]
@@ -162,14 +199,6 @@ class Table:
         hits = np.bincount(pair[known[at] == wanted], minlength=len(small))
         return np.asarray(hits > 0)
 
-    def ends(self, outer: int) -> Ends:
-        """The first and the last temporal stamp of any instance, by the first `outer` temporal counters."""
-        times = distinct(self.rows[:, len(self.spatial) : self.width])
-        heads = distinct(times[:, :outer])
-        last = np.searchsorted(rank(times[:, :outer]), np.arange(len(heads)), side="right") - 1
-        first = np.concatenate(([0], last[:-1] + 1))
-        return Ends(self.temporal[:outer], Index.of(heads), times[first], times[last])
-
     @cached_property
     def places(self) -> tuple[Index, Ints, Ints]:
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
@@ -184,82 +213,3 @@ class Table:
             kinds[i] = seen.setdefault(part.tobytes(), len(seen))
         held = distinct(np.column_stack([each, self._elements]))
         return Index.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
-
-
-Masks = Mapping[int, Flags]  # by loop (node id): which of its steps are listed
-
-
-@lru_cache(maxsize=4096)
-def fine_blocks(view: View) -> tuple[Block, ...]:
-    """Independent classes of one view's variables and ranks."""
-    return partition((view,))
-
-
-def listed(
-    views: Iterable[View],
-    block: Block,
-    spatial: tuple[int, ...],
-    temporal: tuple[int, ...],
-    ranks: tuple[int, ...],
-    masks: Masks | None = None,
-) -> Table:
-    """The union of what the views touch in one block, over the loops at the given positions."""
-    parts = [_rows(v, block, (*spatial, *temporal), ranks, masks or {}) for v in views]
-    rows = parts[0] if len(parts) == 1 else distinct(np.concatenate([p.T for p in parts], axis=1).T)
-    return Table(spatial, temporal, rows)
-
-
-def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
-    """Distinct rows, the product over the view's own classes in the block."""
-    name = view.einsum.name
-    parts = []
-    for fine in fine_blocks(view):
-        mine = [i for i, a in enumerate(axes) if (name, view.loops[a][1].variable_in(name)) in fine.variables]
-        held = [r for r in ranks if r in fine.ranks]
-        if mine or held:
-            rows = factor_rows(view, fine, tuple(axes[i] for i in mine), tuple(held), masks)
-            parts.append(((*mine, *(len(axes) + ranks.index(r) for r in held)), rows))
-    order, rows = crossed(parts)
-    assert order == tuple(range(len(axes) + len(ranks))), block
-    return distinct(rows)
-
-
-def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks) -> Ints:
-    """Distinct rows [axes..., ranks...] of one of `fine_blocks`."""
-    einsum = view.einsum
-    mine = [v for v in einsum.rank_variables if (einsum.name, v) in fine.variables]
-    lows, highs = zip(*(einsum.bound(v) for v in mine), strict=True) if mine else ((), ())
-    extents = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
-    count = bounded(prod(extents))
-    grid = np.indices(extents, dtype=np.int64).reshape(len(mine), count)
-    values = {v: grid[i] + lows[i] for i, v in enumerate(mine)}
-    keep = np.ones(count, dtype=bool)
-    for c in essential_constraints(einsum)[2 * len(einsum.rank_variables) :]:
-        if set(c.expr.variables) <= set(mine):
-            total = c.expr.constant + sum((k * values[v] for v, k in c.expr.terms), np.zeros(count, np.int64))
-            keep &= total >= 0 if c.kind == "ge" else (total % c.modulus if c.kind == "mod" else total) == 0
-    counters: dict[int, Ints] = {}
-    starts: dict[str, Ints] = {}
-    for position, (node, loop, origin) in enumerate(view.loops):
-        v = loop.variable_in(einsum.name)
-        if v in values:
-            base = starts.get(v, np.full(count, origin, dtype=np.int64))
-            counters[position], starts[v] = counter_of(values[v] - base, base, loop)
-            if position in axes and node in masks:
-                steps = np.minimum(counters[position], len(masks[node]) - 1)  # beyond it no point is kept
-                keep &= masks[node][steps]
-    columns = [counters[a] for a in axes]
-    for r in ranks:
-        expr = view.access.projection[r]
-        columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
-    return distinct(stacked(columns, count)[keep])
-
-
-def crossed(parts: Sequence[tuple[tuple[int, ...], Ints]]) -> tuple[tuple[int, ...], Ints]:
-    """The product of tables of named columns: names in order, and one row per combination."""
-    sizes = [len(rows) for _, rows in parts]
-    count = bounded(prod(sizes))
-    grid = np.indices(sizes, dtype=np.int64).reshape(len(sizes), count)
-    columns = {a: rows[grid[i], k] for i, (axes, rows) in enumerate(parts) for k, a in enumerate(axes)}
-    order = tuple(sorted(columns))
-    return order, stacked([columns[a] for a in order], count)

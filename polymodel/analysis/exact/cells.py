@@ -12,8 +12,9 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Masks, Table, bounded, crossed, fine_blocks, listed
+from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.listings import Masks, crossed, fine_blocks, listed
 from polymodel.analysis.exact.live import nominal_trips
 from polymodel.analysis.exact.sweep import Ints, distinct, rank, stacked
 from polymodel.mapping.looptree import Loop, Split
@@ -118,7 +119,7 @@ def combined(tables: tuple[Table, ...], masks: Masks) -> Ints:
     parts = []
     for t in tables:
         if t.temporal:
-            rows = distinct(t.rows[:, len(t.spatial) : t.width])
+            rows = t.times
             for k, a in enumerate(t.temporal):
                 if a in masks:
                     rows = rows[masks[a][rows[:, k]]]

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Masks, Table, bounded, listed
+from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.cells import (
     Course,
@@ -26,6 +26,7 @@ from polymodel.analysis.exact.cells import (
     spatial_axes,
 )
 from polymodel.analysis.exact.inside import Inside, inside
+from polymodel.analysis.exact.listings import Masks, listed
 from polymodel.analysis.exact.live import node_carries
 from polymodel.analysis.exact.occupancy import Item, item_of
 from polymodel.analysis.exact.steady import kept_steps

@@ -8,8 +8,9 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Index, Table, bounded, crossed
+from polymodel.analysis.exact.arrays import Flags, Index, Table, bounded
 from polymodel.analysis.exact.cells import Course
+from polymodel.analysis.exact.listings import crossed
 from polymodel.analysis.exact.occupancy import Item
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.arrays import Flags, factor_rows, fine_blocks
+from polymodel.analysis.exact.arrays import Flags
+from polymodel.analysis.exact.listings import factor_rows, fine_blocks, is_large
 from polymodel.analysis.exact.sweep import Ints
-from polymodel.schedule.touch import View, axes_of
+from polymodel.polyhedra import stamps
+from polymodel.schedule.touch import Block, View, axes_of, touch
 
 # A dropped step has that many steady ones (itself counted) behind and ahead.
 _BEHIND, _AHEAD = 3, 4
@@ -92,10 +94,22 @@ def _motions(view: View, depth: int) -> Iterable[tuple[int, Motion]]:
         mine = [a for a in range(min(depth, len(axes))) if (name, axes[a].variable) in block.variables]
         if all(axes[a].spatial for a in mine):
             continue
+        if is_large(view, block):
+            for a in mine:
+                if not axes[a].spatial:
+                    yield axes[a].node, _unknown(view, block, a)
+            continue
         rows = factor_rows(view, block, tuple(mine), block.ranks, {})
         for column, a in enumerate(mine):
             if not axes[a].spatial:
                 yield axes[a].node, _motion(rows, column, len(mine), block.ranks)
+
+
+def _unknown(view: View, block: Block, axis: int) -> Motion:
+    """Where points are not listed no step counts as a repetition."""
+    (factor,) = touch((view,), (block,)).factors
+    count = stamps.steps(factor.text, (*factor.spatial, *factor.temporal).index(axis))
+    return Motion(np.zeros(count, dtype=bool), np.ones(count, dtype=bool), {})
 
 
 def _motion(rows: Ints, column: int, stamps: int, ranks: tuple[int, ...]) -> Motion:
