@@ -1,6 +1,6 @@
 """The command line: `polymodel validate | show | evaluate | compare | sweep | schema | new`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that did not come to its end, 130
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 130
 interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_sweep import add_options, run_sweep
+from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.errors import Diagnostic, Refused, SpecError
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
 
-FINE, INFEASIBLE, BAD_INPUT, REFUSED, INTERRUPTED = 0, 1, 2, 3, 130
-CODES = "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly)"
+FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
+CODES = (
+    "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly), "
+    "130 interrupted (a sweep prints what it has found)"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -224,9 +227,7 @@ def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     for name, text in _pairs(options.var, "--var").items():
         number = plain_number(text)
         variables[name] = text if number is None else number
-    spec = load(*sources, variables=variables)
-    symbols = _symbols(options)
-    return spec.bind(**symbols) if symbols else spec
+    return load(*sources, variables=variables, symbols=_symbols(options))
 
 
 def run_validate(options: argparse.Namespace) -> tuple[str, int]:

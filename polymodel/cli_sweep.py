@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 BAR_AFTER = 2.0
+LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 UNFINISHED = 3
+INTERRUPTED = 130  # as shells have it
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +45,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kept.add_argument("--keep", choices=("front", "all", "top"), help="what to keep (default: front)")
     parser.add_argument("--top", type=int, metavar="N", help="keep the N best by the first objective")
     parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="thin the front to within 1 + E")
-    parser.add_argument("--mapping", action="append", metavar="SPEC", help="sweep this mapping; repeat it")
+    parser.add_argument(
+        "--mapping",
+        action="append",
+        metavar="SPEC",
+        help="sweep this mapping in the place of the spec's own; repeat it to compare several",
+    )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
@@ -55,10 +62,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
-    """Sweep and print the kept rows; exit code 1 if no point fits, 3 if the sweep did not come to its end."""
+    """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
+    stopped for want of memory."""
     from polymodel.sweep.run import sweep
 
-    bar = Bar(sys.stderr.write)
+    if options.top is not None and options.keep not in (None, "top"):
+        message = (
+            f"--top {options.top} keeps the best by the first objective, the other option something else"
+        )
+        raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
+    bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
         _symbols(options.symbol) or None,
@@ -80,7 +93,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     for note in found.notes if options.format != "table" and not found.complete else ():
         sys.stderr.write(note + "\n")
     if not found.complete:
-        return _text(found, options.format), UNFINISHED
+        return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
     return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
 
 
@@ -112,6 +125,8 @@ def _text(found: Sweep, style: str) -> str:
         return str(frame.to_json(orient="records", indent=1)) + "\n"
     if style == "csv":
         return str(frame.to_csv(index=False))
+    if frame.empty:
+        return f"{found!r}\n\nno point is kept\n"
     linked = (n for n, _ in found.grid.linked)
     columns = ["mapping", *found.grid.names, *linked, *found.objectives, "feasible"]
     if len(found.specs) == 1:
@@ -143,10 +158,14 @@ def _save(found: Sweep, folder: Path) -> None:
 
 
 class Bar:
-    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s."""
+    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s.
 
-    def __init__(self, write: Callable[[str], object]) -> None:
+    `live=False`, for files and pipes: a new line now and then.
+    """
+
+    def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
         self.write = write
+        self.live = live
         self.shown = 0
         self.last = 0.0
         self.first: tuple[int, float] | None = None  # points of earlier runs are no work of this one
@@ -154,7 +173,7 @@ class Bar:
     def __call__(self, done: int, total: int, seconds: float) -> None:
         if self.first is None:
             self.first = done, seconds
-        if seconds < BAR_AFTER or seconds - self.last < 0.2:
+        if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
             return
         self.last = seconds
         rate = (done - self.first[0]) / (seconds - self.first[1]) if seconds > self.first[1] else 0.0
@@ -165,6 +184,9 @@ class Bar:
             f"[{'#' * filled}{'.' * (width - filled)}] {100 * done / max(total, 1):5.1f} %  "
             f"{done:.3g} of {total:.3g} points  {rate:.3g}/s  {left:.0f} s left"
         )
+        if not self.live:
+            self.write(line + "\n")
+            return
         self.write("\r" + line.ljust(self.shown))
         self.shown = len(line)
 

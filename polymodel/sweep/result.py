@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+INTERRUPTED = "interrupted after"
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -44,6 +46,11 @@ class Sweep:
     def rate(self) -> float:
         """Evaluated points per second of this run."""
         return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
+
+    @property
+    def interrupted(self) -> bool:
+        """True if it was broken off by Ctrl-C."""
+        return any(n.startswith(INTERRUPTED) for n in self.notes)
 
     @cached_property
     def frame(self) -> pd.DataFrame:

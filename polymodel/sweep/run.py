@@ -33,7 +33,7 @@ from polymodel.sweep.parallel import (
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points, point_cells
 from polymodel.sweep.prune import pruned
-from polymodel.sweep.result import Sweep
+from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
 from polymodel.sweep.spill import Spill, clear_unfinished
@@ -194,7 +194,7 @@ class _Search:
                 state.take(found)
         except KeyboardInterrupt:
             complete = False
-            text = f"interrupted after {state.done} of {self.total} points; what was found is kept"
+            text = f"{INTERRUPTED} {state.done} of {self.total} points; what was found is kept"
             self.notes.append(text)
         seconds = perf_counter() - self.start
         state.bounded = False
