@@ -9,7 +9,7 @@ from polymodel.analysis.exact.axes import broadcast_axes, output_carries, shared
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
+from polymodel.analysis.exact.partials import Chain, Level, check_ends, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
@@ -102,6 +102,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     check_reducible(levels[-1], shared, tensor)
     try:
+        check_ends(tuple(levels), shared, tensor)
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
         if not any(level.carries for level in levels):
@@ -112,6 +113,11 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     return ListedChain(tuple(levels), shared, broadcast, view)
 
 
+def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) -> bool:
+    """False where consumers keep a run alive after its last write, so that its start is counted instead."""
+    return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
+
+
 def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
     chain = output_chain(layout, einsum, tensor)
     nodes = [level.node for level in chain.levels if level.node is not None]
@@ -120,39 +126,17 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
         child = position + 1
         ledger.book(einsum, node, "reads_fill", chain.reads(child))
         level = chain.levels[child]
-        _check_ends(nodes, child, shared, level)
-        # Where consumers keep a run alive after its last write, it ends at no writing visit: count starts.
-        ends = not (level.carries and level.now != level.held)
+        ends = ends_are_writes(chain, level)
         ledger.book(einsum, node, "writes_drain", chain.events(child, forward=ends))
         target = nodes[child].component if child < len(nodes) else _component_of(layout, einsum)
-        ledger.tolls += pass_tolls(
-            layout, einsum, node, target, (level.now, level.held, level.carries), shared, "up", forward=ends
-        )
-        ledger.tolls += pass_tolls(
-            layout,
-            einsum,
-            node,
-            target,
-            (level.now, level.held, level.carries),
-            shared,
-            "partial",
-            chain=(chain, child),
-        )
+        moving = level.now, level.held, level.carries
+        for way in ("up", "partial"):
+            ledger.tolls += pass_tolls(
+                layout, einsum, node, target, moving, shared, way, forward=ends, chain=(chain, child)
+            )
         if position:
             ledger.book(einsum, node, "writes_fill", chain.filled(position))
             ledger.book(einsum, node, "reads_drain", chain.runs(position))
-
-
-def _check_ends(nodes: list[Node], child: int, shared: frozenset[int], level: Level) -> None:
-    """Drains of a node that consumers keep visiting end later than production; no reductions there."""
-    if child >= len(nodes) or not level.carries or level.now == level.held:
-        return
-    if any(a >= level.charge and a in shared for a in level.now.spatial):
-        raise Refused(
-            f"{nodes[child].tensor} in {nodes[child].component} is carried, shared with consumers and "
-            "spread over instances",
-            "use reuse: refill for this node",
-        )
 
 
 def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:

@@ -71,6 +71,22 @@ def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
                 )
 
 
+def check_ends(levels: tuple[Level, ...], shared: frozenset[int], tensor: str) -> None:
+    """Drains of a node that consumers keep visiting end later than production; no reductions there.
+
+    Factors with ranks do not reduce: `examine` wants each of their elements in one instance.
+    """
+    for level in levels[1:]:
+        apart = not level.carries or level.now == level.held
+        reduced = [a for f in level.now.factors if not f.ranks for a in f.spatial]
+        if not apart and any(a >= level.charge and a in shared for a in reduced):
+            raise Refused(
+                f"{tensor} is carried, shared with consumers and reduced over a fanout, "
+                "and its Einsums have too many iterations to list",
+                "use reuse: refill for this output",
+            )
+
+
 def examine(
     levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
@@ -96,6 +112,8 @@ def examine(
     if not uneven:
         return Reduction(shared, broadcast, tuple(blocks), False)
     if mine <= broadcast:
+        if _read_first_above(levels):
+            raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
         for level in levels:
             for b in blocks:
                 f = level.factor(b)
@@ -110,6 +128,14 @@ def examine(
 
 _UNEVEN = "partial sums of {tensor} are spread over a fanout unevenly while being carried or broadcast"
 _UNEVEN_REMEDY = "use reuse: refill for this output, or a spatial tile that divides its extent"
+
+
+def _read_first_above(levels: tuple[Level, ...]) -> bool:
+    """Whether a level is filled on first reads further up, but not by its own parent."""
+    inner = levels[1:-1]
+    return any(
+        any(x.read_first for x in levels[:k]) and not levels[k].read_first for k in range(1, len(inner))
+    )
 
 
 def _args(factor: Factor) -> tuple[str, int, int]:
@@ -170,8 +196,6 @@ class Chain:
         if self.reduction.first_touch_formula:
             if self.levels[level - 1].read_first:
                 return self.runs(level)
-            if any(x.read_first for x in self.levels[: level - 1]):
-                raise Refused("read_first above an unevenly reduced output is not covered")
             return self.runs(level) + _negative(self.firsts(level))
         found: list[Product] = []
         start = max((k for k in range(1, level + 1) if self.levels[k - 1].read_first), default=1)
