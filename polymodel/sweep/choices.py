@@ -25,13 +25,25 @@ def choice_of(name: str, text: str) -> Choice:
         near = close_to(call.group(1), (*_CHOICES, *FUNCTIONS))
         remedy = f"did you mean {near}({call.group(2)})?" if near else f"write {FORMS}"
         raise wrong(f"symbol {name}: unknown function {call.group(1)}", remedy)
-    parts = [p.strip() for p in text.split(",")]
+    parts = _parts(text)
     numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
     if len(parts) > 1:
         raise wrong(f"symbol {name}: `{text}` is no list of numbers", f"write {FORMS}")
     return text.strip()
+
+
+def _parts(text: str) -> list[str]:
+    """What commas divide, but not those between the arguments of a function."""
+    found, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [p.strip() for p in found]
 
 
 def _called(name: str, function: str, arguments: list[str]) -> Choice:
