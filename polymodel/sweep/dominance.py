@@ -11,6 +11,17 @@ Array = Any
 CHUNK, KEPT = 512, 8192  # choices compared at once, and with how many at most
 
 
+def before(worse: Sequence[Array], ids: Array) -> Array:
+    """The choices numbered so that what is above another one in any of `worse`, and below it in none,
+    stands behind it; else by number."""
+    total = np.zeros(len(ids), np.int64)
+    for values in worse:
+        total += np.unique(values, return_inverse=True)[1]
+    number = np.empty(len(ids), np.int64)
+    number[np.lexsort((ids, total))] = np.arange(len(ids))
+    return number
+
+
 def least(found: Sequence[Array], ids: Array) -> Array:
     """Positions, in order, of choices that no other one with a lower number is nowhere above."""
     ranked = [np.unique(c, return_inverse=True)[1].astype(np.int32) for c in (*found, ids)]
