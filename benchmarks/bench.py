@@ -150,11 +150,8 @@ def template(arch: str, workload: str, loops: str, **variables: int) -> pm.Spec:
         )
 
 
-def sweeps() -> tuple[dict[str, Row], list[str]]:
-    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop.
-
-    The fused chain also against AccelForge; second, what it counts otherwise than we do.
-    """
+def grids() -> dict[str, tuple[pm.Spec, dict[str, Choice]]]:
+    """The grids of `sweeps`, each of more than 10^8 points: name -> spec and values of its symbols."""
     matmul = template(
         "edge_npu", "matmul",
         "DRAM:A,B,C m:TM1 n:TN1 k:TK1 SRAM:A,B,C m:TM0 n:TN0 k:TK0 Register:A,B,C Matmul@MAC",
@@ -167,13 +164,20 @@ def sweeps() -> tuple[dict[str, Row], list[str]]:
     levels = {f"T{v}{level}": spread(30, 1024) for level in "10" for v in "MNK"}
     widths = dict.fromkeys(("TN0", "TN1", "TN2", "TN3", "TQ1", "TQ2"), spread(14, 256))
     sizes = {"TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 57), "TQ": range(1, 57)}
-    cases: dict[str, tuple[pm.Spec, dict[str, Choice]]] = {
+    return {
         "sweep a matmul, three levels, 6 symbols": (matmul, dict(levels)),
         CHAIN: (accelforge_peer.spec(), {"TM": spread(16, 512), **widths}),
         "sweep a conv2d, 6 symbols": (conv, {**sizes, "TR": [1, 2, 3], "TS": [1, 2, 3]}),
     }
+
+
+def sweeps() -> tuple[dict[str, Row], list[str]]:
+    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop.
+
+    The fused chain also against AccelForge; second, what it counts otherwise than we do.
+    """
     rows: dict[str, Row] = {}
-    for name, (spec, symbols) in cases.items():
+    for name, (spec, symbols) in grids().items():
         found = pm.sweep(spec, symbols, prune=False)  # every point, for its rate
         bound = found.spec(found.best())
         one = seconds(lambda bound=bound: pm.evaluate(bound), 5)

@@ -36,6 +36,9 @@ def run_block(
         state.refuse(TILES, (whole - legal) * n)
         state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
         state.done += (whole - block.legal) * n
+        for reason in block.unfit:
+            state.refuse(reason, whole)
+            state.done += whole
     if not block.legal:
         return
     masks = _Masks(block, grid)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -33,6 +35,14 @@ def live(spec: pm.Spec) -> pm.Spec:
         n.model_copy(update={"allocation": "live"}) if n.name == "GLB" else n for n in spec.raw_arch.nodes
     )
     return replace(spec, raw_arch=spec.raw_arch.model_copy(update={"nodes": tuple(nodes)}))
+
+
+def written(text: str, nodes: list[dict[str, object]]) -> pm.Spec:
+    """A spec from YAML text, with the nodes of its mapping."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spec.yaml"
+        path.write_text(text, encoding="utf-8")
+        return pm.load(path, {"mapping": {"nodes": nodes}})
 
 
 def same(a: Any, b: Any) -> None:
