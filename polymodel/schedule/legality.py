@@ -9,7 +9,7 @@ from polymodel.errors import Diagnostic
 from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.polyhedra import order
-from polymodel.schedule.holding import held, lost
+from polymodel.schedule.holding import held, lost, scattered
 from polymodel.schedule.touch import Factor, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
@@ -36,12 +36,37 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:
             continue
+        apart = None if producer.is_copy else _apart(problem, tensor, producer.name)
+        if apart is not None:
+            found.append(apart)
+            continue
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
                 fault = _dependence(problem, tensor, producer.name, consumer.name, reuse)
                 if fault is not None:
                     found.append(fault)
     return tuple(found)
+
+
+def _apart(problem: Mapped, tensor: str, producer: str) -> Diagnostic | None:
+    """Sums of one element in several instances of its outermost storage: nothing above adds them up."""
+    chain = storage_chain(problem.tree, producer, tensor)
+    above = [loop for i, loop in problem.tree.loops(producer) if chain and i < chain[0].id]
+    if not any(loop.spatial for loop in above):
+        return None
+    view = _view(problem, producer, tensor, len(above))
+    node = held(view, view, (view,))
+    element = scattered(node)
+    if element is None:
+        return None
+    return _fault(
+        tensor,
+        view,
+        element,
+        f"{producer} sums {tensor} up in several instances of its outermost storage (node {chain[0].id}), "
+        "above which nothing adds them",
+        f"store {tensor} above the spatial loop as well, or let that loop index it",
+    )
 
 
 def _dependence(
