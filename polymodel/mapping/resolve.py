@@ -143,7 +143,8 @@ def _bound_tile(
         return value
     if math.isinf(number) or number < 1 or number != int(number):
         what = f"{value} = {number}" if isinstance(value, str) else f"{number}"
-        faults.add(path, f"tile size {what} is not a whole number of at least 1", "use 1 or more")
+        remedy = "use a whole number, 1 or more"
+        faults.add(path, f"tile size {what} is not a whole number of at least 1", remedy)
         return 1
     return int(number)
 

@@ -69,6 +69,7 @@ def read_file(path: FilePath, document: Document, variables: Mapping[str, object
         rendered, faults = render(text, source, variables)
         document.faults.extend(faults)
         if rendered is None:
+            document.variables |= set(variables)  # which of them it reads is not known
             return
         document.variables |= rendered.variables
         text, source = rendered.text, rendered.source
