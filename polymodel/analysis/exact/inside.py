@@ -104,7 +104,8 @@ def _groups(course: Course, items: Items) -> list[Group]:
             axes = {*t.spatial, *t.temporal}
             hit = [p for p in parts if any(axes & {*s.spatial, *s.temporal} for s in p)]
             if len(hit) > 1:
-                parts = [p for p in parts if p not in hit] + [[s for p in hit for s in p]]
+                rest = [p for p in parts if not any(p is h for h in hit)]
+                parts = [*rest, [s for p in hit for s in p]]
     return [_group(course, part, items) for part in parts]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from polymodel.analysis.exact.arrays import Flags, Index, Listed, Table, bounded
 from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, stacked
 from polymodel.analysis.exact.tally import Shape, tally
-from polymodel.polyhedra import stamps
+from polymodel.polyhedra import stamps as isl_stamps
 from polymodel.schedule.touch import Block, View, essential_constraints, partition, touch
 
-# Coupled variables (a triangle, say) with more points than this are not listed.
-LISTED = 100_000
+# Coupled variables (a triangle, say) of up to LISTED points are always listed, of more than _AT_MOST never.
+LISTED, _FAR_MORE, _AT_MOST = 100_000, 50, 5_000_000
 
 Masks = Mapping[int, Flags]  # by loop (node id): which of its steps are listed
 
@@ -45,9 +45,18 @@ def listed(
 
 
 def is_large(view: View, fine: Block) -> bool:
-    """True if the class couples variables with too many points to list."""
+    """True if the class couples variables and has far more points than stamps, or too many to list."""
     extents = _extents(view, fine)
-    return len(extents) > 1 and prod(h - low + 1 for low, h in extents.values()) > LISTED
+    points = prod(h - low + 1 for low, h in extents.values())
+    if len(extents) < 2 or points <= LISTED:
+        return False
+    stamps, inside = 1, {v: h - low + 1 for v, (low, h) in extents.items()}
+    for _, loop, _ in view.loops:
+        v = loop.variable_in(view.einsum.name)
+        if v in inside:
+            tile = min(int(loop.tile_shape), inside[v])
+            stamps, inside[v] = stamps * -(-inside[v] // tile), tile
+    return points > _AT_MOST or stamps * _FAR_MORE < points
 
 
 def _extents(view: View, fine: Block) -> dict[str, tuple[int, int]]:
@@ -68,13 +77,13 @@ class Counted(Table):
 
     @cached_property
     def stamps(self) -> Ints:
-        found = stamps.stamps(self.text, self.drop)
+        found = isl_stamps.stamps(self.text, self.drop)
         return distinct(np.array(found, dtype=np.int64).reshape(len(found), self.width))
 
     @cached_property
     def sizes(self) -> Ints:
         found = np.zeros(len(self.stamps), dtype=np.int64)
-        pairs = stamps.sizes(self.text, self.width)
+        pairs = isl_stamps.sizes(self.text, self.width)
         rows = np.array([p for p, _ in pairs], dtype=np.int64).reshape(len(pairs), self.width)
         found[self.index.find(list(rows.T), (len(rows),))] = [n for _, n in pairs]
         return found
@@ -82,7 +91,9 @@ class Counted(Table):
     def meeting(self, one: Ints, other: Ints) -> Flags:
         rows = [tuple(int(c) for c in row) for row in self.stamps]
         pairs = zip(one, other, strict=True)
-        return np.array([stamps.meet(self.text, self.width, rows[a], rows[b]) for a, b in pairs], dtype=bool)
+        return np.array(
+            [isl_stamps.meet(self.text, self.width, rows[a], rows[b]) for a, b in pairs], dtype=bool
+        )
 
     @cached_property
     def places(self) -> tuple[Index, Ints, Ints]:
