@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
-from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rf, rule, spread
+from tests.analysis.small import dram, einsum, glb, hierarchy, loop, mac, moved, problem, rf, rule, spread
 from tests.analysis.test_agreement import differences
 
 
@@ -50,3 +53,19 @@ def test_einsums_of_which_only_one_may_share_a_read() -> None:
     assert moved(found, "DRAM", "X", "E0") == (2, 0, 0, 0)
     assert moved(found, "DRAM", "X", "E1") == (2, 0, 0, 0)
     assert moved(found, "RF", "X", "E1") == (6, 0, 4, 0)
+
+
+def test_a_copy_whose_source_is_stored_below_a_loop() -> None:
+    """Each of the 6 elements is read once in GLB, whatever m is done with it, and written once in DRAM."""
+    e0 = einsum("E0", "I[m,k]", "A[m,k]", sizes={"m": 2, "k": 3}, copy=True)
+    found = both(problem(e0, dram("A"), loop("m", 1), glb("I"), mac()))
+    assert moved(found, "GLB", "I") == (6, 0, 0, 0)
+    assert moved(found, "DRAM", "A") == (0, 0, 6, 0)
+
+
+def test_a_copy_whose_source_is_spread_further_than_its_destination_is_refused() -> None:
+    e0 = einsum("E0", "I[m,k]", "A[m,k]", sizes={"m": 2, "k": 3}, copy=True)
+    with pytest.raises(Refused, match="copy E0 is stored below a spatial loop") as refusal:
+        EXACT.analyse(problem(e0, dram("A"), spread("m", 1), rf("I"), mac()))
+    assert "store I above that loop, or A below it" in str(refusal.value)
+    both(problem(e0, dram("A", "I"), spread("m", 1), mac()))

@@ -179,7 +179,11 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str) -> None:
         view: View = layout.full[einsum, output.tensor]
         own = View(view.einsum, view.access, view.loops[: target.loops])
         now = touch((own,), layout.blocks[output.tensor])
-        if source.loops > target.loops:
-            raise Refused(f"the source of copy {einsum} is stored below its destination {output.tensor}")
+        if any(loop.spatial for _, loop, _ in view.loops[target.loops : source.loops]):
+            raise Refused(
+                f"the source of copy {einsum} is stored below a spatial loop that is not above its "
+                f"destination {output.tensor}",
+                f"store {source.tensor} above that loop, or {output.tensor} below it",
+            )
         ledger.book(einsum, target, "writes_fill", moved(now, now, (), target.loops, frozenset()))
         ledger.book(einsum, source, "reads_fill", moved(now, now, (), source.loops, frozenset()))
