@@ -13,7 +13,7 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from polymodel.schedule.touch import View, essential_constraints
 
-_POINTS = 4_000_000
+_POINTS = 5_000_000
 
 
 def unfollowed(reason: str) -> Refused:

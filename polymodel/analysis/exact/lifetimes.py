@@ -14,19 +14,21 @@ from math import lcm, prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.grids import Grids, unfollowed
 from polymodel.analysis.exact.live import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
+from polymodel.analysis.exact.peaks import Interleaving, Rounding, Term
 from polymodel.analysis.exact.residencies import Residency, Use
 from polymodel.analysis.exact.sweep import Ints, distinct
-from polymodel.analysis.exact.timetrees import Interleaving, Rows, Term, Tree, tree
+from polymodel.analysis.exact.timetrees import Rows, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.schedule.touch import View, partition
 from polymodel.workload.einsum import TensorAccess
 
-_POINTS = 4_000_000
+_POINTS = 5_000_000
+_RESTS = 1000
 _LISTED = 30_000  # below, listing is the faster
 
 
@@ -65,6 +67,11 @@ class Frame:
         self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
         self.edges = [e for _, mine in found for e in mine]
         self.temporal = grids.temporal(einsum)
+        self.weights = [
+            i.bits * i.scale * i.instances for i in (item_of(grids.layout, n) for n in self.nodes)
+        ]
+        self.whole = lcm(*(w.denominator for w in self.weights))
+        self.roundings = self._roundings()
         self.spots = self._spots()
         self.groups = self._grouped()
 
@@ -75,6 +82,17 @@ class Frame:
             return True
         shared, _ = self.grids.parting(self.einsum, residency.node.users[0])
         return residency.start < min(shared, residency.node.loops)
+
+    def _roundings(self) -> tuple[Rounding, ...]:
+        """Buffets whose bits are rounded up: of one alone, the peak of the sum is the rounded peak."""
+        parts = [k for k, w in enumerate(self.weights) if w.denominator > 1]
+        if len(parts) < 2:
+            return ()
+        found = tuple(Rounding(k, int(self.weights[k] * self.whole), self.whole) for k in parts)
+        if prod(r.period for r in found) > _RESTS:
+            names = ", ".join(self.nodes[k].tensor for k in parts)
+            raise unfollowed(f"{names} take fractions of bits per element")
+        return found
 
     def _spots(self) -> dict[str, tuple[tuple[int, int, int], ...]]:
         """Per user, spatial axes as parts of instances' coordinates: (axis, which coordinate, times).
@@ -176,6 +194,7 @@ class Frame:
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
         trees: list[Tree] = []
+        reach = lcm(*(r.period for r in self.roundings))
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
             kinds: dict[tuple[int, bytes, bytes], int] = {}
@@ -189,7 +208,7 @@ class Frame:
                 columns[i].append(kinds[key])
             spots = sum(1 for a in group if a < 0)
             places = [r.places for r in rows] or [np.zeros((1, spots), dtype=np.int64)]
-            trees.append(tree(self._phases(group), distinct(np.concatenate(places)), rows))
+            trees.append(tree(self._phases(group), distinct(np.concatenate(places)), rows, reach))
         order = tuple(next(g for g, axes in enumerate(self.groups) if a in axes) for a in self.temporal)
         return Interleaving(tuple(trees), order), [tuple(c) for c in columns]
 
@@ -209,26 +228,23 @@ class Frame:
             )
         return tuple(found)
 
-    def peak(self, weights: list[int]) -> tuple[int, tuple[int, ...]]:
-        """(largest sum of live elements times the buffets' weights, live elements per buffet there)."""
-        terms = [replace(t, weight=weights[t.buffet]) for t in self.terms if weights[t.buffet]]
-        return self._built[0].peak(terms, len(weights))
+    def alone(self, buffet: int) -> int:
+        """The largest number of live elements of one buffet."""
+        return self._built[0].peak([t for t in self.terms if t.buffet == buffet], len(self.nodes))[0]
+
+    def together(self) -> list[tuple[Node, int]]:
+        """Bits of every buffet at a phase where they take most."""
+        scaled = [int(w * self.whole) for w in self.weights]
+        terms = [replace(t, weight=scaled[t.buffet]) for t in self.terms]
+        interleaving = replace(self._built[0], roundings=self.roundings)
+        counts = interleaving.peak(terms, len(self.nodes))[1] if terms else ()
+        bits = [-(-n * w.numerator // w.denominator) for n, w in zip(counts, self.weights, strict=True)]
+        return list(zip(self.nodes, bits, strict=True))
 
 
-def _working_set(layout: Layout, frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
+def _working_set(frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
     """The joint peak of a component's live elements during one Einsum."""
-    items = [item_of(layout, n) for n in frame.nodes]
-    if not items and not fixed:
-        return None
-    weights = [i.bits * i.scale * i.instances for i in items]
-    if sum(w.denominator > 1 for w in weights) > 1:
-        raise unfollowed(f"several tensors in {component} take fractions of bits per element")
-    whole = lcm(*(w.denominator for w in weights))
-    counts = frame.peak([int(w * whole) for w in weights])[1] if items else ()
-    held = [
-        (node, -(-n * w.numerator // w.denominator))
-        for node, n, w in zip(frame.nodes, counts, weights, strict=True)
-    ]
+    held = frame.together()
     for item in fixed:
         assert item.fixed is not None
         size = item.fixed * item.bits * item.scale
@@ -243,7 +259,7 @@ class _Part:
     """One component: its buffets' residencies, and those that persist whole."""
 
     def __init__(self, layout: Layout, grids: Grids, component: str) -> None:
-        self.layout, self.grids, self.component = layout, grids, component
+        self.grids, self.component = grids, component
         nodes = [n for n in layout.nodes.values() if n.component == component]
         self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
         lasting = [i.node for i in self.fixed]
@@ -263,9 +279,8 @@ class _Part:
             for i, node in enumerate(part.nodes):
                 if einsum in node.users:
                     key = (node.id, node.tensor)
-                    alone = [int(k == i) for k in range(len(part.nodes))]
-                    counts[key] = max(counts[key], part.peak(alone)[0])
-        return _working_set(self.layout, frame, self.component, self.fixed)
+                    counts[key] = max(counts[key], part.alone(i))
+        return _working_set(frame, self.component, self.fixed)
 
 
 def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:
