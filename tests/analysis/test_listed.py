@@ -11,9 +11,9 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.exact import listed
 from polymodel.analysis.result import Analysis
-from polymodel.architecture.hierarchy import Hierarchy, Link
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rule, spread
 from tests.analysis.test_agreement import differences
 
@@ -130,10 +130,76 @@ def test_broadcast_partial_sums_over_links_with_a_price() -> None:
     assert dict(links.hops) == {"A": 18, "C": 2 * 3 + 2 * 3 + 2 * 2}
 
 
+def _uneven(tile: int, reuse: Reuse) -> Problem:
+    """Six values of k by threes, each three over instances by `tile`."""
+    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": 6})
+    home = StorageNode("RF", ("A", "C"), reuse)
+    return problem(e0, dram("A", "C"), loop("k", 3), spread("k", tile), home, mac())
+
+
+def _skewed(over: Loop, reuse: Reuse) -> Problem:
+    """C[m+n]: instances with other m make the same element at other n."""
+    e0 = einsum("E0", "A[m]", "B[n]", "C[m+n]", sizes={"m": 3, "n": 3})
+    home = StorageNode("RF", ("A", "B", "C"), reuse)
+    return problem(e0, dram("A", "B", "C"), loop("n", 1), over, home, mac())
+
+
+def _tolled(*over: Loop) -> Problem:
+    """A toll between two containers, over which m and k are spread."""
+    keep = rule("E0", "A", "B", "C")
+    parts = (
+        Component("DRAM", "memory"),
+        Component("Core", "container", spatial=(FanoutDim("C", 4),)),
+        Component("Bus", "toll", keep=keep),
+        Component("PE", "container", spatial=(FanoutDim("X", 4),)),
+        Component("RF", "memory"),
+        Component("MAC", "compute"),
+    )
+    e0 = einsum("E0", "A[m,k]", "B[k]", "C[m]", sizes={"m": 3, "k": 3})
+    every = "A", "B", "C"
+    return problem(e0, dram(*every), *over, StorageNode("RF", every), mac(), hardware=Hierarchy(parts))
+
+
+CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedies", "reason"),
+    [
+        (
+            _uneven(2, "keep_previous"),
+            (_uneven(2, "refill"), _uneven(1, "keep_previous")),
+            "use reuse: refill for this output, or tiles that divide their extents",
+        ),
+        (
+            _skewed(spread("m", 1), "keep_previous"),
+            (_skewed(spread("m", 1), "refill"), _skewed(loop("m", 1), "keep_previous")),
+            "use reuse: refill for this output, or make the spatial loop temporal",
+        ),
+        (
+            _tolled(spread("m", 1), CORES),
+            (_tolled(CORES, spread("m", 1)),),
+            "order the spatial loops from the outermost component to the innermost",
+        ),
+    ],
+)
+def test_remedies_of_refusals_above_the_limit_work(
+    refused: Problem, remedies: tuple[Problem, ...], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "LIMIT", 0)
+    with pytest.raises(Refused) as refusal:
+        EXACT.analyse(refused)
+    assert refusal.value.remedy == reason
+    for remedy in remedies:
+        agreed(remedy)
+
+
 def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     given = _spread_unevenly()
     monkeypatch.setattr(listed, "LIMIT", 9)
-    with pytest.raises(Refused, match="partial sums of C are spread over a fanout unevenly") as refusal:
+    with pytest.raises(
+        Refused, match="partial sums of C are carried and spread over a fanout unevenly"
+    ) as refusal:
         EXACT.analyse(given)
     assert "reuse: refill" in str(refusal.value)
     assert EXACT.analyse(given, reuse="refill").traffic == REFEREE.analyse(given, reuse="refill").traffic

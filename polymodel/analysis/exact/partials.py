@@ -101,9 +101,9 @@ def examine(
         if factor.ranks:
             if not steps.instance_of_element(shape.text, shape.np, shape.nt):
                 raise Refused(
-                    f"output {tensor} is written by several instances at once along a loop "
-                    f"that also indexes it",
-                    "make the spatial loop temporal, or index the output by it alone",
+                    f"output {tensor} is carried and written by several instances at once along a loop that "
+                    "also indexes it, and its Einsum has too many iterations to list",
+                    "use reuse: refill for this output, or make the spatial loop temporal",
                 )
             continue
         blocks.append(factor.block)
@@ -126,8 +126,12 @@ def examine(
     return Reduction(shared, broadcast, tuple(blocks), False)
 
 
-_UNEVEN = "partial sums of {tensor} are spread over a fanout unevenly while being carried or broadcast"
-_UNEVEN_REMEDY = "use reuse: refill for this output, or a spatial tile that divides its extent"
+# Only what has too many iterations to list (`listed`) and is carried (else `uneven`) ends in these.
+_UNEVEN = (
+    "partial sums of {tensor} are carried and spread over a fanout unevenly, "
+    "and their Einsum has too many iterations to list"
+)
+_UNEVEN_REMEDY = "use reuse: refill for this output, or tiles that divide their extents"
 
 
 def _read_first_above(levels: tuple[Level, ...]) -> bool:
