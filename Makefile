@@ -44,5 +44,5 @@ reference: $(READY)
 	$(PY) -m tests.reference.check $(if $(CASES),--cases $(CASES))
 
 clean:
-	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist out benchmarks/.peers *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

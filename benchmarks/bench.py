@@ -73,6 +73,7 @@ def engines() -> dict[str, Row]:
     small = problem("simple_two_level", "matmul_chain_2/tiled_fused", **SMALL)
     full = problem("simple_two_level", "matmul_chain_2/tiled_fused")
     layer = problem("tpu_v4i", "gpt3_6.7B/fused", N_TOKENS=2048)
+    conv = problem("simple_two_level", "conv2d/row_bands", P=224, Q=224, C=64, M=64)
     same = "enumerate engine, the same case"
     walked = seconds(lambda: pm.evaluate_problem(small, engine="enumerate"), 3)
     return {
@@ -93,6 +94,16 @@ def engines() -> dict[str, Row]:
             seconds(lambda: exact.analyse(small, live=True), 5),
             seconds(lambda: walker.analyse(small, live=True), 3),
             same,
+        ),
+        "element-level live, GPT-3 layer": milliseconds(
+            seconds(lambda: exact.analyse(layer, live=True), 5),
+            seconds(lambda: exact.analyse(layer), 5),
+            "the same analysis without it",
+        ),
+        "element-level live, 3x3 convolution of 224 x 224 x 64": milliseconds(
+            seconds(lambda: exact.analyse(conv, live=True), 5),
+            seconds(lambda: exact.analyse(conv), 5),
+            "the same analysis without it",
         ),
     }
 
@@ -139,11 +150,8 @@ def template(arch: str, workload: str, loops: str, **variables: int) -> pm.Spec:
         )
 
 
-def sweeps() -> tuple[dict[str, Row], list[str]]:
-    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop.
-
-    The fused chain also against AccelForge; second, what it counts otherwise than we do.
-    """
+def grids() -> dict[str, tuple[pm.Spec, dict[str, Choice]]]:
+    """The grids of `sweeps`, each of more than 10^8 points: name -> spec and values of its symbols."""
     matmul = template(
         "edge_npu", "matmul",
         "DRAM:A,B,C m:TM1 n:TN1 k:TK1 SRAM:A,B,C m:TM0 n:TN0 k:TK0 Register:A,B,C Matmul@MAC",
@@ -156,13 +164,20 @@ def sweeps() -> tuple[dict[str, Row], list[str]]:
     levels = {f"T{v}{level}": spread(30, 1024) for level in "10" for v in "MNK"}
     widths = dict.fromkeys(("TN0", "TN1", "TN2", "TN3", "TQ1", "TQ2"), spread(14, 256))
     sizes = {"TM": range(1, 65), "TC": range(1, 65), "TP": range(1, 57), "TQ": range(1, 57)}
-    cases: dict[str, tuple[pm.Spec, dict[str, Choice]]] = {
+    return {
         "sweep a matmul, three levels, 6 symbols": (matmul, dict(levels)),
         CHAIN: (accelforge_peer.spec(), {"TM": spread(16, 512), **widths}),
         "sweep a conv2d, 6 symbols": (conv, {**sizes, "TR": [1, 2, 3], "TS": [1, 2, 3]}),
     }
+
+
+def sweeps() -> tuple[dict[str, Row], list[str]]:
+    """Tile points per second of a sweep on one core, all metrics, against `evaluate` in a loop.
+
+    The fused chain also against AccelForge; second, what it counts otherwise than we do.
+    """
     rows: dict[str, Row] = {}
-    for name, (spec, symbols) in cases.items():
+    for name, (spec, symbols) in grids().items():
         found = pm.sweep(spec, symbols, prune=False)  # every point, for its rate
         bound = found.spec(found.best())
         one = seconds(lambda bound=bound: pm.evaluate(bound), 5)

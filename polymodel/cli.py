@@ -1,7 +1,7 @@
 """The command line: `polymodel validate | show | evaluate | compare | sweep | schema | new`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused. Output is written whole or not at all; faults
-go to stderr.
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 130
+interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_sweep import add_options, run_sweep
+from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.errors import Diagnostic, Refused, SpecError
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
-CODES = "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly)"
+CODES = (
+    "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly), "
+    "130 interrupted (a sweep prints what it has found)"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except OSError as error:
         print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return BAD_INPUT
@@ -221,9 +227,7 @@ def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     for name, text in _pairs(options.var, "--var").items():
         number = plain_number(text)
         variables[name] = text if number is None else number
-    spec = load(*sources, variables=variables)
-    symbols = _symbols(options)
-    return spec.bind(**symbols) if symbols else spec
+    return load(*sources, variables=variables, symbols=_symbols(options))
 
 
 def run_validate(options: argparse.Namespace) -> tuple[str, int]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 BAR_AFTER = 2.0
+LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
+UNFINISHED = 3
+INTERRUPTED = 130  # as shells have it
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,20 +45,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     kept.add_argument("--keep", choices=("front", "all", "top"), help="what to keep (default: front)")
     parser.add_argument("--top", type=int, metavar="N", help="keep the N best by the first objective")
     parser.add_argument("--eps", type=float, default=0.0, metavar="E", help="thin the front to within 1 + E")
-    parser.add_argument("--mapping", action="append", metavar="SPEC", help="sweep this mapping; repeat it")
+    parser.add_argument(
+        "--mapping",
+        action="append",
+        metavar="SPEC",
+        help="sweep this mapping in the place of the spec's own; repeat it to compare several",
+    )
     parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
-    parser.add_argument("--store", metavar="FILE", help="save progress there, and resume from it")
+    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
+    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
+    parser.add_argument("--memory", default="1GB", metavar="SIZE", help="bound of kept rows (default: 1GB)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
 
 
 def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
-    """Sweep and print the kept rows; exit code 1 if no point fits."""
+    """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
+    stopped for want of memory."""
     from polymodel.sweep.run import sweep
 
-    bar = Bar(sys.stderr.write)
+    if options.top is not None and options.keep not in (None, "top"):
+        message = (
+            f"--top {options.top} keeps the best by the first objective, the other option something else"
+        )
+        raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
+    bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
         _symbols(options.symbol) or None,
@@ -66,12 +82,18 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         top=options.top,
         eps=options.eps,
         store=options.store,
+        resume=not options.no_resume,
+        memory=options.memory,
         workers=options.workers,
         progress=bar,
     )
     bar.finish()
     if options.out:
         _save(found, Path(options.out))
+    for note in found.notes if options.format != "table" and not found.complete else ():
+        sys.stderr.write(note + "\n")
+    if not found.complete:
+        return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
     return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
 
 
@@ -103,6 +125,8 @@ def _text(found: Sweep, style: str) -> str:
         return str(frame.to_json(orient="records", indent=1)) + "\n"
     if style == "csv":
         return str(frame.to_csv(index=False))
+    if frame.empty:
+        return f"{found!r}\n\nno point is kept\n"
     linked = (n for n, _ in found.grid.linked)
     columns = ["mapping", *found.grid.names, *linked, *found.objectives, "feasible"]
     if len(found.specs) == 1:
@@ -124,26 +148,35 @@ def _heading(found: Sweep, objective: str) -> str:
 
 
 def _save(found: Sweep, folder: Path) -> None:
+    from polymodel.sweep.stored import write_rows
+
     folder.mkdir(parents=True, exist_ok=True)
     found.frame.to_csv(folder / "sweep.csv", index=False)
-    found.frame.to_parquet(folder / "sweep.parquet", index=False)
+    write_rows(folder / "sweep.parquet", [found.columns])
     if found.frame["feasible"].any():
         (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
 
 
 class Bar:
-    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s."""
+    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s.
 
-    def __init__(self, write: Callable[[str], object]) -> None:
+    `live=False`, for files and pipes: a new line now and then.
+    """
+
+    def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
         self.write = write
+        self.live = live
         self.shown = 0
         self.last = 0.0
+        self.first: tuple[int, float] | None = None  # points of earlier runs are no work of this one
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
-        if seconds < BAR_AFTER or seconds - self.last < 0.2:
+        if self.first is None:
+            self.first = done, seconds
+        if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
             return
         self.last = seconds
-        rate = done / seconds
+        rate = (done - self.first[0]) / (seconds - self.first[1]) if seconds > self.first[1] else 0.0
         left = (total - done) / rate if rate else 0.0
         width = 24
         filled = width * done // max(total, 1)
@@ -151,6 +184,9 @@ class Bar:
             f"[{'#' * filled}{'.' * (width - filled)}] {100 * done / max(total, 1):5.1f} %  "
             f"{done:.3g} of {total:.3g} points  {rate:.3g}/s  {left:.0f} s left"
         )
+        if not self.live:
+            self.write(line + "\n")
+            return
         self.write("\r" + line.ljust(self.shown))
         self.shown = len(line)
 

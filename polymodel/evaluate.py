@@ -13,6 +13,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
+from polymodel.spec.faults import not_a_spec
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -28,6 +29,10 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     it applies, else exact; the numbers are the same. `symbols` gives values to tile sizes and other
     symbols. Raises SpecError for a wrong spec, Refused for what cannot be counted exactly.
     """
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("evaluate", spec)
     bound = spec.bind(**symbols) if symbols else spec
     if bound.mapping is None:
         raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])
@@ -53,8 +58,11 @@ def closed_forms(
     `bound`: symbols that have a value in the spec are replaced by it. Raises SpecError for a wrong spec,
     NotSeparable outside boxes whose ranks are sums of one or two rank variables.
     """
+    from polymodel.loading import Spec as Loaded
     from polymodel.report.closed import closed_forms as report_of
 
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("closed_forms", spec)
     tree = spec.mapping if bound else spec.template
     if tree is None:
         raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])

@@ -24,10 +24,10 @@ from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, read_file, read_mapping
-from polymodel.spec.faults import Faults, Locator, close_to, in_reading_order, suggestion
+from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.symbols import symbol_values
+from polymodel.spec.symbols import symbol_values, words_of
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 
@@ -109,21 +109,15 @@ class Spec:
 
     def bind(self, **symbols: Value) -> Spec:
         """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
-        known = self.symbols
-        faults = Faults(self.locator)
-        for name, value in symbols.items():
-            if name not in known:
-                near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
-                faults.note(Diagnostic(f"unknown symbol {name}", near))
-            elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-                faults.note(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
-        faults.raise_if_any()
+        faults = _symbol_faults(symbols, self.symbols)
+        if faults:
+            raise SpecError(faults)
         return replace(self, given={**self.given, **symbols})._checked()
 
     def with_mapping(self, mapping: LoopTree | MappingSpec | str | Path) -> Spec:
         """The same spec under another mapping: a LoopTree, a file, or the name of a library mapping."""
         if isinstance(mapping, (LoopTree, MappingSpec)):
-            return replace(self, raw_mapping=mapping, locator=_Without(self.locator, "mapping"))._checked()
+            return replace(self, raw_mapping=mapping, locator=Without(self.locator, "mapping"))._checked()
         document = Document()
         path = self._mapping_file(str(mapping), document)
         if path is not None:
@@ -134,7 +128,7 @@ class Spec:
         found = document.sections["mapping"]
         assert isinstance(found, MappingSpec)
         merged = {**self.declared, **document.symbols}
-        locator = _Joined(document.faults.locator, self.locator)
+        locator = Joined(document.faults.locator, self.locator)
         return replace(self, raw_mapping=found, declared=merged, locator=locator)._checked()
 
     def check(self) -> tuple[Diagnostic, ...]:
@@ -208,40 +202,19 @@ def _resolve(spec: Spec) -> _Resolution:
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found))
 
 
-@dataclass(frozen=True)
-class _Joined:
-    """Locates the sections of `first` there, all others in `second`."""
-
-    first: Locator
-    second: Locator
-
-    def place(self, path: tuple[str | int, ...], *, key: bool = False, offset: int | None = None) -> Place:
-        chosen = self.first if path and path[0] == "mapping" else self.second
-        return chosen.place(path, key=key, offset=offset)
-
-
-@dataclass(frozen=True)
-class _Without:
-    """Locates everything but one section, which was made in Python."""
-
-    base: Locator
-    section: str
-
-    def place(self, path: tuple[str | int, ...], *, key: bool = False, offset: int | None = None) -> Place:
-        if path and path[0] == self.section:
-            return Place()
-        return self.base.place(path, key=key, offset=offset)
-
-
 def load(
-    *sources: Source, variables: Mapping[str, object] | None = None, **template_variables: object
+    *sources: Source,
+    variables: Mapping[str, object] | None = None,
+    symbols: Mapping[str, Value] | None = None,
+    **template_variables: object,
 ) -> Spec:
     """Read a spec from files, library names, mappings or schema objects, and check it.
 
     A name such as `"gpt3_6.7B"` finds a packaged workload or architecture, `"gpt3_6.7B/unfused"` a
     workload with one of its mappings; a packaged pair brings its default mapping, unless a source
-    has a `mapping:`. Template variables go to every template. Raises SpecError with every fault;
-    symbols without a value are no fault here (see `Spec.check`).
+    has a `mapping:`. Template variables go to every template. `symbols` gives values to symbols, also to
+    ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
+    are no fault here (see `Spec.check`).
     """
     given = {**(variables or {}), **template_variables}
     document = Document()
@@ -254,7 +227,7 @@ def load(
     _check_variables(given, document)
     if "renames" in document.sections and "workload" not in document.sections:
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _spec(document, given, pair)
+    spec = _with_symbols(_spec(document, given, pair), symbols or {}, document.faults)
     broken = [s for s in document.entries if s not in document.sections and s != "symbols"]
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
@@ -262,6 +235,25 @@ def load(
         document.faults.extend(d for d in partial if d.code != UNBOUND)
         document.faults.raise_if_any()
     return spec._checked()
+
+
+def _with_symbols(spec: Spec, symbols: Mapping[str, Value], faults: Faults) -> Spec:
+    used = words_of(s.model_dump() if s else None for s in (spec.raw_workload, spec.raw_arch))
+    known = {**spec.symbols, **dict.fromkeys(n for n in symbols if n in used)}
+    for fault in _symbol_faults(symbols, known):
+        faults.note(fault)
+    return replace(spec, given=dict(symbols)) if symbols else spec
+
+
+def _symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) -> list[Diagnostic]:
+    found = []
+    for name, value in symbols.items():
+        if name not in known:
+            near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
+            found.append(Diagnostic(f"unknown symbol {name}", near))
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            found.append(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
+    return found
 
 
 @dataclass

@@ -11,9 +11,10 @@ Actions = Mapping[str, list[dict[str, object]]]
 
 def matmul(
     path: str,
-    ranks: Mapping[str, int],
+    ranks: Mapping[str, int | str],
     sizes: Mapping[str, int] | None = None,
     actions: Actions | None = None,
+    symbols: Mapping[str, object] | None = None,
 ) -> pm.Spec:
     """`Z[m, n] = A[m, k] * B[k, n]` of 8-bit values, under e.g. `DRAM m:TM k:4 GLB:slide m:1`.
 
@@ -38,6 +39,7 @@ def matmul(
     return pm.load(
         {
             "schema_version": 1,
+            "symbols": dict(symbols or {}),
             "arch": {"nodes": levels},
             "workload": {
                 "rank_sizes": dict(ranks),

@@ -137,7 +137,7 @@ def _action(spec: ActionSpec, node: Node, answer: EnergyAnswer, path: Path, numb
         origin = spec.source or node.source or "given"
     elif spec.name in answer.values:
         energy, origin = answer.values[spec.name], answer.provenance[spec.name]
-    elif node.energy_model is not None:
+    elif node.energy_model is not None and answer is not _NOTHING:
         message = f"energy model {node.energy_model.name} gives no energy for {spec.name} of {node.name}"
         numbers.faults.add(path, message, "add it to the model, or write energy: here")
     bits = spec.bits_per_action
@@ -161,8 +161,20 @@ def _asked(node: Node, path: Path, numbers: Numbers, folder: str) -> EnergyAnswe
         if name not in quantities:
             near = suggestion(name, quantities, "quantities")
             numbers.faults.add((*where, "values", name), f"unknown quantity {name}", near, key=True)
+    bits = {
+        a.name: numbers.whole(a.bits_per_action, (*path, "actions", j, "bits_per_action"), "bits_per_action")
+        for j, a in enumerate(() if isinstance(node, Container) else node.actions)
+        if a.bits_per_action is not None
+    }
     request = EnergyRequest(
-        model.component or node.name, quantities, values, model.file, model.source, folder, model.options
+        model.component or node.name,
+        quantities,
+        values,
+        model.file,
+        model.source,
+        folder,
+        model.options,
+        bits,
     )
     try:
         return ask(model.name, request)

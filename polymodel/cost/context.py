@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 from polymodel.analysis.engine import Problem
@@ -17,6 +18,22 @@ from polymodel.workload.einsum import TensorAccess
 BY_VALUE = ("reads_fill", "writes_drain")
 
 
+def execution_order(problem: Problem) -> tuple[str, ...]:
+    """Einsums in order of execution; copies that no path holds come where the cascade has them."""
+    mapped = problem.tree.einsums
+    return mapped + tuple(e.name for e in problem.cascade.einsums if e.name not in mapped)
+
+
+def row_order(problem: Problem) -> Callable[[str, str], tuple[int, int]]:
+    """Sort key of a row by its Einsum and its component or link (`PE.X`): executed first, outermost first."""
+    names: list[str] = []
+    for c in problem.hierarchy.components:
+        names += [*(link_name(c.name, d.name) for d in c.spatial), c.name]
+    level = {name: i for i, name in enumerate(names)}
+    order = {name: i for i, name in enumerate(execution_order(problem))}
+    return lambda einsum, component: (order[einsum], level[component])
+
+
 class Counts:
     """One analysis with its problem, indexed."""
 
@@ -26,9 +43,8 @@ class Counts:
 
     @cached_property
     def einsums(self) -> tuple[str, ...]:
-        """Einsums in order of execution; copies that no path holds come where the cascade has them."""
-        mapped = self.problem.tree.einsums
-        return mapped + tuple(e.name for e in self.problem.cascade.einsums if e.name not in mapped)
+        """Einsums in order of execution."""
+        return execution_order(self.problem)
 
     def executions(self, einsum: str) -> int:
         return self.problem.cascade[einsum].n_instances
@@ -75,14 +91,6 @@ class Counts:
     def sizes(self) -> dict[tuple[str, int | None, str, str, str], tuple[tuple[int, int], ...]]:
         """(Einsum, node or None, component, tensor, kind) -> sizes of the transfers that are rounded up."""
         return {(t.einsum, t.node, t.component, t.tensor, t.kind): t.sizes for t in self.analysis.transfers}
-
-    @cached_property
-    def level(self) -> dict[str, int]:
-        """Component, or link of a dimension (`PE.X`) -> its place in tables, outermost first."""
-        names: list[str] = []
-        for c in self.problem.hierarchy.components:
-            names += [*(link_name(c.name, d.name) for d in c.spatial), c.name]
-        return {name: i for i, name in enumerate(names)}
 
     @cached_property
     def parents(self) -> dict[tuple[int, str], int | None]:

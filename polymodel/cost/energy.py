@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.actions import movement_actions
-from polymodel.cost.context import Counts
+from polymodel.cost.context import Counts, row_order
 from polymodel.cost.links import link_energies
 from polymodel.cost.records import EinsumTime, EnergyItem
 
@@ -15,8 +15,8 @@ def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyI
     """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
     actions = [*_memory(counts), *_tolls(counts), *link_energies(counts), *_compute(counts)]
     found = [*actions, *_leakage(counts, latency)]
-    order = {name: i for i, name in enumerate(counts.einsums)}
-    return tuple(sorted(_merged(found), key=lambda i: (order[i.einsum], counts.level[i.component])))
+    order = row_order(counts.problem)
+    return tuple(sorted(_merged(found), key=lambda i: order(i.einsum, i.component)))
 
 
 def _item(einsum: str, component: str, tensor: str, action: Action, count: int) -> EnergyItem:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions
-from polymodel.cost.context import Counts
+from polymodel.cost.context import Counts, row_order
 from polymodel.cost.links import link_times
 from polymodel.cost.records import ComponentTime, EinsumTime, Refill
 
@@ -32,8 +32,8 @@ def port_time(component: Component, moved: Moved) -> float:
 def component_times(counts: Counts) -> tuple[ComponentTime, ...]:
     """One row per Einsum and component that does anything, in order of execution then hierarchy."""
     found = [*_moving(counts), *link_times(counts), *_computing(counts)]
-    order = {name: i for i, name in enumerate(counts.einsums)}
-    return tuple(sorted(found, key=lambda t: (order[t.einsum], counts.level[t.component])))
+    order = row_order(counts.problem)
+    return tuple(sorted(found, key=lambda t: order(t.einsum, t.component)))
 
 
 def _moving(counts: Counts) -> Iterator[ComponentTime]:

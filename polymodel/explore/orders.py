@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import permutations
 
 Indexed = tuple[tuple[str, frozenset[str]], ...]
+Moves = tuple[frozenset[str], str]  # loops outside that do not index the tensor, the loop it slides along
 
 
 @dataclass(frozen=True)
@@ -16,30 +17,46 @@ class OrderClass:
 
     `outside`: per tensor, the loops that do not index it but stand outside a loop that does; each of
     their steps moves the whole tensor again (`slide`, and loops of one trip do not count).
+    `slid`: per tensor, the innermost loop that indexes it if its tiles overlap along that one, else "".
     """
 
     order: tuple[str, ...]
     outside: tuple[tuple[str, frozenset[str]], ...]
+    slid: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=4096)
-def order_classes(active: tuple[str, ...], tensors: Indexed) -> tuple[OrderClass, ...]:
-    """The orders of these loops that no other order beats for every tensor."""
-    found: dict[tuple[frozenset[str], ...], tuple[str, ...]] = {}
+def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = ()) -> tuple[OrderClass, ...]:
+    """The orders of these loops that no other order beats for every tensor.
+
+    `windows`: per tensor, the variables along which its tiles overlap (none where it is missing).
+    """
+    overlapping = dict(windows)
+    found: dict[tuple[Moves, ...], tuple[str, ...]] = {}
     for order in permutations(active):
-        found.setdefault(tuple(_outside(order, indexed) for _, indexed in tensors), order)
-    kept = [
-        sets
-        for sets in found
-        if not any(o != sets and all(a <= b for a, b in zip(o, sets, strict=True)) for o in found)
-    ]
+        moves = (_moves(order, indexed, overlapping.get(t, frozenset())) for t, indexed in tensors)
+        found.setdefault(tuple(moves), order)
+    kept = [m for m in found if not any(o != m and all(map(_no_more, o, m)) for o in found)]
     names = [name for name, _ in tensors]
-    return tuple(OrderClass(found[sets], tuple(zip(names, sets, strict=True))) for sets in kept)
+    return tuple(
+        OrderClass(
+            found[moves],
+            tuple((t, outside) for t, (outside, _) in zip(names, moves, strict=True)),
+            tuple((t, slid) for t, (_, slid) in zip(names, moves, strict=True)),
+        )
+        for moves in kept
+    )
 
 
-def _outside(order: tuple[str, ...], indexed: frozenset[str]) -> frozenset[str]:
+def _moves(order: tuple[str, ...], indexed: frozenset[str], overlapping: frozenset[str]) -> Moves:
     innermost = max((i for i, v in enumerate(order) if v in indexed), default=-1)
-    return frozenset(v for v in order[: innermost + 1] if v not in indexed)
+    slid = order[innermost] if innermost >= 0 and order[innermost] in overlapping else ""
+    return frozenset(v for v in order[: innermost + 1] if v not in indexed), slid
+
+
+def _no_more(one: Moves, other: Moves) -> bool:
+    """True if a tensor moves no more in the first way than in the second."""
+    return one[0] <= other[0] and other[1] in ("", one[1])
 
 
 def as_indexed(tensors: Mapping[str, frozenset[str]]) -> Indexed:

@@ -6,7 +6,8 @@ data movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `ev
 
 Pruning before combining (DESIGN 7): traffic depends on a tile size only through its number of trips, and
 capacity grows with it, so of all sizes with equal trips only the smallest can be on the curve: about
-2 sqrt(X) sizes instead of X. What is left is combined by broadcasting, block by block.
+2 sqrt(X) sizes instead of X; of windows with gaps it depends on more, see `windows`. What is left is combined
+by broadcasting, block by block.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.front import Front
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
+from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.workload.einsum import Cascade, Einsum
@@ -128,7 +130,7 @@ class SkiSlope:
     def least(self) -> int:
         """Traffic if every element moves once, in the slope's unit."""
         weights = _weights(self.einsum, self.unit)
-        return sum(weights[t] * _volume(self.einsum, t) for t in self.einsum.tensors)
+        return sum(weights[t] * volume(self.einsum, self.einsum.access_of(t)) for t in self.einsum.tensors)
 
     def __repr__(self) -> str:
         return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
@@ -150,7 +152,8 @@ def ski_slope(
 
     `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
     subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
-    Raises NotSeparable for accesses other than one rank variable per rank and for spaces that are no box,
+    Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
+    Raises NotSeparable for other sums of rank variables and for spaces that are no box,
     Refused for more than 7 rank variables or counts beyond 2^62.
     """
     start = time.perf_counter()
@@ -162,7 +165,7 @@ def ski_slope(
     _check(one)
     hierarchy = spec.arch if spec.raw_arch is not None else _plain()
     weights = _weights(one, unit)
-    sizes = {v: _candidates(one, v, tiles) for v in one.rank_variables}
+    sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
     front = Front()
     for kept in _subsets(one.tensors) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
@@ -188,17 +191,12 @@ def _levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
 
 
 def _check(one: Einsum) -> None:
-    """One rank variable per rank, a box, and few enough variables."""
+    """One or two rank variables per rank, a box, and few enough variables."""
     from polymodel.analysis.symbolic.layout import check_box
 
     check_box(one)
     for a in one.accesses:
-        for rank, expr in zip(a.ranks, a.projection, strict=True):
-            if len(expr.variables) != 1:
-                raise NotSeparable(
-                    f"rank {rank} of {a.tensor} ({expr}) is not a single rank variable",
-                    "sweep the tile sizes instead: polymodel.sweep",
-                )
+        overlapping(one, a)
     if len(one.rank_variables) > MOST_VARIABLES:
         raise Refused(
             f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
@@ -206,15 +204,6 @@ def _check(one: Einsum) -> None:
         )
     if len(one.outputs) != 1:
         raise NotSeparable(f"{one.name} has {len(one.outputs)} outputs", "give it one")
-
-
-def _extent(one: Einsum, variable: str) -> int:
-    low, high = one.bound(variable)
-    return high - low + 1
-
-
-def _volume(one: Einsum, tensor: str) -> int:
-    return prod(_extent(one, v) for v in one.access_of(tensor).variables)
 
 
 def _weights(one: Einsum, unit: str) -> dict[str, int]:
@@ -226,67 +215,36 @@ def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield from combinations(tensors, n)
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Candidate tile sizes of one rank variable, the whole extent last, and their trips."""
-
-    tiles: Ints
-    trips: Ints
-
-
-def _candidates(one: Einsum, variable: str, tiles: object) -> _Sizes:
-    x = _extent(one, variable)
-    every = np.arange(1, x + 1, dtype=np.int64)
-    if tiles == "divisors":
-        chosen = every[x % every == 0]
-    elif tiles == "all":
-        chosen = smallest_per_trips(every, x)
-    elif isinstance(tiles, Mapping):
-        chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))
-        if chosen[0] < 1 or chosen[-1] > x:
-            what = f"tile sizes of {variable} must lie in 1 to {x}"
-            raise SpecError([Diagnostic(what, "leave out the others")])
-    else:
-        raise SpecError([Diagnostic(f"tiles={tiles!r}", 'use "divisors", "all" or {variable: sizes}')])
-    return _Sizes(chosen, -(-x // chosen))
-
-
-def smallest_per_trips(tiles: Ints, extent: int) -> Ints:
-    """Of the tile sizes (ascending) with the same number of trips, the smallest."""
-    trips = -(-extent // tiles)
-    first = np.concatenate(([True], trips[1:] != trips[:-1]))
-    return tiles[first]
-
-
 def _combine(
-    one: Einsum, kept: tuple[str, ...], sizes: dict[str, _Sizes], weights: dict[str, int], front: Front
+    one: Einsum, kept: tuple[str, ...], sizes: dict[str, Sizes], weights: dict[str, int], front: Front
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
     used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
-    fixed = _bypassed(one, kept, weights)
+    along = {t: overlapping(one, one.access_of(t)) for t in kept}
     _guard(one, weights)
+    fixed = _bypassed(one, kept, weights)
     for n in range(len(used) + 1):
         for active in combinations(used, n):
             if any(len(sizes[v].tiles) < 2 for v in active):
                 continue
-            for chosen in order_classes(active, as_indexed(tensors)):
+            for chosen in order_classes(active, as_indexed(tensors), as_indexed(along)):
                 _offer(one, kept, active, chosen, sizes, weights, fixed, front)
 
 
 def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
     """Traffic of tensors that skip the buffer: every operation reads (and for an output writes) one."""
-    operations = prod(_extent(one, v) for v in one.rank_variables)
+    operations = prod(extent(one, v) for v in one.rank_variables)
     total = 0
     for a in one.accesses:
         if a.tensor not in kept:
-            each = 2 * operations - _volume(one, a.tensor) if a.output else operations
+            each = 2 * operations - volume(one, a) if a.output else operations
             total += weights[a.tensor] * each
     return total
 
 
 def _guard(one: Einsum, weights: dict[str, int]) -> None:
-    operations = prod(_extent(one, v) for v in one.rank_variables)
+    operations = prod(extent(one, v) for v in one.rank_variables)
     if 2 * operations * sum(weights.values()) >= 2**62:
         raise Refused(f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes")
 
@@ -296,25 +254,22 @@ def _offer(
     kept: tuple[str, ...],
     active: tuple[str, ...],
     chosen: OrderClass,
-    sizes: dict[str, _Sizes],
+    sizes: dict[str, Sizes],
     weights: dict[str, int],
     fixed: int,
     front: Front,
 ) -> None:
     """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
-    rank = len(active)
-    inner = {}
+    here = {v: s.taken(-1, ()) for v, s in sizes.items()}
     for k, v in enumerate(active):
-        shape = [1] * rank
-        shape[k] = -1
-        inner[v] = (sizes[v].tiles[:-1].reshape(shape), sizes[v].trips[:-1].reshape(shape))
+        shape = tuple(-1 if i == k else 1 for i in range(len(active)))
+        here[v] = sizes[v].taken(slice(None, -1), shape)
     blocks = range(len(sizes[active[0]].tiles) - 1) if active else range(1)
     full = tuple(len(sizes[v].tiles) - 1 for v in active)
     for block in blocks:
-        here = dict(inner)
         if active:
-            tiles, trips = inner[active[0]]
-            here[active[0]] = (tiles[block : block + 1], trips[block : block + 1])
+            first = sizes[active[0]].taken(slice(block, block + 1), (1,) * len(active))
+            here = {**here, active[0]: first}
         capacity, accesses = _figures(one, kept, here, chosen, weights, fixed)
         shape_ = (1, *full[1:]) if active else ()
         capacity = np.broadcast_to(capacity, shape_).ravel()
@@ -325,7 +280,7 @@ def _offer(
 def _figures(
     one: Einsum,
     kept: tuple[str, ...],
-    here: dict[str, tuple[Ints, Ints]],
+    here: Mapping[str, Sizes],
     chosen: OrderClass,
     weights: dict[str, int],
     fixed: int,
@@ -333,18 +288,16 @@ def _figures(
     """(capacity, accesses) of a block."""
     capacity = np.asarray(0, dtype=np.int64)
     accesses = np.asarray(fixed, dtype=np.int64)
-    outside = dict(chosen.outside)
+    outside, slid = dict(chosen.outside), dict(chosen.slid)
     for tensor in kept:
         access = one.access_of(tensor)
-        tile: Any = weights[tensor]
-        moved: Any = weights[tensor] * _volume(one, tensor)
-        for v in access.variables:
-            tile = tile * (here[v][0] if v in here else _extent(one, v))
+        capacity = capacity + weights[tensor] * tile(one, access, here)
+        carried = weights[tensor] * moved(one, access, here, slid[tensor])
         for v in outside[tensor]:
-            moved = moved * here[v][1]
-        capacity = capacity + tile
+            carried = carried * here[v].trips
         # An output is drained as often as its tile comes up, and read back but for the first time.
-        accesses = accesses + (2 * moved - weights[tensor] * _volume(one, tensor) if access.output else moved)
+        again = 2 * carried - weights[tensor] * volume(one, access) if access.output else carried
+        accesses = accesses + again
     return capacity, accesses
 
 
@@ -359,9 +312,9 @@ class _Source:
     block: int
 
     def point(
-        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, _Sizes]
+        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes]
     ) -> SlopePoint:
-        tiles = {v: _extent(one, v) for v in one.rank_variables}
+        tiles = {v: extent(one, v) for v in one.rank_variables}
         if self.active:
             inside = np.unravel_index(at, (1, *self.shape[1:]))
             for v, i in zip(self.active, (self.block, *map(int, inside[1:])), strict=True):
@@ -369,7 +322,7 @@ class _Source:
         return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept)
 
 
-def _points(front: Front, one: Einsum, sizes: dict[str, _Sizes]) -> Iterator[SlopePoint]:
+def _points(front: Front, one: Einsum, sizes: dict[str, Sizes]) -> Iterator[SlopePoint]:
     rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
     for capacity, accesses, (number, at) in rows:
         source = front.sources[number]

@@ -143,7 +143,8 @@ def _bound_tile(
         return value
     if math.isinf(number) or number < 1 or number != int(number):
         what = f"{value} = {number}" if isinstance(value, str) else f"{number}"
-        faults.add(path, f"tile size {what} is not a whole number of at least 1", "use 1 or more")
+        remedy = "use a whole number, 1 or more"
+        faults.add(path, f"tile size {what} is not a whole number of at least 1", remedy)
         return 1
     return int(number)
 
@@ -171,12 +172,15 @@ def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def mapping_to_yaml(tree: LoopTree) -> str:
-    """The tree as a YAML document (`mapping:`) that loads back to an equal tree."""
+def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = None) -> str:
+    """The tree as a YAML document (`mapping:`) that loads back to an equal tree; `symbols` go with it."""
     body: dict[str, object] = {"nodes": [_written(n) for n in tree.nodes]}
     if tree.name:
         body = {"name": tree.name, **body}
-    return dump({"schema_version": 1, "mapping": body})
+    head: dict[str, object] = {"schema_version": 1}
+    if symbols:
+        head["symbols"] = dict(symbols)
+    return dump({**head, "mapping": body})
 
 
 def _written(node: Node) -> object:

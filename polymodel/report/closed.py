@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
@@ -12,11 +13,14 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
 from polymodel.analysis.symbolic.render import Assume, Renderer
-from polymodel.errors import NotSeparable
+from polymodel.cost.context import row_order
+from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
-from polymodel.report.closed_cells import Cell, Formula, Weighted, expression, rendered, value
+from polymodel.report.closed_cells import Cell, Formula, Weighted, filled, value
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
 from polymodel.report.frames import Frames
+from polymodel.report.table import series
+from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
     import pandas
@@ -28,12 +32,16 @@ KEY = ("einsum", "component", "tensor")
 
 @dataclass(frozen=True, eq=False)
 class SymbolicTable:
-    """Rows of words, numbers and formulas; formulas are rendered when they are looked at."""
+    """Rows of words, numbers and formulas; formulas are rendered when they are looked at.
+
+    `values`: numbers in the place of some symbols.
+    """
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     renderer: Renderer
+    values: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -42,14 +50,15 @@ class SymbolicTable:
         """One cell: a SymPy expression, or a plain value. KeyError for an unknown column."""
         if column not in self.columns:
             raise KeyError(f"table {self.name} has no column {column}; there are {', '.join(self.columns)}")
-        return rendered(self.rows[row][self.columns.index(column)], self.renderer)
+        return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
 
     def frame(self) -> pandas.DataFrame:
-        """Everything rendered."""
+        """Everything rendered; columns without a formula have the dtype of their numbers."""
         import pandas
 
-        cells = [[rendered(c, self.renderer) for c in row] for row in self.rows]
-        return pandas.DataFrame(cells, columns=list(self.columns), dtype=object)
+        rows = [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
+        cells = {n: series(tuple(row[i] for row in rows)) for i, n in enumerate(self.columns)}
+        return pandas.DataFrame(cells, columns=list(self.columns))
 
     def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
         """The rows with numbers for given symbols (name -> int)."""
@@ -65,10 +74,11 @@ class SymbolicTable:
         """Formulas in LaTeX."""
         from sympy import latex
 
-        cells = [
-            [f"${latex(expression(c, self.renderer))}$" if isinstance(c, Formula) else c for c in row]
-            for row in self.rows
-        ]
+        def shown(cell: Cell) -> object:
+            found = filled(cell, self.renderer, self.values)
+            return f"${latex(found)}$" if isinstance(cell, Formula) else found
+
+        cells = [[shown(c) for c in row] for row in self.rows]
         import pandas
 
         made: str = pandas.DataFrame(cells, columns=list(self.columns)).to_html(escape=False, index=False)
@@ -87,6 +97,7 @@ class SymbolicReport(Frames):
     problem: Problem
     analysis: SymbolicAnalysis
     assume: Assume = None
+    values: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -94,8 +105,42 @@ class SymbolicReport(Frames):
 
     @property
     def symbols(self) -> dict[str, sympy.Symbol]:
-        """The tile sizes (and extents) that are symbols, as SymPy has them in the tables."""
+        """The tile sizes (and extents) that are symbols, as SymPy has them in the tables.
+
+        They are positive integers, which simplifies the forms; so `cell.subs(forms.symbols["TM"], 10)`, not
+        `cell.subs("TM", 10)`, which means another symbol to SymPy and changes nothing. Or see `at`.
+        """
         return self.renderer.symbols
+
+    def at(self, **values: int) -> SymbolicReport:
+        """The same tables with numbers for some or all symbols: `forms.at(TM=10).accesses`.
+
+        With all of them the cells are the numbers of `evaluate`. SpecError for an unknown symbol, or a size
+        that is not 1 to its enclosing tile.
+        """
+        faults = []
+        for name, size in values.items():
+            if name not in self.analysis.symbols:
+                faults.append(
+                    Diagnostic(f"unknown symbol {name}", suggestion(name, self.analysis.symbols, "symbols"))
+                )
+            elif isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                faults.append(Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on"))
+        chosen = {**self.values, **values}
+        for chain in self.analysis.chains if not faults else ():
+            known = [
+                (s, chosen[s] if isinstance(s, str) else s)
+                for s in chain
+                if s in chosen or isinstance(s, int)
+            ]
+            faults += [
+                Diagnostic(f"{inner} = {size} is larger than its enclosing tile, {most}", f"use 1 to {most}")
+                for (_, most), (inner, size) in pairwise(known)
+                if size > most
+            ]
+        if faults:
+            raise SpecError(faults)
+        return replace(self, values=chosen)
 
     def assuming(self, assume: Assume) -> SymbolicReport:
         """The same under an assumption on the tile sizes: `"divides"` or None."""
@@ -111,7 +156,7 @@ class SymbolicReport(Frames):
         if name not in makers:
             raise KeyError(f"no symbolic table {name}; there are {', '.join(TABLES)}")
         columns, rows = makers[name]()
-        return SymbolicTable(name, columns, tuple(rows), self.renderer)
+        return SymbolicTable(name, columns, tuple(rows), self.renderer, self.values)
 
     def _rows_of(self) -> list[tuple[str, BuffetForm]]:
         return [(e, b) for e in self.problem.tree.einsums for b in self.analysis.buffets if e in b.einsums]
@@ -157,10 +202,9 @@ class SymbolicReport(Frames):
         names = ("read", "write", "fill", "drain")
         columns = (*KEY, *(f"{n}_bits" for n in names), *(f"{n}_elements" for n in names))
         moves = self._moves()
-        order = {e: i for i, e in enumerate(self.problem.tree.einsums)}
-        level = {c.name: i for i, c in enumerate(self.problem.hierarchy.components)}
+        order = row_order(self.problem)
         rows: list[tuple[Cell, ...]] = []
-        for key in sorted(moves, key=lambda k: (order[k[0]], level[k[1]])):
+        for key in sorted(moves, key=lambda k: order(k[0], k[1])):
             elements = [f * self.problem.cascade[key[0]].n_instances for f in moves[key]]
             rows.append((*key, *(f * self._bits(key[2]) for f in elements), *elements))
         return columns, rows
@@ -238,7 +282,7 @@ class SymbolicReport(Frames):
         return Weighted(tuple((r.each, r.count) for r in self._energies if einsum in (None, r.einsum)))
 
     def __repr__(self) -> str:
-        names = ", ".join(self.analysis.symbols)
+        names = ", ".join(f"{n}={self.values[n]}" if n in self.values else n for n in self.analysis.symbols)
         return f"SymbolicReport({len(self.problem.cascade)} Einsums, symbols: {names or 'none'})"
 
     def _repr_html_(self) -> str:

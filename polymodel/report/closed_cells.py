@@ -32,11 +32,14 @@ Formula = Form | Held | Peak | Weighted | Largest
 Cell = Formula | int | float | str | bool | None
 
 
-def rendered(cell: Cell, renderer: Renderer) -> object:
-    """The SymPy expression of a formula; other cells as they are."""
-    if isinstance(cell, Formula):
-        return expression(cell, renderer)
-    return cell
+def filled(cell: Cell, renderer: Renderer, values: Mapping[str, int]) -> object:
+    """A formula in SymPy, or its number if `values` has every symbol; other cells as they are."""
+    if not isinstance(cell, Formula):
+        return cell
+    if values and values.keys() >= renderer.symbols.keys():
+        return value(cell, values)
+    found = expression(cell, renderer)
+    return found.subs({renderer.symbols[n]: v for n, v in values.items()}) if values else found
 
 
 def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:

@@ -11,6 +11,7 @@ from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Action, Component
 from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.cost.context import row_order
 from polymodel.errors import NotSeparable
 from polymodel.report.closed_cells import Formula, Largest, Weighted
 
@@ -67,9 +68,8 @@ def energies(problem: Problem, found: SymbolicAnalysis, latency: dict[str, Formu
     for p in found.tolls:
         moves[p.einsum, p.component, p.tensor] = (p.down, p.up)
     rows = [*_moving(problem, moves), *_computing(problem, found), *_leaking(problem, latency)]
-    order = {e: i for i, e in enumerate(problem.tree.einsums)}
-    level = {c.name: i for i, c in enumerate(problem.hierarchy.components)}
-    return sorted(rows, key=lambda r: (order[r.einsum], level[r.component]))
+    order = row_order(problem)
+    return sorted(rows, key=lambda r: order(r.einsum, r.component))
 
 
 def _moving(problem: Problem, moves: dict[tuple[str, str, str], tuple[Form, Form]]) -> Iterator[EnergyForm]:
@@ -124,9 +124,8 @@ def times(problem: Problem, found: SymbolicAnalysis) -> list[TimeForm]:
         rate = n / c.action("compute").throughput
         seconds = Weighted(((rate, work.busiest),), c.fill_drain_latency * n)
         rows.append(TimeForm(work.einsum, c.name, Form(), Form(), work.busiest * n, seconds, work.instances))
-    order = {e: i for i, e in enumerate(problem.tree.einsums)}
-    level = {c.name: i for i, c in enumerate(problem.hierarchy.components)}
-    return sorted(rows, key=lambda r: (order[r.einsum], level[r.component]))
+    order = row_order(problem)
+    return sorted(rows, key=lambda r: order(r.einsum, r.component))
 
 
 def _port_time(component: Component, reads: Form, writes: Form) -> Formula:

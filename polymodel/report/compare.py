@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.report.report import Report
 from polymodel.report.table import Cell, Column, Table, shown
+from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
     import pandas
@@ -39,6 +40,9 @@ class Comparison:
 
 def compare(a: Report, b: Report) -> Comparison:
     """Latency, energy, traffic and working sets of two reports, whatever differs between their specs."""
+    for given in (a, b):
+        if not isinstance(given, Report):
+            raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
     rows: list[tuple[Cell, ...]] = []
 
     def add(quantity: str, where: str, unit: str, left: Cell, right: Cell) -> None:

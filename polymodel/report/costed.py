@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs, EinsumTime
+from polymodel.cost.sensitivity import Cost, elasticities
 from polymodel.report.table import Cell, Column, Table
 
 
@@ -106,6 +108,35 @@ def bottleneck(costs: Costs) -> Table:
         (x.einsum, x.rank, x.component, x.seconds, x.slack, x.next_limiter, x.speedup) for x in costs.limiters
     )
     return Table("bottleneck", columns, rows)
+
+
+def sensitivity(counts: Counts, costs: Costs, of: Cost) -> Table:
+    """How a cost answers to each number of the architecture, the one that matters most first.
+
+    `elasticity` is per cent of cost per per cent of the number, as it grows a little or shrinks a little:
+    latency differs in the two where components tie. `slope` is the same in absolute terms.
+    """
+    unit = "J" if of == "energy" else "s"
+    columns = (
+        Column("component"), Column("action"), Column("number"), Column("value"), Column("unit"),
+        Column("elasticity_growing", "1"), Column("elasticity_shrinking", "1"),
+        Column(f"slope_growing_{unit}_per_unit"), Column(f"slope_shrinking_{unit}_per_unit"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            e.knob.component,
+            e.knob.action,
+            e.knob.name,
+            e.value,
+            e.unit,
+            e.up,
+            e.down,
+            e.slope_up,
+            e.slope_down,
+        )
+        for e in elasticities(counts, costs, of)
+    )
+    return Table("sensitivity", columns, rows)
 
 
 def roofline(costs: Costs) -> Table:

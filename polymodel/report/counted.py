@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from polymodel.analysis.result import Analysis, Buffet
 from polymodel.cost.capacity import stored_bits
-from polymodel.cost.context import Counts
+from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need
 from polymodel.report.table import Cell, Column, Table
 
@@ -69,10 +69,9 @@ def accesses(counts: Counts) -> Table:
         cell = found.setdefault((p.einsum, p.component, p.tensor), [0, 0, 0, 0])
         cell[0] += p.down
         cell[1] += p.up
-    order = {e: i for i, e in enumerate(counts.einsums)}
-    level = {c.name: i for i, c in enumerate(counts.problem.hierarchy.components)}
+    order = row_order(counts.problem)
     rows: list[tuple[Cell, ...]] = []
-    for key in sorted(found, key=lambda k: (order[k[0]], level[k[1]])):
+    for key in sorted(found, key=lambda k: order(k[0], k[1])):
         elements = [n * counts.executions(key[0]) for n in found[key]]
         rows.append((*key, *(n * counts.bits(key[2]) for n in elements), *elements))
     return Table("accesses", columns, tuple(rows))

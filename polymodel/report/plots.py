@@ -26,15 +26,16 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
     kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
     if what not in kinds:
         raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
-    return kinds[what](report, ax if ax is not None else _axes())
+    rows = _rows(report) if what == "working_sets" else 0
+    return kinds[what](report, ax if ax is not None else _axes(max(4.5, 1.2 + 0.2 * rows)))
 
 
-def _axes() -> Axes:
+def _axes(height: float) -> Axes:
     # A Figure of its own rather than pyplot's: nothing is left open, and no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Axes = figure.add_subplot()
     return axes
@@ -47,8 +48,17 @@ def _prefixed(ax: Axes, unit: str, which: str) -> None:
     axis.set_major_formatter(EngFormatter(unit=unit))
 
 
+def _rows(report: Report) -> int:
+    """Bars of the working sets, and a gap between components."""
+    shown = [n.component for n in report.costs.needs if n.counts]
+    return len(shown) + len(set(shown))
+
+
 def working_sets(report: Report, ax: Axes) -> Axes:
-    """Peak bits per component and Einsum as horizontal bars, capacity as a line across each group."""
+    """Peak bits per component and Einsum as horizontal bars, capacity as a line across each group.
+
+    The figures stand to the right of the axes, where no capacity line runs through them.
+    """
     shown = [n for n in report.costs.needs if n.counts]
     components = list(dict.fromkeys(n.component for n in shown))
     einsums = list(dict.fromkeys(n.einsum for n in shown))
@@ -59,8 +69,8 @@ def working_sets(report: Report, ax: Axes) -> Axes:
             colour = SHADES[einsums.index(n.einsum) % len(SHADES)] if n.fits else WARNING
             ax.barh(top + i, n.bits, height=0.8, color=colour)
             ax.annotate(
-                engineering(n.bits, "bit"), (n.bits, top + i), xytext=(4, 0), textcoords="offset points",
-                va="center", fontsize=8, color=INK,
+                engineering(n.bits, "bit"), (1.01, top + i), xycoords=("axes fraction", "data"),
+                va="center", fontsize=8, color=INK if n.fits else WARNING, annotation_clip=False,
             )  # fmt: skip
         capacity = mine[0].capacity_bits
         if not math.isinf(capacity):
@@ -72,13 +82,13 @@ def working_sets(report: Report, ax: Axes) -> Axes:
             )  # fmt: skip
         labels += [f"{c}: {n.einsum}" for n in mine]
         places += [top + i for i in range(len(mine))]
-        top += len(mine) + 1
+        top += len(mine) + 1  # a gap, in which the next capacity is written
     ax.set_yticks(places, labels, fontsize=8)
-    ax.set_ylim(top - 0.5, -1.3)
+    ax.set_ylim(top - 1.2, -1.7)
     sizes = [s for n in shown for s in (float(n.bits), n.capacity_bits) if _finite(s)]
     if sizes:
         ax.set_xscale("log")
-        ax.set_xlim(min(sizes) / 16, max(sizes) * 16)
+        ax.set_xlim(min(sizes) / 16, max(sizes) * 64)
     _prefixed(ax, "b", "x")
     ax.set_xlabel("peak working set of the busiest instance (bits, logarithmic)")
     ax.set_title("Working sets against capacity", fontsize=10)

@@ -35,6 +35,7 @@ def slope_axes(
     ax.set_yscale("log", base=2)
     ax.set_xlabel(f"buffer capacity ({unit})")
     ax.set_ylabel(f"backing-store accesses ({unit})")
+    ax.set_title("Least traffic for each buffer capacity", fontsize=10)
     ax.grid(True, which="major", color="0.9")
     ax.legend(frameon=False)
     return ax

@@ -12,7 +12,8 @@ from polymodel.analysis.result import Analysis
 from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs, Violation
-from polymodel.errors import Refused
+from polymodel.cost.sensitivity import Cost
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report import costed, counted
 from polymodel.report.frames import Frames
@@ -163,6 +164,13 @@ class Report(Frames):
     def area(self) -> pandas.DataFrame:
         """Area per component: see `report.costed.area`."""
         return self.table("area").frame()
+
+    def sensitivity(self, of: Cost = "energy") -> pandas.DataFrame:
+        """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,
+        leakage, latencies, sizes. See `report.costed.sensitivity`; SpecError for another cost."""
+        if of not in ("energy", "latency"):
+            raise SpecError([Diagnostic(f"there is no sensitivity of {of!r}", "energy or latency")])
+        return costed.sensitivity(self.counts, self.costs, of).frame()
 
     def explain(self, einsum: str, component: str, tensor: str) -> Explanation:
         """How the numbers of one row come about. KeyError if the Einsum has no such buffet."""

@@ -78,7 +78,7 @@ class Table:
         """The table as a DataFrame, units in `attrs["units"]`, notes in `attrs["notes"]`."""
         import pandas
 
-        data = {c.name: _series(self.column(c.name)) for c in self.columns}
+        data = {c.name: series(self.column(c.name)) for c in self.columns}
         frame = pandas.DataFrame(data, columns=list(data))
         frame.attrs["units"] = self.units
         if self.notes:
@@ -145,14 +145,15 @@ def _side(right: bool) -> str:
     return ' class="n"' if right else ""
 
 
-def _series(cells: tuple[Cell, ...]) -> object:
+def series(cells: tuple[object, ...]) -> object:
     """Ints with gaps stay ints (nullable), so that no exact number passes through a float."""
     import pandas
 
     present = [v for v in cells if v is not None]
-    if len(present) < len(cells) and present and all(type(v) is int for v in present):
-        if all(abs(int(v)) < 2**63 for v in present):
-            return pandas.array([None if v is None else int(v) for v in cells], dtype="Int64")
+    numbers = [v for v in present if type(v) is int]
+    if len(present) < len(cells) and numbers and len(numbers) == len(present):
+        if all(abs(v) < 2**63 for v in numbers):
+            return pandas.array([v if type(v) is int else None for v in cells], dtype="Int64")
         return pandas.Series(list(cells), dtype="object")
     return list(cells)
 

@@ -92,6 +92,15 @@ def lost(node: Held, reuse: Reuse, what: str, remedy: str) -> dict[int, int] | N
     return None
 
 
+def scattered(node: Held) -> dict[int, int] | None:
+    """An element that is made in one instance and read in another; None if there is none."""
+    for axis in node.all.spatial:
+        element = _common(node, partial(node.elsewhere, axis))
+        if element is not None:
+            return element
+    return None
+
+
 def _losses(node: Held, reuse: Reuse) -> Iterator[Query]:
     """All ways to lose an element; each asks every factor one question."""
     for axis in node.all.spatial:

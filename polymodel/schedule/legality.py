@@ -13,7 +13,7 @@ from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import order
 from polymodel.schedule.executed import InPart, executed
-from polymodel.schedule.holding import held, lost
+from polymodel.schedule.holding import held, lost, scattered
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
@@ -44,6 +44,10 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:
             continue
+        apart = None if producer.is_copy or case.parts[producer.name] else _apart(case, tensor, producer.name)
+        if apart is not None:
+            found.append(apart)
+            continue
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
                 fault = _dependence(case, tensor, producer.name, consumer.name, reuse)
@@ -66,6 +70,27 @@ class Case:
     @property
     def cascade(self) -> Cascade:
         return self.problem.cascade
+
+
+def _apart(problem: Case, tensor: str, producer: str) -> Diagnostic | None:
+    """Sums of one element in several instances of its outermost storage: nothing above adds them up."""
+    chain = storage_chain(problem.tree, producer, tensor)
+    above = [loop for i, loop in problem.tree.loops(producer) if chain and i < chain[0].id]
+    if not any(loop.spatial for loop in above):
+        return None
+    view = _view(problem, producer, tensor, len(above))
+    node = held(view, view, (view,))
+    element = scattered(node)
+    if element is None:
+        return None
+    return _fault(
+        tensor,
+        view,
+        element,
+        f"{producer} sums {tensor} up in several instances of its outermost storage (node {chain[0].id}), "
+        "above which nothing adds them",
+        f"store {tensor} above the spatial loop as well, or let that loop index it",
+    )
 
 
 def _dependence(

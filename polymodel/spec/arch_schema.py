@@ -11,11 +11,12 @@ from polymodel.spec.base import NameText, Number, SchemaObject, SetText, node_ta
 
 
 class EnergyModel(SchemaObject):
-    """Where energies, leakage and area come from: `constants`, `table`, or an installed entry point.
+    """Where energies, leakage and area come from: `constants`, `table`, `hwcomponents`, or an entry point.
 
     `values`: quantity -> number, for `constants`. `file`: a CSV table in the spec's folder, for
-    `table`. `component`: the row group in it (default: the component's name). `options`: handed to
-    an entry point as they are. `source` becomes part of the provenance.
+    `table`. `component`: the row group in it, or the name in `hwcomponents` (default: the component's
+    name). `options`: handed to an entry point as they are; to `hwcomponents` as attributes. `source`
+    becomes part of the provenance.
     """
 
     name: str

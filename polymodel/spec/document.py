@@ -17,6 +17,7 @@ from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source
 from polymodel.spec.sweep_schema import SweepSection
+from polymodel.spec.symbols import symbol_values
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -68,6 +69,7 @@ def read_file(path: FilePath, document: Document, variables: Mapping[str, object
         rendered, faults = render(text, source, variables)
         document.faults.extend(faults)
         if rendered is None:
+            document.variables |= set(variables)  # which of them it reads is not known
             return
         document.variables |= rendered.variables
         text, source = rendered.text, rendered.source
@@ -214,13 +216,23 @@ def _symbols(entry: Entry, document: Document) -> None:
         document.faults.extend(faults.found)
         return
     for name, value in found.items():
-        if name in document.symbols:
-            faults.add(
-                ("symbols", name), f"symbol {name} is given twice", "keep it in one of the sources", key=True
-            )
-        document.symbols[name] = value
+        earlier = document.symbols.get(name)
+        if earlier is not None and value is not None and not _alike(earlier, value, document.symbols):
+            twice = f"symbol {name} is given twice, as {earlier} and {value}"
+            faults.add(("symbols", name), twice, "keep it in one of the sources", key=True)
+        if earlier is None:
+            document.symbols[name] = value
     document.entries.setdefault("symbols", entry)
     document.faults.extend(faults.found)
+
+
+def _alike(a: Number, b: Number, symbols: Mapping[str, Number | None]) -> bool:
+    """True if two texts of a symbol are the same number."""
+    if a == b:
+        return True
+    unknown = Faults()
+    found = symbol_values({**symbols, " a": a, " b": b}, {}, unknown)
+    return not len(unknown) and found[" a"] is not None and found[" a"] == found[" b"]
 
 
 def _section(entry: Entry, document: Document) -> None:

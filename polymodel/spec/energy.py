@@ -1,7 +1,8 @@
 """Energy models: where energies, leakage and areas come from when they are not written down.
 
-A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants` and `table` are built in;
-another name is looked up among the installed entry points of the group `polymodel.energy_models`.
+A model is a callable `(EnergyRequest) -> EnergyAnswer`. `constants` and `table` are built in,
+`hwcomponents` asks the package of that name (an extra); another name is looked up among the installed
+entry points of the group `polymodel.energy_models`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ MAX_TABLE = 4_000_000
 
 @dataclass(frozen=True)
 class EnergyRequest:
-    """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`)."""
+    """What is asked: the component, the quantities wanted (action names, `area`, `leak_power`).
+
+    Energies are per `bits_per_action` of the action (1 where it is not in there), per operation for compute.
+    """
 
     component: str
     quantities: tuple[str, ...]
@@ -35,6 +39,7 @@ class EnergyRequest:
     source: str | None = None
     folder: str = ""
     options: Mapping[str, object] = field(default_factory=dict)
+    bits_per_action: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,11 +143,25 @@ def confined(name: str, folder: str) -> Path:
 _BUILT_IN: dict[str, EnergyModelFunction] = {"constants": constants, "table": table}
 
 
-# What a stranger's code may raise. Whatever else it raises is no mistake of a spec.
-_FAILURES = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError,
-    SyntaxError, TypeError, ValueError,
-)  # fmt: skip
+@dataclass(frozen=True)
+class _Guard:
+    """Whatever a stranger's code raises, of any class, becomes a fault that names the model."""
+
+    model: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TextFault):
+            raise TextFault(f"energy model {self.model}: {error.message}", 0, error.remedy) from error
+        if isinstance(error, Exception):
+            said = str(error).strip().partition("\n")[0]
+            said = f": {said[:200]}" + "..." * (len(said) > 200) if said else ""
+            raise TextFault(
+                f"energy model {self.model} failed: {type(error).__name__}{said}", 0,
+                "check its options, or ask whoever wrote it",
+            ) from error  # fmt: skip
 
 
 def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
@@ -153,25 +172,24 @@ def ask(name: str, request: EnergyRequest) -> EnergyAnswer:
     """
     if name in _BUILT_IN:
         return _checked(_BUILT_IN[name](request), request, name, "")
-    entry = _installed(name)
-    origin = f"{name} ({entry.dist.name} {entry.dist.version})" if entry.dist else name
-    try:
-        answer = entry.load()(request)
-    except TextFault as fault:
-        raise TextFault(f"energy model {origin}: {fault.message}", 0, fault.remedy) from fault
-    except _FAILURES as error:
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise TextFault(
-            f"energy model {origin} failed: {what}", 0, "check its options, or ask whoever wrote it"
-        ) from error
+    entry = None if name == "hwcomponents" else _installed(name)
+    origin = f"{name} ({entry.dist.name} {entry.dist.version})" if entry and entry.dist else ""
+    with _Guard(origin or name):
+        answer = _hwcomponents(request) if entry is None else entry.load()(request)
     return _checked(answer, request, name, origin)
+
+
+def _hwcomponents(request: EnergyRequest) -> EnergyAnswer:
+    from polymodel.spec.energy_hwcomponents import answer
+
+    return answer(request)
 
 
 def _installed(name: str) -> EntryPoint:
     found = entry_points(group=GROUP)
     same = list(dict.fromkeys(e for e in found if e.name == name))
     if not same:
-        known = [*_BUILT_IN, *sorted(found.names)]
+        known = [*_BUILT_IN, "hwcomponents", *sorted(found.names)]
         raise TextFault(f"unknown energy model {name}", 0, suggestion(name, known, "energy models"))
     if len(same) > 1:
         owners = ", ".join(sorted(e.dist.name if e.dist else e.value for e in same))
@@ -199,6 +217,6 @@ def _checked(answer: object, request: EnergyRequest, name: str, origin: str) -> 
                 f"energy model {name} gives {number} for {quantity}", 0, f"finite {unit}, at least 0"
             )
         values[quantity] = number
-        said = answer.provenance.get(quantity, "")
+        said = answer.provenance.get(quantity) or (request.source if origin else "") or ""
         provenance[quantity] = f"{origin}: {said}" if origin and said else origin or said
     return EnergyAnswer(values, provenance)

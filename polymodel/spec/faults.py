@@ -37,6 +37,31 @@ class Nowhere:
         return Place()
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Locates the mapping by `first`, all other sections by `second`."""
+
+    first: Locator
+    second: Locator
+
+    def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
+        chosen = self.first if path and path[0] == "mapping" else self.second
+        return chosen.place(path, key=key, offset=offset)
+
+
+@dataclass(frozen=True)
+class Without:
+    """Locates everything but one section, which was made in Python."""
+
+    base: Locator
+    section: str
+
+    def place(self, path: Path, *, key: bool = False, offset: int | None = None) -> Place:
+        if path and path[0] == self.section:
+            return Place()
+        return self.base.place(path, key=key, offset=offset)
+
+
 def path_text(path: Path) -> str:
     """`("workload", "einsums", 1, "name")` as `workload.einsums[1].name`."""
     text = ""
@@ -73,6 +98,18 @@ def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str
         return f"nothing is {what}"
     shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
     return f"{what}: {shown}"
+
+
+def not_a(what: str, call: str, given: object, remedy: str) -> SpecError:
+    """The error of a call that was given something else in the place of a spec or a report."""
+    shown = repr(given) if isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+    return SpecError([Diagnostic(f"{call}: {shown} is no {what}", remedy)])
+
+
+def not_a_spec(call: str, given: object) -> SpecError:
+    """The same for a spec."""
+    loaded = f"pm.load({given!r})" if isinstance(given, str) else "what pm.load(...) gives"
+    return not_a("spec", call, given, f"pass {loaded}")
 
 
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -101,6 +101,19 @@ def number_of(token: Token) -> int | float:
     return value
 
 
+# What people write behind a number; numbers here are bits, joules, seconds, watts and hertz.
+_UNITS = {
+    **{f"{p}B": f"8*{1024**n} (bits)" for n, p in enumerate("KMGT", 1)},
+    **{f"{p}iB": f"8*{1024**n} (bits)" for n, p in enumerate("KMGT", 1)},
+    **{f"{p}b": f"1e{3 * n} (bits)" for n, p in enumerate("kMGT", 1)},
+    **{f"{p}Hz": f"1e{3 * n} (hertz)" for n, p in enumerate("kMGT", 1)},
+    **{f"{p}J": f"1e-{3 * n} (joules)" for n, p in enumerate("munpf", 1)},
+    **{f"{p}s": f"1e-{3 * n} (seconds)" for n, p in enumerate("munpf", 1)},
+    **{f"{p}W": f"1e-{3 * n} (watts)" for n, p in enumerate("munpf", 1)},
+    "kB": "8*1024 (bits)", "B": "8 (bits)", "bytes": "8 (bits)", "bit": "1 (bits)", "bits": "1 (bits)",
+}  # fmt: skip
+
+
 class Cursor:
     """Walks over tokens; every reader of an expression language is built on it."""
 
@@ -150,10 +163,11 @@ class Cursor:
         """Fault if a number stands right in front of a name, as in `2p`."""
         before = self.tokens[self.at - 1] if self.at else self.now
         if before.kind == "number" and self.now.kind == "name":
+            number, name = before.text, self.now.text
             raise TextFault(
-                f"an operator is missing in front of {self.now.text!r}",
+                f"an operator is missing in front of {name!r}",
                 self.now.offset,
-                f"write {before.text}*{self.now.text}",
+                f"write {number}*{_UNITS[name]}" if name in _UNITS else f"write {number}*{name}",
             )
 
     def deeper(self) -> None:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from polymodel.spec.faults import Faults, TextFault
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+
+# Fields that hold names, set expressions or remarks, never numbers.
+_NAMES = ("name", "type", "keep", "may_keep", "may_reuse", "source", "renames", "file", "topology")
+
+
+def words_of(value: object) -> set[str]:
+    """Every name in the texts of plain data that may be a symbol; keys are rank and set names."""
+    if isinstance(value, str):
+        return set(re.findall(r"[A-Za-z_]\w*", value))
+    if isinstance(value, Mapping):
+        return {w for k, v in value.items() if k not in _NAMES for w in words_of(v)}
+    return {w for v in value for w in words_of(v)} if isinstance(value, Iterable) else set()
 
 
 def symbol_values(

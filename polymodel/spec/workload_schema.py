@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Tag
@@ -65,10 +66,46 @@ def _shape_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+class _Reordered(str):
+    """A one-line Einsum that lists the ranks of a tensor in another order than an earlier one."""
+
+    message: str
+    remedy: str
+    offset: int
+
+
+def _orders(value: object) -> object:
+    """One-line Einsums; ranks are named after variables, so that T[n, m] would be read as T[m, n]."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    first: dict[str, list[str]] = {}
+    return [_in_order(item, first) if isinstance(item, str) else item for item in value]
+
+
+def _in_order(text: str, first: dict[str, list[str]]) -> str:
+    for access in re.finditer(r"([A-Za-z_]\w*)\s*\[([\w\s,]*)\]", text):
+        tensor, names = access[1], [n.strip() for n in access[2].split(",")]
+        known = first.setdefault(tensor, names)
+        if known != names and sorted(known) == sorted(names) and len({*names}) == len(names):
+            found = _Reordered(text)
+            same = ", ".join(f"{n.upper()}={n}" for n in known)
+            turned = ", ".join(f"{r.upper()}={n}" for r, n in zip(known, names, strict=True))
+            found.message = (
+                f"{tensor} is indexed [{', '.join(names)}] here and [{', '.join(known)}] above; ranks are "
+                f"named after their variables, so both are {tensor}[{same}]"
+            )
+            found.remedy = f"write {tensor}[{turned}] for a transpose, or {tensor}[{', '.join(known)}]"
+            found.offset = access.start()
+            return found
+    return text
+
+
 def _one_line(value: object) -> object:
     """`Y[m, n] = A[m, k] * B[k, n]` as the mapping it stands for."""
     if not isinstance(value, str):
         return value
+    if isinstance(value, _Reordered):
+        raise fault(value.message, value.remedy, value.offset)
     try:
         parsed = parse_einsum(value)
     except TextFault as found:
@@ -112,7 +149,7 @@ class Workload(SchemaObject):
     `bits_per_value`: set expression -> bits.
     """
 
-    einsums: tuple[EinsumOrText, ...]
+    einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
     rank_sizes: dict[NameText, Number] = Field(default_factory=dict)
     iteration_space_shape: dict[NameText, ConstraintText] = Field(default_factory=dict)
     bits_per_value: dict[SetKey, Number] = Field(default_factory=dict)

@@ -81,6 +81,9 @@ def _axis(
             f"give them fewer values: at most {MAX_CHOICES} combinations",
         )
     digits = np.unravel_index(np.arange(total), lengths)
+    for n in names:
+        if any(abs(v) >= 2**62 for v in grid.of(n)):
+            raise Refused(f"symbol {n} takes values beyond 2^62", "sweep smaller sizes")
     columns: dict[str, Any] = {n: np.asarray(grid.of(n))[d] for n, d in zip(names, digits, strict=True)}
     ids = np.zeros(total, np.int64)
     for n, d in zip(names, digits, strict=True):

@@ -5,26 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.faults import close_to
 from polymodel.spec.numbers import plain_number
-from polymodel.spec.sweep_schema import SweepSection
-from polymodel.sweep.values import Choice, all_sizes, divisors, powers, wrong
+from polymodel.sweep.expressions import FUNCTIONS
+from polymodel.sweep.values import Choice, all_sizes, divisors, of_symbol, powers, wrong
 
 _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
+_CHOICES = ("divisors", "all_sizes", "powers", "range")
 FORMS = "1,2,4 or divisors(m), all_sizes(m), powers(2, m), range(1, 65), or an expression such as 2*TM"
 
 
 def choice_of(name: str, text: str) -> Choice:
     """`1,2,4`, `divisors(m)`, `all_sizes(m)`, `powers(2, m)`, `range(1, 65, 4)`, or an expression."""
     call = _CALL.match(text)
-    if call is not None and call.group(1) in ("divisors", "all_sizes", "powers", "range"):
+    if call is not None and call.group(1) in _CHOICES:
         return _called(name, call.group(1), [a.strip() for a in call.group(2).split(",")])
-    parts = [p.strip() for p in text.split(",")]
+    if call is not None and call.group(1) not in FUNCTIONS:
+        near = close_to(call.group(1), (*_CHOICES, *FUNCTIONS))
+        remedy = f"did you mean {near}({call.group(2)})?" if near else f"write {FORMS}"
+        raise wrong(f"symbol {name}: unknown function {call.group(1)}", remedy)
+    parts = _parts(text)
     numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):
         return [n for n in numbers if n is not None]
     if len(parts) > 1:
         raise wrong(f"symbol {name}: `{text}` is no list of numbers", f"write {FORMS}")
     return text.strip()
+
+
+def _parts(text: str) -> list[str]:
+    """What commas divide, but not those between the arguments of a function."""
+    found, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [p.strip() for p in found]
 
 
 def _called(name: str, function: str, arguments: list[str]) -> Choice:
@@ -49,6 +68,15 @@ def _of(text: str) -> int | str:
     return text
 
 
-def choices_of(section: SweepSection) -> Mapping[str, Choice]:
-    """The symbols of a `sweep:` section."""
-    return {n: choice_of(n, c) if isinstance(c, str) else c for n, c in section.symbols.items()}
+def choices_of(symbols: Mapping[str, Choice]) -> Mapping[str, Choice]:
+    """The symbols of a call or a `sweep:` section, texts as on the command line. SpecError for all faults."""
+    found: dict[str, Choice] = {}
+    faults: list[Diagnostic] = []
+    for name, choice in symbols.items():
+        try:
+            found[name] = choice_of(name, choice) if isinstance(choice, str) else choice
+        except SpecError as error:
+            faults += of_symbol(name, error).diagnostics
+    if faults:
+        raise SpecError(faults)
+    return found

@@ -35,6 +35,13 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "%": np.remainder,
     "**": np.float_power,
 }
+_ROUNDING: dict[str, Callable[[Value], Value]] = {
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+}
+FUNCTIONS = (*_ROUNDING, "min", "max")
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,11 @@ def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
         value = of_tree(tree.operand, values)
         return -value if tree.op == "-" else value
     if isinstance(tree, Call):
+        inner = tree.arguments[0] if len(tree.arguments) == 1 else None
+        if tree.name in ("ceil", "floor") and isinstance(inner, Binary) and inner.op == "/":
+            sides = of_tree(inner.left, values), of_tree(inner.right, values)
+            if all(_size(s) is not None for s in sides):
+                return _rounded(tree.name, *sides)
         return _called(tree, [of_tree(a, values) for a in tree.arguments])
     left, right = of_tree(tree.left, values), of_tree(tree.right, values)
     return _combined(tree, left, right)
@@ -113,23 +125,34 @@ def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
 def _combined(tree: Binary, left: Value, right: Value) -> Value:
     if tree.op in ("/", "//", "%") and np.any(np.equal(right, 0)):
         raise wrong("division by zero", "change the divisor")
+    if tree.op in ("+", "-", "*") and _size(left) is not None and _size(right) is not None:
+        a, b = _size(left) or 0, _size(right) or 0
+        if (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
+            left, right = np.asarray(left, object), np.asarray(right, object)
     found = _BINARY[tree.op](left, right)
     if tree.op == "**" and np.all(np.abs(found) < 2.0**53) and np.all(found == np.floor(found)):
         return np.asarray(found).astype(np.int64)
     return found
 
 
+def _size(value: Value) -> int | None:
+    """The largest magnitude among integers; None for floats."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuO":
+        return None
+    return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
+
+
+def _rounded(name: str, left: Value, right: Value) -> Value:
+    """A quotient of integers rounded without going through float64."""
+    if np.any(np.equal(right, 0)):
+        raise wrong("division by zero", "change the divisor")
+    return left // right if name == "floor" else -(-left // right)
+
+
 def _called(tree: Call, values: list[Value]) -> Value:
     if tree.name in ("min", "max"):
         return reduce(np.minimum if tree.name == "min" else np.maximum, values)
-    known: dict[str, Callable[[Value], Value]] = {
-        "ceil": np.ceil,
-        "floor": np.floor,
-        "log2": np.log2,
-        "sqrt": np.sqrt,
-    }
-    if tree.name not in known or len(values) != 1:
-        raise wrong(
-            f"unknown function {tree.name}", suggestion(tree.name, (*known, "min", "max"), "functions")
-        )
-    return known[tree.name](values[0])
+    if tree.name not in _ROUNDING or len(values) != 1:
+        raise wrong(f"unknown function {tree.name}", suggestion(tree.name, FUNCTIONS, "functions"))
+    return _ROUNDING[tree.name](values[0])

@@ -12,13 +12,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Refused
+from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.spec.faults import suggestion
 from polymodel.spec.numbers import evaluate_number
+from polymodel.spec.symbols import words_of
 from polymodel.sweep.expressions import Constraint, constraint, names_of
-from polymodel.sweep.values import Choice, Number, numbers_of, wrong
+from polymodel.sweep.values import Choice, Number, numbers_of, of_symbol, wrong
 
 Ids = NDArray[np.int64]
 
@@ -82,19 +83,22 @@ class Roles:
     tiles: tuple[str, ...]
 
 
-def make_grid(spec: Spec, symbols: Mapping[str, Choice], where: Iterable[str]) -> Grid:
-    """The grid; SpecError for unknown names, Refused for more points than 2^62."""
+def make_grid(
+    spec: Spec, symbols: Mapping[str, Choice], where: Iterable[str], others: Iterable[Spec] = ()
+) -> Grid:
+    """The grid; SpecError for names unknown to the spec and the others, Refused for more points than 2^62."""
     linked = tuple((n, c) for n, c in symbols.items() if isinstance(c, str))
     free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
     ordered = _in_order(linked, set(symbols), spec)
     extents = _extents(spec, free)
     names = tuple(free)
-    values = tuple(numbers_of(n, free[n], extents) for n in names)
+    values = tuple(_values(n, free[n], extents) for n in names)
     limits = tuple(constraint(text) for text in where)
     used = {n for _, text in linked for n in names_of(text)} | {n for c in limits for n in c.names}
+    known = {**spec.symbols, **{n: v for o in others for n, v in o.symbols.items()}}
     for name in symbols:
-        if name not in spec.symbols and name not in used:
-            raise wrong(f"unknown symbol {name}", suggestion(name, spec.symbols, "symbols"))
+        if name not in known and name not in used:
+            raise of_symbol(name, wrong(f"unknown symbol {name}", suggestion(name, known, "symbols")))
     for limit in limits:
         for name in sorted(limit.names - symbols.keys()):
             if spec.symbols.get(name) is None:
@@ -107,6 +111,13 @@ def make_grid(spec: Spec, symbols: Mapping[str, Choice], where: Iterable[str]) -
     return grid
 
 
+def _values(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
+    try:
+        return numbers_of(name, choice, extents)
+    except SpecError as error:
+        raise of_symbol(name, error) from error
+
+
 def _in_order(
     linked: tuple[tuple[str, str], ...], names: set[str], spec: Spec
 ) -> tuple[tuple[str, str], ...]:
@@ -116,9 +127,8 @@ def _in_order(
     for name, text in waiting.items():
         for used in names_of(text):
             if used not in names and used not in fixed:
-                raise wrong(
-                    f"symbol {name} = `{text}`: unknown symbol {used}", suggestion(used, names, "symbols")
-                )
+                what = f"symbol {name} = `{text}`: unknown symbol {used}"
+                raise of_symbol(name, wrong(what, suggestion(used, names, "symbols")))
             if used in fixed:
                 text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
         waiting[name] = text
@@ -151,8 +161,8 @@ def roles(spec: Spec, grid: Grid) -> Roles:
     """Which independent symbols change workload, architecture and mapping of this spec."""
     texts = {**{n: t for n, t in spec.declared.items() if isinstance(t, str)}, **dict(grid.linked)}
     used = Uses(grid, texts)
-    workload = used.of_all(_words(spec.raw_workload.model_dump() if spec.raw_workload else None))
-    arch = used.of_all(_words(spec.raw_arch.model_dump() if spec.raw_arch else None))
+    workload = used.of_all(words_of(spec.raw_workload.model_dump() if spec.raw_workload else None))
+    arch = used.of_all(words_of(spec.raw_arch.model_dump() if spec.raw_arch else None))
     mapping = used.of_all(unbound_symbols(spec.template) if spec.template else ())
     blocks = workload | (arch & mapping)
     costs = arch - blocks
@@ -179,18 +189,3 @@ class Uses:
 
     def of_all(self, names: Iterable[str]) -> frozenset[str]:
         return frozenset(s for n in names for s in self.of(n))
-
-
-# Fields that hold names, set expressions or remarks, never numbers.
-_NAMES = ("name", "type", "keep", "may_keep", "may_reuse", "source", "renames", "file", "topology")
-
-
-def _words(value: object) -> set[str]:
-    """Every name in the texts of a schema object that may be a symbol; keys are rank and set names."""
-    if isinstance(value, str):
-        return set(re.findall(r"[A-Za-z_]\w*", value))
-    if isinstance(value, Mapping):
-        return {w for k, v in value.items() if k not in _NAMES for w in _words(v)}
-    if isinstance(value, (list, tuple)):
-        return {w for v in value for w in _words(v)}
-    return set()

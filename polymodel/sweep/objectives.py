@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.loading import Spec
+from polymodel.spec import Memory, Toll
 from polymodel.spec.faults import suggestion
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
@@ -23,24 +24,23 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     found = tuple(dict.fromkeys((names,) if isinstance(names, str) else names))
     if not found:
         raise wrong("a sweep needs an objective", "name energy or latency")
-    _refuse_unknown(found, [n.name for n in spec.raw_arch.nodes] if spec.raw_arch else [])
+    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
+    known = [*PLAIN, *(f"{w}:{n.name}" for n in nodes if isinstance(n, Memory) for w in WAYS)]
+    known += [f"{w}:{n.name}" for n in nodes if isinstance(n, Toll) for w in WAYS[:-1]]
+    for name in found:
+        if name not in known:
+            raise wrong(f"unknown objective {name}", suggestion(name, known, "objectives"))
     return found
 
 
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
     """SpecError for an objective at a component that moves nothing under this mapping."""
-    _refuse_unknown(names, [c for costing in costings for c in _components(costing)])
-
-
-def _refuse_unknown(names: Sequence[str], components: Sequence[str]) -> None:
-    known = dict.fromkeys([*PLAIN, *(f"{way}:{c}" for c in components for way in WAYS)])
+    moving = {c for costing in costings for c, _, _ in costing.accesses}
     for name in names:
-        if name not in known:
-            raise wrong(f"unknown objective {name}", suggestion(name, known, "objectives"))
-
-
-def _components(costing: Costing) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(c for c, _, _ in costing.accesses))
+        component = name.partition(":")[2]
+        if component and component not in moving:
+            what = f"objective {name}: {component} moves nothing under this mapping"
+            raise wrong(what, "these do: " + ", ".join(sorted(moving)))
 
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:

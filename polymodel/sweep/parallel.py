@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from polymodel.errors import SpecError
 from polymodel.loading import Spec
+from polymodel.spec.faults import Locator
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
-from polymodel.sweep.result import Sweep
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
@@ -48,11 +49,15 @@ def asked_for(
 ) -> Asked:
     """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
     plan = spec.raw_sweep or SweepSection()
-    chosen = choices_of(plan) if symbols is None else symbols
+    if symbols is not None and not isinstance(symbols, Mapping):
+        raise wrong(f"symbols={symbols!r} has no values", 'give them by name: {"TM": divisors("m")}')
+    chosen = choices_of(plan.symbols if symbols is None else symbols)
     if not chosen:
         raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
     limits = plan.where if where is None else where
     most = plan.top if top is None else top
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
     return Asked(
         chosen,
         (limits,) if isinstance(limits, str) else tuple(limits),
@@ -61,6 +66,36 @@ def asked_for(
         10 if most is None else most,
         prune,
     )
+
+
+def check_options(eps: float, workers: int, keep: str) -> None:
+    """Raises SpecError for values out of range."""
+    if keep not in ("front", "all", "top"):
+        raise wrong(f"keep={keep!r} is not known", "front, top or all")
+    if workers < 1:
+        raise wrong(f"workers={workers} is no number of processes", "use 1 or more")
+    if not 0 <= eps < float("inf"):
+        raise wrong(f"eps={eps} is no share", "use 0 for the exact front, 0.01 for one per cent")
+
+
+def bytes_of(text: str) -> int:
+    """`500MB` as a number. Raises SpecError."""
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+    head, unit = text.strip()[:-2], text.strip()[-2:].upper()
+    if unit not in units or not head.strip().replace(".", "", 1).isdigit():
+        raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
+    return int(float(head) * units[unit])
+
+
+def in_section(error: SpecError, locator: Locator, given: bool) -> SpecError:
+    """The same faults; those of a symbol of the `sweep:` section with their place in it."""
+    found = []
+    for d in error.diagnostics:
+        head, _, name = d.path.partition(".")
+        if head == "symbols" and not given:
+            d = replace(d, path=f"sweep.{d.path}", place=locator.place(("sweep", "symbols", name)))
+        found.append(d)
+    return SpecError(found)
 
 
 @dataclass(frozen=True)
@@ -77,6 +112,7 @@ class Order:
     file: Path | None
     signature: str
     resume: bool
+    eps: float
 
 
 def together(
@@ -113,11 +149,6 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
     """Where each process saves its state."""
     if store is None:
         return [None] * workers
+    if Path(store).is_file():
+        raise wrong(f"store {store} is a file", "name a folder; it is made if it is missing")
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
-
-
-def keep_rows(store: str | Path, found: Sweep) -> None:
-    """Write the kept rows as `rows.parquet`, to be read with pandas or DuckDB."""
-    folder = Path(store)
-    folder.mkdir(parents=True, exist_ok=True)
-    found.frame.to_parquet(folder / "rows.parquet", index=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 from polymodel.cost.context import Counts
@@ -25,8 +25,10 @@ def evaluate_points(
     objectives: Sequence[str],
     reason: Refused,
     notes: list[str],
+    mine: Callable[[], bool],
 ) -> Iterator[tuple[int, Cells]]:
-    """Every point of one block; Refused if there are many."""
+    """The points of one block for which `mine`, asked once for each in order, says yes; Refused if there
+    are many in the block."""
     names = (*parts.arch, *parts.tiles)
     count = prod(len(grid.of(n)) for n in names)
     if count > MOST:
@@ -38,11 +40,12 @@ def evaluate_points(
     if note not in notes:
         notes.append(note)
     for part, _ in grid.combinations(names):
-        number = share + part
-        yield mapping * grid.size + number, _cells(spec, grid, number, objectives)
+        if mine():
+            yield mapping * grid.size + share + part, point_cells(spec, grid, share + part, objectives)
 
 
-def _cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) -> Cells:
+def point_cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) -> Cells:
+    """What `evaluate` finds at a point, or why there is nothing to find."""
     point: dict[str, Number] = grid.point(number)
     values = {**{n: v for n, v in spec.symbols.items() if v is not None}, **point}
     if not all(bool(c.holds(values)) for c in grid.where):

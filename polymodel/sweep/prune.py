@@ -4,8 +4,9 @@ Every objective and every need is a sum, product or maximum, with weights that a
 rows' values; so it never falls where a row rises. A row is a sum over products of one factor per axis. With
 the other axes' factors taken out of each product, what is left of a row along one axis are a few columns
 whose weights, whatever is chosen along the other axes, are not negative. A choice that is nowhere below
-another one in any column, and has a higher number, is worse or equal in every point that it is part of:
-it can go, and the front stays the same, of points that tie the lowest number included.
+another one in any column is worse or equal in every point that it is part of. If moreover it has the higher
+number, or is worse for sure in an objective that adds up, it can go: the front stays the same, of points that
+tie the lowest number included.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ import numpy as np
 from polymodel.analysis.symbolic.atoms import Atom
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweep.axes import Axis
+from polymodel.sweep.dominance import before, least
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.kernel import Kernel, Key
 from polymodel.sweep.plan import Costing, Linear, Rows
 from polymodel.sweep.scenario import Scenario
 
 Array = Any
-CHUNK, KEPT = 512, 8192  # choices compared at once, and with how many at most
 MOST_RATIOS = 3  # terms beside the reference term whose ratios to it are used
 SMALL = 2**26  # ratios of numbers below are told apart by float64
 
@@ -44,11 +45,15 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     if used is None:
         return block
     kernel = Kernel(block.axes, Rows(), block.fixed)
-    forms = [block.rows.forms[i] for i in sorted(used)]
+    forms = {i: block.rows.forms[i] for i in sorted(used)}
+    sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], Axis] = {}
     for place, axis in enumerate(kernel.axes):
         if axis.size > 1 and not held & set(axis.names):
-            kept[axis.names] = _without(axis, least(columns(kernel, forms, place), axis.ids))
+            found = {i: columns(kernel, [form], place) for i, form in forms.items()}
+            worse = [c for i in sure & found.keys() for c, counts in found[i] if counts]
+            every = [c for some in found.values() for c, _ in some]
+            kept[axis.names] = _without(axis, least(every, before(worse, axis.ids)))
     return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes))
 
 
@@ -67,6 +72,15 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
                 return None
             if index >= 0 and weight:
                 found.add(index)
+    return found
+
+
+def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
+    """Rows with which an objective grows whatever the other rows are."""
+    found = {index for weight, (index, _) in costing.energy if weight and "energy" in objectives}
+    for component, action, (index, _) in costing.accesses:
+        if {f"{action}s:{component}", f"accesses:{component}"} & set(objectives):
+            found.add(index)
     return found
 
 
@@ -94,13 +108,13 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
             yield 1.0, linear
 
 
-def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[Array]:
+def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:
     """What of the forms depends on one axis: each form is a sum of some of these columns, with weights
-    that depend on the other axes and are never negative."""
+    that depend on the other axes and are never negative. Second, whether the weight is never 0 either."""
     return [c for form in forms for c in _of_form(kernel, form, place)]
 
 
-def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[Array]:
+def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[tuple[Array, bool]]:
     groups: dict[Key, dict[tuple[Atom, ...], int]] = {}
     for atoms, coefficient in form.terms:
         mine: list[Atom] = []
@@ -131,7 +145,7 @@ def _sum(parts: Sequence[tuple[int, Array]]) -> Array:
     return total
 
 
-def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[Array]:
+def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[tuple[Array, bool]]:
     """Columns so that each sum of value * weight of its key is a sum of them with weights >= 0.
 
     The weights are products of the other axes' factors. Alone, each is only known not to be negative;
@@ -144,9 +158,9 @@ def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[Array]:
         for key, value in varying.items():
             low, high = signs[key]
             if high > 0:
-                yield value
+                yield value, low > 0
             if low < 0:
-                yield -value
+                yield -value, high < 0
         return
     reference = steady[-1]
     others = [k for k in varying if k != reference]
@@ -154,7 +168,7 @@ def _cone(kernel: Kernel, varying: dict[Key, Array]) -> Iterator[Array]:
     for ratios in product(*ends):
         scale = math.lcm(*(r.denominator for r in ratios))
         parts = [(int(r * scale), varying[k]) for k, r in zip(others, ratios, strict=True)]
-        yield _sum([*parts, (scale, varying[reference])])
+        yield _sum([*parts, (scale, varying[reference])]), False  # which ends count, nobody says
 
 
 def _signs(kernel: Kernel, key: Key) -> tuple[int, int]:
@@ -193,34 +207,3 @@ def _ratio(above: Array, below: Array) -> tuple[Fraction, Fraction]:
     margins = (1 - 2**-30, 1 + 2**-30)
     spread = [[float(quotient[i]) * m * unit for m in margins] for i in ends]
     return Fraction(math.floor(min(spread[0])), unit), Fraction(math.ceil(max(spread[1])), unit)
-
-
-def least(found: Sequence[Array], ids: Array) -> Array:
-    """Positions, in order, of choices that no other one with a lower number is nowhere above."""
-    ranked = [np.unique(c, return_inverse=True)[1].astype(np.int32) for c in (*found, ids)]
-    distinct = {r.tobytes(): r for r in ranked}
-    if len(ids) >= 2**31 or len(distinct) == 0:
-        return np.arange(len(ids))
-    every = np.stack(list(distinct.values()))
-    # In lexicographic order a choice stands behind all that beat it.
-    order = np.lexsort(every[::-1])
-    kept = np.empty((len(every), 0), np.int32)
-    positions: list[Array] = []
-    for begin in range(0, len(order), CHUNK):
-        part = order[begin : begin + CHUNK]
-        part = part[~_beaten(every[:, part], kept)]
-        mine = every[:, part]
-        part = part[~_beaten(mine, mine, before=True)]
-        positions.append(part)
-        if kept.shape[1] < KEPT:
-            kept = np.concatenate([kept, every[:, part]], axis=1)
-    return np.sort(np.concatenate(positions))
-
-
-def _beaten(values: Array, others: Array, before: bool = False) -> Array:
-    """Which columns of `values` have a column of `others` (`before`: one that stands further left)
-    that is nowhere above."""
-    found = np.ones((others.shape[1], values.shape[1]), bool)
-    for mine, other in zip(values, others, strict=True):
-        found &= other[:, None] <= mine[None, :]
-    return np.any(np.triu(found, 1) if before else found, axis=0)

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+INTERRUPTED = "interrupted after"
+
 
 @dataclass(frozen=True)
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
-    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found."""
+    `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
+    of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
+    sweep was interrupted or its front outgrew its memory."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -34,16 +38,19 @@ class Sweep:
     units: Mapping[str, str] = field(default_factory=dict)
     keep: str = "front"
     pruned: int = 0
+    complete: bool = True
+    before: int = 0
+    feasible: int = 0
 
     @property
     def rate(self) -> float:
-        """Evaluated points per second."""
-        return self.evaluated / self.seconds if self.seconds else float("inf")
+        """Evaluated points per second of this run."""
+        return (self.evaluated - self.before) / self.seconds if self.seconds else float("inf")
 
     @property
-    def feasible(self) -> int:
-        """Points that fit, of those that were not pruned."""
-        return self.points - sum(self.infeasible.values()) - self.pruned
+    def interrupted(self) -> bool:
+        """True if it was broken off by Ctrl-C."""
+        return any(n.startswith(INTERRUPTED) for n in self.notes)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -102,11 +109,13 @@ class Sweep:
         return self.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
-        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` by level.
+        """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
+        by level, of the kept points or along one symbol (`plot("energy", "TM")`).
 
-        A heat map shows the least of the first objective; it needs keep="all".
+        A heat map shows the least of the first objective, over all mappings, and levels along a symbol those
+        of the point with the least at each value; both need keep="all".
         """
-        from polymodel.report.plots_sweep import front_axes, heat_axes, level_axes
+        from polymodel.report.plots_sweep import front_axes, heat_axes
 
         rows = self.frame[self.frame["feasible"]]
         if rows.empty:
@@ -124,14 +133,11 @@ class Sweep:
                 raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
             objective = self.objectives[0]
             return heat_axes(rows, *symbols, objective, self.unit(objective), ax)
-        if kind == "traffic":
-            names = [c for c in rows.columns if c.startswith(("reads:", "writes:"))]
-            parts = list(dict.fromkeys(c.partition(":")[2] for c in names))
-            total = rows[[]].copy()
-            for part in parts:
-                total[part] = sum(rows[c] for c in names if c.partition(":")[2] == part)
-            return level_axes(total, parts, parts, "bit", ax)
-        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat or traffic")])
+        if kind in ("traffic", "energy"):
+            from polymodel.sweep.levels import plot_levels
+
+            return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
+        raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""
@@ -145,10 +151,12 @@ class Sweep:
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
 
     def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
-        """The row's mapping as YAML that loads back."""
-        tree = self.spec(row).mapping
+        """The row's mapping as YAML that loads back, with the values of all symbols."""
+        spec = self.spec(row)
+        tree = spec.mapping
         assert tree is not None
-        return mapping_to_yaml(tree)
+        symbols = {n: v for n, v in {**spec.declared, **spec.given}.items() if v is not None}
+        return mapping_to_yaml(tree, symbols)
 
     def __repr__(self) -> str:
         kept = len(next(iter(self.columns.values()), ()))

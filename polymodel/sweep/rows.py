@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polymodel.cost.context import Counts
@@ -71,15 +71,9 @@ def _ordered(keys: Iterable[str]) -> list[str]:
                   key=lambda k: order.index(k.partition(":")[0]))  # fmt: skip
 
 
-Locate = Callable[[int], Found]
-
-
-def exact_rows(
-    grid: Grid, numbers: Iterable[int], locate: Locate, objectives: Sequence[str]
-) -> Iterable[tuple[int, Cells]]:
-    """Each kept point by evaluate's own code."""
-    for number in numbers:
-        where, variant = locate(number)
-        point: dict[str, Number] = grid.point(number % grid.size)
-        analysis, costs = where.exact(variant, point)
-        yield number, cells(costs, accesses_of(Counts(variant.problem, analysis)), objectives)
+def exact_cells(
+    where: Scenario, variant: Variant, point: Mapping[str, Number], objectives: Sequence[str]
+) -> Cells:
+    """A point of a compiled block by evaluate's own code."""
+    analysis, costs = where.exact(variant, point)
+    return cells(costs, accesses_of(Counts(variant.problem, analysis)), objectives)

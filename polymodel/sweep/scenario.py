@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -44,7 +44,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One mapping (number, name) under one choice of block symbols; `first`: its first point number."""
+    """One mapping (number, name) under one choice of block symbols; `first`: its first point number;
+    `unfit`: what is wrong with the architectures that are not among the variants."""
 
     mapping: int
     name: str
@@ -56,6 +57,7 @@ class Scenario:
     rows: Rows
     variants: tuple[Variant, ...]
     fixed: Mapping[str, int]
+    unfit: tuple[str, ...] = ()
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -114,12 +116,7 @@ def scenario(
     linked = dict(grid.linked)
     texts = _texts(spec, linked)
     uses = Uses(grid, texts)
-    variants: list[tuple[int, dict[str, Number], Spec]] = []
-    for part, arch in grid.combinations(roles.arch):
-        known = {**given, **arch}
-        known |= grid.following(known)
-        bound = spec.bind(**{n: v for n, v in known.items() if n in spec.symbols}) if known else spec
-        variants.append((part, known, bound))
+    variants, unfit = _bound(spec, grid, roles, given)
     first = variants[0][2]
     tree = first.template
     if tree is None:
@@ -162,7 +159,35 @@ def scenario(
         rows,
         tuple(made),
         values_of(plain),
+        unfit,
     )
+
+
+def _bound(
+    spec: Spec, grid: Grid, roles: Roles, given: Mapping[str, Number]
+) -> tuple[list[tuple[int, dict[str, Number], Spec]], tuple[str, ...]]:
+    """The architectures of a block (share of the point number, values, spec), and why others are none.
+
+    Raises SpecError if there is none.
+    """
+    # What values the swept tiles have in the spec does not matter here.
+    swept = {*roles.tiles, *(n for n, _ in grid.linked)} & spec.symbols.keys()
+    held = {n: v for n, v in spec.given.items() if n not in swept}
+    free = replace(spec, declared={**spec.declared, **dict.fromkeys(swept)}, given=held)
+    found: list[tuple[int, dict[str, Number], Spec]] = []
+    faults: list[SpecError] = []
+    for part, arch in grid.combinations(roles.arch):
+        known = {**given, **arch}
+        known |= grid.following(known)
+        try:
+            bound = free.bind(**{n: v for n, v in known.items() if n in spec.symbols}) if known else free
+        except SpecError as fault:
+            faults.append(fault)
+            continue
+        found.append((part, known, bound))
+    if not found:
+        raise faults[0]
+    return found, tuple(f.diagnostics[0].message for f in faults)
 
 
 def _refuse_what_is_not_swept(problem: Problem) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.sweep.spill import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
 Array = Any
@@ -24,7 +25,11 @@ Array = Any
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is kept after some units: point numbers with their objectives, counts, and how far it got."""
+    """What is kept after some units: point numbers with their objectives, counts, and how far it got.
+
+    `parts`: names of files with further front points; `thinned`: front points left out for want of memory;
+    `full`: the sweep stopped for want of memory; `rows`: cells of points that were evaluated one by one.
+    """
 
     unit: int
     front_values: Array
@@ -34,6 +39,11 @@ class Snapshot:
     infeasible: Mapping[str, int]
     done: int
     evaluated: int
+    parts: tuple[str, ...] = ()
+    thinned: int = 0
+    full: bool = False
+    rows: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    feasible: int = 0
 
 
 class Kept(Protocol):
@@ -58,9 +68,15 @@ class Units:
     seen: int = 0
     mark: Snapshot | None = None
     saved: float = field(default_factory=time.perf_counter)
+    parent: int = field(default_factory=os.getppid)
 
     def mine(self, state: Kept) -> bool:
-        """True if the next unit is to be done here; saves the state before it now and then."""
+        """True if the next unit is to be done here; saves the state before it now and then.
+
+        Raises KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
+        """
+        if self.share and os.getppid() != self.parent:
+            raise KeyboardInterrupt
         number = self.seen
         self.seen += 1
         if number < self.begin or number % self.of != self.share:
@@ -81,10 +97,7 @@ class Units:
             self.save(self.mark)
 
     def save(self, state: Snapshot) -> None:
-        """Write a parquet file in one step: a reader sees the old state or the new one."""
-        import pyarrow as pa
-        from pyarrow import parquet
-
+        """Write the state to the file, in one step."""
         assert self.file is not None
         ids = np.concatenate([np.empty(0, np.int64), *state.ids])
         every = np.concatenate([state.front_ids, ids])
@@ -93,38 +106,35 @@ class Units:
         for k in range(objectives):
             best = state.best if k == 0 and len(state.best) == len(ids) else np.full(len(ids), np.nan)
             columns[f"objective_{k}"] = np.concatenate([state.front_values[k], best])
+        if state.rows:
+            cells = (state.rows.get(int(i)) for i in every)
+            columns["cells"] = [None if c is None else json.dumps(c) for c in cells]
         about = {
             "signature": self.signature, "unit": state.unit, "infeasible": dict(state.infeasible),
-            "done": state.done, "evaluated": state.evaluated, "best": len(state.best),
+            "done": state.done, "evaluated": state.evaluated, "best": len(state.best), "parts": state.parts,
+            "feasible": state.feasible,
         }  # fmt: skip
-        table = pa.table(columns).replace_schema_metadata({b"polymodel": json.dumps(about).encode()})
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.file.with_suffix(".new")
-        parquet.write_table(table, fresh)
-        os.replace(fresh, self.file)
+        write_table(self.file, columns, about)
         self.saved = time.perf_counter()
 
     def load(self) -> Snapshot | None:
         """The saved state, None if there is none. Refused if it belongs to another sweep."""
         if self.file is None or not self.file.is_file():
             return None
-        from pyarrow import parquet
-
-        table = parquet.read_table(self.file)
-        about = json.loads((table.schema.metadata or {}).get(b"polymodel", b"{}"))
+        columns, about = read_table(self.file)
         if about.get("signature") != self.signature:
             raise Refused(
                 f"{self.file} holds the state of another sweep",
-                "give another store, delete it, or pass resume=False",
+                f"give another store, or {ANEW}",
             )
-        every = table["point"].to_numpy().astype(np.int64)
-        front = table["front"].to_numpy(zero_copy_only=False).astype(bool)
-        names = [n for n in table.column_names if n.startswith("objective_")]
-        values = np.stack([table[n].to_numpy() for n in names])
+        every, front = columns["point"].astype(np.int64), columns["front"].astype(bool)
+        values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
         self.begin = int(about["unit"])
         rest = every[~front]
         best = values[0, ~front] if about["best"] else np.empty(0)
+        cells = zip(every.tolist(), columns.get("cells", ()), strict=False)
         return Snapshot(
             self.begin, values[:, front], every[front], best, (rest,) if len(rest) else (),
-            about["infeasible"], int(about["done"]), int(about["evaluated"]),
+            about["infeasible"], int(about["done"]), int(about["evaluated"]), tuple(about.get("parts", ())),
+            rows={i: json.loads(c) for i, c in cells if c is not None}, feasible=int(about["feasible"]),
         )  # fmt: skip

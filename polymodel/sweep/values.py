@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import suggestion
@@ -55,6 +55,11 @@ def powers(base: int, up_to: int | str) -> Powers:
 def wrong(message: str, remedy: str = "") -> SpecError:
     """A SpecError with one fault."""
     return SpecError([Diagnostic(message, remedy)])
+
+
+def of_symbol(name: str, error: SpecError) -> SpecError:
+    """The same faults, of the values of one symbol."""
+    return SpecError([replace(d, path=d.path or f"symbols.{name}") for d in error.diagnostics])
 
 
 def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:

@@ -32,6 +32,9 @@ class TensorAccess:
     backing_scale: Fraction = Fraction(1)
     density: Any = None
 
+    def __hash__(self) -> int:
+        return hash((self.tensor, self.projection))  # enough, and many memories are keyed by accesses
+
     @property
     def variables(self) -> tuple[str, ...]:
         """Rank variables that index the tensor, in order of first appearance."""
@@ -56,6 +59,9 @@ class Einsum:
     n_instances: int = 1
     renames: tuple[tuple[str, frozenset[str]], ...] = ()
     operations: tuple[tuple[str, str | None], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.bounds))  # enough, and many memories are keyed by Einsums
 
     @property
     def tensors(self) -> tuple[str, ...]:

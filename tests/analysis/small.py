@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Buffet, Traffic
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
@@ -10,8 +12,13 @@ from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.workloads import box, index, sketch
 
 
-def einsum(name: str, *forms: str, sizes: dict[str, int], copy: bool = False, **access: bool) -> Einsum:
-    """`einsum("E0", "A[m,k]", "B[k]", "C[m]", sizes=...)`: the last form is the output; 8-bit values."""
+def einsum(
+    name: str, *forms: str, sizes: Mapping[str, int | tuple[int, int]], copy: bool = False, **access: bool
+) -> Einsum:
+    """`einsum("E0", "A[m,k]", "B[k]", "C[m]", sizes=...)`: the last form is the output; 8-bit values.
+
+    A size is an extent from 0, or the first and the last value.
+    """
     parsed = sketch(name, *forms).forms
     found = tuple(
         TensorAccess(
@@ -24,7 +31,8 @@ def einsum(name: str, *forms: str, sizes: dict[str, int], copy: bool = False, **
         for position, (tensor, indices) in enumerate(parsed)
     )
     variables = tuple(dict.fromkeys(v for a in found for v in a.variables))
-    ranges = {v: (0, sizes[v] - 1) for v in variables}
+    given = {v: sizes[v] for v in variables}
+    ranges = {v: s if isinstance(s, tuple) else (0, s - 1) for v, s in given.items()}
     return Einsum(name, variables, box(ranges), found, tuple(ranges.values()), is_copy=copy)
 
 

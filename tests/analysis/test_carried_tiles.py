@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import settings
 
+from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import arrays, sweep
+from polymodel.analysis.exact import arrays, listings, steady, sweep
 from polymodel.analysis.exact.buffets import lay_out
-from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.gaps import Gaps, Memory
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
-from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
+from tests.analysis.test_agreement import POLICIES, SETTINGS, differences, drawing
 from tests.generators import problems
 
 EXACT: Engine = exact_engine
@@ -74,9 +77,18 @@ def test_element_lifetimes_still_list_operations(monkeypatch: pytest.MonkeyPatch
     assert EXACT.analyse(given).working_sets
 
 
-@settings(max_examples=80, **SETTINGS)
+@pytest.mark.parametrize("points", [listings.LISTED, 1])
+def test_cells_give_the_tile_peaks_of_any_mapping(points: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether coupled variables are listed or (`points` = 1) counted."""
+    monkeypatch.setattr(listings, "LISTED", points)
+    if points == 1:
+        monkeypatch.setattr(listings, "_AT_MOST", 1)
+    _compare_with_the_referee()
+
+
+@settings(max_examples=50, **SETTINGS)
 @hypothesis_given(problems(), POLICIES)
-def test_cells_give_the_tile_peaks_of_any_mapping(problem: Problem, reuse: Reuse | None) -> None:
+def _compare_with_the_referee(problem: Problem, reuse: Reuse | None) -> None:
     """Also where classes of stamps would do: the peak and residents that add up to it."""
     try:
         referee = REFEREE.analyse(problem, reuse=reuse).working_sets
@@ -93,3 +105,70 @@ def test_cells_give_the_tile_peaks_of_any_mapping(problem: Problem, reuse: Reuse
             ]
             assert ([ours.bits] if ours else []) == theirs, drawing(problem)
             assert ours is None or sum(r.bits for r in ours.residents) == ours.bits
+
+
+def _rows_fused(tile: int, first: int, stride: int, reuse: Reuse) -> Problem:
+    """T = conv(I), O = conv(T) over the rows and columns that T has by then, tiled in both."""
+    size = 80
+    rows = {"p": size, "r": 3, "q": size, "s": 3}
+    e0 = einsum("E0", f"I[{stride}p+r,q+s]", "F[r,s]", "T[p,q]", sizes=rows)
+    e1 = einsum("E1", "T[p-u,q-v]", "G[u,v]", "O[p,q]", sizes={"p": size, "u": 3, "q": size, "v": 2})
+    limits = (*e1.constraints, Constraint(Affine((("p", 1),), -2)), Constraint(Affine((("q", 1),), -1)))
+    bounds = tuple(
+        (2, size - 1) if v == "p" else (1, size - 1) if v == "q" else b
+        for v, b in zip(e1.rank_variables, e1.bounds, strict=True)
+    )
+    e1 = replace(e1, constraints=limits, bounds=bounds)
+    return problem(
+        (e0, e1),
+        dram("I", "F", "G", "O"),
+        Loop("p", tile, first),
+        StorageNode("GLB", ("I", "T"), reuse),
+        Loop("q", tile, first),
+        StorageNode("GLB", ("F",), reuse),
+        StorageNode("GLB", ("O",)),
+        Split(((StorageNode("RF", ("I",), reuse), loop("q", 1), mac("E0")), (loop("p", 1), mac("E1")))),
+    )
+
+
+@pytest.mark.parametrize("reuse", ["slide", "keep_previous"])
+@pytest.mark.parametrize(("tile", "first", "stride"), [(1, 3, 1), (2, 5, 1), (3, 3, 2), (4, 7, 1)])
+def test_steps_left_out_are_like_others(
+    tile: int, first: int, stride: int, reuse: Reuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same peaks as over all steps, from far fewer cells."""
+    layout = lay_out(_rows_fused(tile, first, stride, reuse))
+    few = {c: Memory(layout, c) for c in ("DRAM", "GLB", "RF")}
+    peaks = {c: m.peaks() for c, m in few.items()}
+    monkeypatch.setattr(steady, "_kept", lambda flags: flags | True)
+    for component, mine in peaks.items():
+        every = Memory(layout, component)
+        assert {e: w.bits for e, w in mine.items()} == {e: w.bits for e, w in every.peaks().items()}
+        assert len(few[component].courses["E0"].cells) < len(every.courses["E0"].cells) / 2
+
+
+def _causal(m: int, tile: int) -> Problem:
+    """S = Q K and O = S V below the diagonal, in bands of rows; K and V stay from band to band."""
+    sizes = {"m": m, "l": m, "e": 4, "f": 4}
+    below = Constraint(Affine((("m", 1), ("l", -1))))
+    pair = (
+        einsum("E0", "Q[m,e]", "K[l,e]", "S[m,l]", sizes=sizes),
+        einsum("E1", "S[m,l]", "V[l,f]", "O[m,f]", sizes=sizes),
+    )
+    keys, values = (StorageNode("GLB", (x,), "keep_previous") for x in "KV")
+    return problem(
+        tuple(replace(e, constraints=(*e.constraints, below)) for e in pair),
+        dram("Q", "K", "V", "O"),
+        loop("m", tile),
+        glb("S", "Q", "O"),
+        Split(((keys, loop("l", 1), mac("E0")), (values, loop("l", 1), mac("E1")))),
+    )
+
+
+def test_triangles_are_counted_not_listed() -> None:
+    """Eight million pairs: in the last band all of K, the part of V that stays, and its rows of S and Q."""
+    small = _causal(10, 3)
+    assert not differences(EXACT.analyse(small), REFEREE.analyse(small))
+    rows = {(w.einsum, w.component, w.measure): w.bits for w in EXACT.analyse(_causal(4096, 64)).working_sets}
+    band = sum(range(4096 - 64 + 1, 4096 + 1))
+    assert rows["E0", "GLB", "tile"] == 8 * (4096 * 4 + (4096 - 64) * 4 + band + 64 * 4)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from typing import cast
 
 import hypothesis
@@ -24,7 +26,7 @@ from tests.analysis.small import dram, einsum, glb, hierarchy
 from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing
 from tests.generators import problems
 
-REFUSED_AT_MOST = 0.12
+REFUSED_AT_MOST = 0.01
 
 
 def live(problem: Problem) -> dict[tuple[int, str], int | None]:
@@ -134,6 +136,19 @@ def test_the_gpt3_layer() -> None:
     assert peaks["VMEM", "QK", "live"] < peaks["VMEM", "QK", "tile"]
 
 
+@pytest.mark.parametrize("scale", [Fraction(3, 2), Fraction(11, 10), Fraction(7, 3)])
+@pytest.mark.parametrize("order", ["kmn", "nkm", "mkn"])
+def test_fractions_of_bits_are_rounded_up_per_tensor(scale: Fraction, order: str) -> None:
+    """Where several tensors round up, the largest sum need not be that of the unrounded sizes."""
+    widths = {"A": 1, "B": 8, "C": 3}
+    plain = matmul(7, 5, 6).einsums[0]
+    accesses = tuple(replace(a, backing_scale=scale, bits_per_value=widths[a.tensor]) for a in plain.accesses)
+    loops = (Loop(order[0], 3), *(Loop(v, 1) for v in order[1:]))
+    tree = LoopTree((dram("A", "B", "C"), *loops, ComputeNode("E0", "MAC")))
+    layout = lay_out(Problem(Cascade((replace(plain, accesses=accesses),)), hierarchy(), tree))
+    assert [w.bits for w in factored_counts(layout)[1]] == [w.bits for w in live_counts(layout)[1]]
+
+
 def test_what_no_product_describes_is_refused_by_name() -> None:
     """A[m+k] ties both ranks together; 4096 x 4096 points are too many to list."""
     sizes = {"m": 4096, "k": 4096}
@@ -142,3 +157,19 @@ def test_what_no_product_describes_is_refused_by_name() -> None:
     with pytest.raises(Refused, match="m, k of Einsum E0 are tied together") as refusal:
         live(Problem(cascade, hierarchy(), tree))
     assert "smaller workload" in refusal.value.remedy
+
+
+@pytest.mark.parametrize("reuse", ["refill", "slide", "keep_previous"])
+@pytest.mark.parametrize(("tile_p", "tile_q"), [(2, 5), (3, 3), (2, 2), (4, 10)])
+def test_windows_that_stay_over_the_wrap_of_a_loop(reuse: Reuse, tile_p: int, tile_q: int) -> None:
+    """With two tiles of q, the columns of their overlap are in every tile and stay from row to row."""
+    sizes = {"p": 8, "q": 10, "r": 3, "s": 3, "m": 2}
+    cascade = Cascade((einsum("E0", "I[p+r,q+s]", "F[m,r,s]", "O[p,q,m]", sizes=sizes),))
+    loops = (Loop("p", tile_p), Loop("m", 1), Loop("q", tile_q))
+    inner = (Loop("r", 1), Loop("p", 1), Loop("s", 1), ComputeNode("E0", "MAC"))
+    tree = LoopTree((dram("F", "O"), dram("I"), *loops, glb("I"), glb("F", "O"), *inner))
+    layout = lay_out(Problem(cascade, hierarchy(), tree), reuse)
+    counts, rows = factored_counts(layout)
+    expected, listed = live_counts(layout)
+    assert counts == expected
+    assert {(w.component, w.bits) for w in rows} == {(w.component, w.bits) for w in listed}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.exact import listed
+from polymodel.analysis.result import Analysis
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import StorageNode
+from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rule, spread
 from tests.analysis.test_agreement import differences
 
@@ -38,10 +42,164 @@ def test_an_instance_that_falls_idle_drains_early_and_the_others_together() -> N
     assert not differences(ours, referee)
 
 
+def agreed(given: Problem, reuse: Reuse | None = None) -> Analysis:
+    ours, referee = (
+        EXACT.analyse(given, reuse=reuse, live=True),
+        REFEREE.analyse(given, reuse=reuse, live=True),
+    )
+    assert not differences(ours, referee)
+    assert ours.links == referee.links
+    return ours
+
+
+def _kept_by_a_consumer() -> Problem:
+    """E0 writes T[c] in instance c at n = 0; E1 reads it there at n = 1, 2."""
+    e0 = einsum("E0", "A[n,c]", "T[c]", sizes={"n": 1, "c": 2})
+    e1 = einsum("E1", "T[c]", "W[n]", "Z[n,c]", sizes={"n": (1, 2), "c": 2})
+    home = StorageNode("RF", ("A", "T", "W", "Z"), "keep_previous")
+    split = Split(((mac("E0"),), (mac("E1"),)))
+    return problem((e0, e1), dram("A", "T", "W", "Z"), loop("n", 1), spread("c", 1), home, split)
+
+
+def test_what_a_consumer_keeps_alive_in_one_instance_each_drains_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many iterations there are: nothing is reduced, so nothing has to be listed."""
+    monkeypatch.setattr(listed, "LIMIT", 0)
+    found = agreed(_kept_by_a_consumer())
+    assert moved(found, "RF", "T") == (0, 2, 0, 2)
+    assert moved(found, "DRAM", "T") == (0, 0, 0, 2)
+    assert moved(found, "RF", "T", "E1") == (4, 0, 0, 0)
+
+
+def _reduced_and_kept() -> Problem:
+    """k = 0, 1 in instances 0, 1 sum T; E1 keeps T alive in instance 0 only, until n = 1."""
+    e0 = einsum("E0", "A[n,k]", "T[m]", sizes={"n": 1, "k": 2, "m": 3})
+    e1 = einsum("E1", "T[m]", "W[n,k]", "Z[n,k]", sizes={"n": (1, 2), "k": 1, "m": 3})
+    home = StorageNode("RF", ("A", "T", "W", "Z"), "keep_previous")
+    split = Split(((mac("E0"),), (mac("E1"),)))
+    return problem((e0, e1), dram("A", "T", "W", "Z"), loop("n", 1), spread("k", 1), home, split)
+
+
+def test_instances_that_consumers_keep_alive_drain_later_than_the_others() -> None:
+    """Instance 1 drains its 3 partial sums after n = 0; instance 0 after n = 2, not together with it."""
+    found = agreed(_reduced_and_kept())
+    assert moved(found, "RF", "T")[1] == 6
+    assert moved(found, "DRAM", "T") == (0, 0, 0, 6)
+
+
+def test_a_reduction_that_consumers_keep_alive_is_refused_above_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = _reduced_and_kept()
+    monkeypatch.setattr(listed, "LIMIT", 0)
+    with pytest.raises(Refused, match="T is carried, shared with consumers and reduced") as refusal:
+        EXACT.analyse(given)
+    assert "use reuse: refill" in str(refusal.value)
+    agreed(given, "refill")
+
+
+@pytest.mark.parametrize("reuse", ["refill", "keep_previous"])
+def test_read_first_two_levels_above_an_uneven_broadcast_reduction(reuse: Reuse) -> None:
+    """C goes from DRAM, which is read first, over GLB to three and then two instances."""
+    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": 5})
+    parts = hierarchy(may_reuse=rule("E0", "C"), broadcast=True)
+    first = tuple(replace(c, read_first=c.name == "DRAM") for c in parts.components)
+    nodes = StorageNode("GLB", ("C",), reuse), loop("k", 3), spread("k", 1), StorageNode("RF", ("C",), reuse)
+    found = agreed(problem(e0, dram("A", "C"), *nodes, mac(), hardware=Hierarchy(first)))
+    # The first read fills GLB with 2 sums; they reach 3 instances, and under refill then 2 more.
+    assert moved(found, "GLB", "C")[:3] == ((4, 2, 2) if reuse == "refill" else (2, 2, 2))
+    assert moved(found, "RF", "C")[2] == (10 if reuse == "refill" else 6)
+
+
+def _broadcast_over_a_mesh() -> Problem:
+    """As `_spread_unevenly`, but read first, broadcast, and over a chain of links with a price."""
+    base = _spread_unevenly()
+    chain = Link(energy_per_bit_hop=1.0, topology="mesh", throughput=1.0)
+    parts = []
+    for c in base.hierarchy.components:
+        dims = tuple(replace(d, link=chain, broadcast_partials=True) for d in c.spatial)
+        parts.append(replace(c, spatial=dims, read_first=c.name == "DRAM"))
+    return replace(base, hierarchy=Hierarchy(tuple(parts)))
+
+
+def test_broadcast_partial_sums_over_links_with_a_price() -> None:
+    """C[0], C[1] go along links 0 to 2 at once; drains: from instance 2 over 3 links, from 0 and 1 over 2."""
+    (links,) = agreed(_broadcast_over_a_mesh()).links
+    # A: one element for each of 10 operations, to coordinates 0, 1, 2, 0, 1, so 9 links for each m.
+    assert dict(links.hops) == {"A": 18, "C": 2 * 3 + 2 * 3 + 2 * 2}
+
+
+def _uneven(tile: int, reuse: Reuse) -> Problem:
+    """Six values of k by threes, each three over instances by `tile`."""
+    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": 6})
+    home = StorageNode("RF", ("A", "C"), reuse)
+    return problem(e0, dram("A", "C"), loop("k", 3), spread("k", tile), home, mac())
+
+
+def _skewed(over: Loop, reuse: Reuse) -> Problem:
+    """C[m+n]: instances with other m make the same element at other n."""
+    e0 = einsum("E0", "A[m]", "B[n]", "C[m+n]", sizes={"m": 3, "n": 3})
+    home = StorageNode("RF", ("A", "B", "C"), reuse)
+    return problem(e0, dram("A", "B", "C"), loop("n", 1), over, home, mac())
+
+
+def _tolled(*over: Loop) -> Problem:
+    """A toll between two containers, over which m and k are spread."""
+    keep = rule("E0", "A", "B", "C")
+    parts = (
+        Component("DRAM", "memory"),
+        Component("Core", "container", spatial=(FanoutDim("C", 4),)),
+        Component("Bus", "toll", keep=keep),
+        Component("PE", "container", spatial=(FanoutDim("X", 4),)),
+        Component("RF", "memory"),
+        Component("MAC", "compute"),
+    )
+    e0 = einsum("E0", "A[m,k]", "B[k]", "C[m]", sizes={"m": 3, "k": 3})
+    every = "A", "B", "C"
+    return problem(e0, dram(*every), *over, StorageNode("RF", every), mac(), hardware=Hierarchy(parts))
+
+
+CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedies", "reason"),
+    [
+        (
+            _uneven(2, "keep_previous"),
+            (_uneven(2, "refill"), _uneven(1, "keep_previous")),
+            "use reuse: refill for this output, or tiles that divide their extents",
+        ),
+        (
+            _skewed(spread("m", 1), "keep_previous"),
+            (_skewed(spread("m", 1), "refill"), _skewed(loop("m", 1), "keep_previous")),
+            "use reuse: refill for this output, or make the spatial loop temporal",
+        ),
+        (
+            _tolled(spread("m", 1), CORES),
+            (_tolled(CORES, spread("m", 1)),),
+            "order the spatial loops from the outermost component to the innermost",
+        ),
+    ],
+)
+def test_remedies_of_refusals_above_the_limit_work(
+    refused: Problem, remedies: tuple[Problem, ...], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed, "LIMIT", 0)
+    with pytest.raises(Refused) as refusal:
+        EXACT.analyse(refused)
+    assert refusal.value.remedy == reason
+    for remedy in remedies:
+        agreed(remedy)
+
+
 def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     given = _spread_unevenly()
     monkeypatch.setattr(listed, "LIMIT", 9)
-    with pytest.raises(Refused, match="partial sums of C are spread over a fanout unevenly") as refusal:
+    with pytest.raises(
+        Refused, match="partial sums of C are carried and spread over a fanout unevenly"
+    ) as refusal:
         EXACT.analyse(given)
     assert "reuse: refill" in str(refusal.value)
     assert EXACT.analyse(given, reuse="refill").traffic == REFEREE.analyse(given, reuse="refill").traffic

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, main
+from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
 from polymodel.cli_sweep import Bar
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.values import all_sizes, divisors, powers
@@ -129,3 +129,86 @@ def test_the_bar_tells_rate_and_time_left() -> None:
     assert "50.0 %" in lines[0]
     assert "10/s" in lines[0]
     assert "5 s left" in lines[0]
+
+
+def test_an_interrupted_sweep_is_exit_code_130(
+    capsys: Captured, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Bar, done: int, total: int, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "__call__", interrupt)
+    code, out, _ = run(capsys, "sweep", spec)
+    assert code == INTERRUPTED == 130
+    assert "interrupted after" in out
+
+    def early(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polymodel.loading.load", early)
+    code, out, err = run(capsys, "evaluate", spec)
+    assert (code, out) == (INTERRUPTED, "")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--top", "0"), "top=0"),
+        (("--top", "-1"), "top=-1"),
+        (("--top", "2", "--pareto"), "--top 2 keeps the best by the first objective"),
+        (("--symbol", "TM=divisor(m)"), "did you mean divisors(m)?"),
+        (("--objective", "powr"), "energy"),
+    ],
+)
+def test_more_mistakes_are_named(
+    capsys: Captured, spec: str, arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = run(capsys, "sweep", spec, *arguments)
+    assert (code, out) == (BAD_INPUT, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_section_is_located_also_in_its_symbols(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(SMALL + "\nsweep:\n  symbols:\n    TM: divisor(m)\n", encoding="utf-8")
+    line = path.read_text(encoding="utf-8").splitlines().index("    TM: divisor(m)") + 1
+    code, _, err = run(capsys, "sweep", str(path))
+    assert code == BAD_INPUT
+    assert f"{path}:{line}:" in err
+    assert "did you mean divisors(m)?" in err
+
+
+def test_a_store_can_be_started_anew(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    assert run(capsys, "sweep", spec, "--store", store)[0] == FINE
+    code, _, err = run(capsys, "sweep", spec, "--store", store, "--symbol", "TM=1,2")
+    assert code == REFUSED
+    assert "--no-resume" in err
+    assert run(capsys, "sweep", spec, "--store", store, "--symbol", "TM=1,2", "--no-resume")[0] == FINE
+
+
+def test_nothing_kept_is_said_in_words(capsys: Captured, spec: str) -> None:
+    code, out, _ = run(capsys, "sweep", spec, "--where", "TM > 1000")
+    assert code == INFEASIBLE
+    assert "Empty DataFrame" not in out
+    assert "no point is kept" in out
+
+
+def test_the_bar_writes_few_lines_where_there_is_no_terminal() -> None:
+    lines: list[str] = []
+    bar = Bar(lines.append, live=False)
+    for tenth in range(1200):
+        bar(tenth, 1200, tenth / 10)
+    bar.finish()
+    assert 2 <= len(lines) <= 6
+    assert all(line.endswith("\n") and "\r" not in line for line in lines)
+
+
+def test_the_rate_of_a_resumed_run_is_that_of_this_run() -> None:
+    lines: list[str] = []
+    bar = Bar(lines.append)
+    bar(1_000_010, 2_000_000, 0.1)
+    bar(1_000_110, 2_000_000, 10.1)
+    assert "10/s" in lines[-1]

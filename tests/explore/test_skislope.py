@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE as ENUMERATE
+from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.explore.orders import as_indexed, order_classes
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 
 Curve = list[tuple[int, int]]
 
@@ -126,12 +130,111 @@ def test_orders_collapse_to_what_they_move() -> None:
 
 
 def test_what_has_no_slope_is_refused() -> None:
-    with pytest.raises(pm.NotSeparable, match="not a single rank variable"):
-        pm.ski_slope(pm.load("conv1d"))
+    with pytest.raises(pm.NotSeparable, match="an output of Z, has a rank of two rank variables"):
+        pm.ski_slope(windowed({"p": 3, "r": 2}, "Z", "p+r"))
+    with pytest.raises(pm.NotSeparable, match="not a sum of one or two rank variables"):
+        pm.ski_slope(windowed({"p": 3, "r": 2, "k": 2}, "A", "p+r+k"))
     with pytest.raises(pm.SpecError, match="several Einsums"):
         pm.ski_slope(pm.load("matmul_chain_2"))
     with pytest.raises(pm.Refused, match="2\\^62"):
         pm.ski_slope(matmul(2**21, 2**21, 2**21))
+
+
+def windowed(extents: dict[str, int], tensor: str, rank: str) -> pm.Spec:
+    """`Z[m, ...] = A[x]`, one of the two with a rank that is a sum."""
+    plain = ", ".join(extents)
+    sides = {"Z": plain, "A": plain} | {tensor: f"X={rank}"}
+    return pm.load(
+        {
+            "schema_version": 1,
+            "workload": {
+                "iteration_space_shape": {v: f"0 <= {v} < {n}" for v, n in extents.items()},
+                "bits_per_value": {"All": 8},
+                "einsums": [f"Z[{sides['Z']}] = A[{sides['A']}]"],
+            },
+        }
+    )
+
+
+def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
+    """Every tile size in every order, each counted element by element."""
+    one = spec.workload.einsums[0]
+    extents = {v: one.bound(v)[1] + 1 for v in one.rank_variables}
+    hierarchy = Hierarchy(
+        tuple(Component(n, k) for n, k in (("DRAM", "memory"), ("Buffer", "memory"), ("MAC", "compute")))
+    )
+    best: dict[int, int] = {}
+    subsets = [s for n in range(4) for s in combinations(one.tensors, n)] if bypass else [one.tensors]
+    for tiles in product(*(range(1, x + 1) for x in extents.values())):
+        active = [(v, t) for (v, x), t in zip(extents.items(), tiles, strict=True) if t < x]
+        for order, kept in product(permutations(active), subsets):
+            nodes = [StorageNode("DRAM", one.tensors), *(Loop(v, t) for v, t in order)]
+            nodes += [StorageNode("Buffer", kept, "slide")] if kept else []
+            tree = LoopTree((*nodes, ComputeNode(one.name, "MAC")))
+            found = ENUMERATE.analyse(Problem(spec.workload, hierarchy, tree))
+            moved = sum(t.reads + t.writes for t in found.traffic if t.component == "DRAM")
+            held = sum(b.tile_max for b in found.buffets if b.component == "Buffer")
+            best[held] = min(moved, best.get(held, moved))
+    curve: Curve = []
+    for c in sorted(best):
+        if not curve or best[c] < curve[-1][1]:
+            curve.append((c, best[c]))
+    return curve
+
+
+@pytest.mark.parametrize(
+    ("extents", "stride", "dilation"),
+    [
+        ((6, 3), 1, 1), ((5, 3), 2, 1), ((6, 2), 1, 2), ((4, 3), 3, 1), ((5, 4), 2, 3), ((4, 4), 2, 2),
+        ((7, 3), 1, 3),
+    ],
+)  # fmt: skip
+def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride: int, dilation: int) -> None:
+    p, r = extents
+    spec = pm.load("conv1d", M=2, C=1, P=p, R=r, STRIDE=stride, DILATION=dilation)
+    assert curve(pm.ski_slope(spec, tiles="all")) == referee(spec)
+
+
+def test_windows_of_two_ranks_equal_the_referee() -> None:
+    spec = pm.load("conv2d", M=1, C=1, P=4, Q=3, R=2, S=2, STRIDE=2)
+    assert curve(pm.ski_slope(spec, tiles="all")) == referee(spec)
+
+
+def test_windows_with_bypass_equal_the_referee() -> None:
+    spec = pm.load("conv1d", M=1, C=2, P=4, R=2)
+    assert curve(pm.ski_slope(spec, tiles="all", bypass=True)) == referee(spec, bypass=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_pruned_and_unpruned_windows_are_one(p: int, r: int, stride: int, dilation: int, wide: bool) -> None:
+    spec = pm.load("conv1d", M=2 + wide, C=3 - wide, P=p, R=r, STRIDE=stride, DILATION=dilation)
+    one = spec.workload.einsums[0]
+    every = {v: range(1, one.bound(v)[1] + 2) for v in one.rank_variables}
+    pruned, whole = (pm.ski_slope(spec, tiles=tiles) for tiles in ("all", every))
+    assert curve(pruned) == curve(whole)
+    assert pruned.points[-1].accesses == pruned.least
+    for point in pruned.points[:: max(1, len(pruned) // 3)]:
+        report = pruned.report(point)
+        moved = report.accesses[report.accesses["component"] == "DRAM"]
+        assert int(moved["read_elements"].sum() + moved["write_elements"].sum()) == point.accesses
+        assert int(report.tiles.query("component == 'Buffer'")["tile_elements"].sum()) == point.capacity
+
+
+def test_orders_know_along_which_loop_a_window_slides() -> None:
+    tensors = as_indexed({"I": frozenset("pr"), "W": frozenset("r"), "O": frozenset("p")})
+    found = order_classes(("p", "r"), tensors, as_indexed({"I": frozenset("pr")}))
+    assert {(c.order, dict(c.slid)["I"]) for c in found} == {(("p", "r"), "r"), (("r", "p"), "p")}
+
+
+def test_plot_of_a_convolution() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    slope = pm.ski_slope(pm.load("conv2d"), tiles="all")
+    ax = slope.plot()
+    assert ax.get_ylabel() == "backing-store accesses (words)"
+    drawn = ax.lines[0].get_ydata()
+    assert drawn[0] == slope.points[0].accesses
+    assert drawn[-1] == slope.least
 
 
 def test_plot_has_units_and_a_legend() -> None:

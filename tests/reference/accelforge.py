@@ -17,7 +17,7 @@ from polymodel.cost.costs import costs
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from tests.reference.common import Outcome, accesses, affine, box
+from tests.reference.common import Outcome, accesses, affine, box, sections
 from tests.reference.lowering import lowered
 
 FORMAT = "accelforge-oracle/1"
@@ -176,6 +176,7 @@ def _loop(given: Numbers, outcome: Outcome) -> Loop:
 def check(case: Numbers, path: Path, engine: Engine) -> Outcome:
     """Compare one case; see the module's text for what with what."""
     outcome = Outcome(f"accelforge/{case.get('name', path.stem)}")
+    sections(case, {"workload": dict, "arch": list, "mapping": list})
     problem = build(case, outcome)
     refill = _with_live(engine, problem, outcome)
     brute = case.get("bruteforce") or {}

@@ -1,13 +1,15 @@
 """Compare polymodel with reference cases: `python -m tests.reference.check [--cases DIR] [--engine NAME]`.
 
-Prints one line per case; exits 1 if any number differs.
+Prints one line per case; exits 1 if any number differs or any case cannot be read.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,23 +20,23 @@ from tests.reference.common import Outcome, engine
 HERE = Path(__file__).parent / "cases"
 
 
+# Reference data of parts that are compared elsewhere or are still to come: listed, not counted as faults.
+LATER = {"skislope", "mapper", "teaal", "tiling", "looptree", "published_anchors.json"}
+
+
 def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
-    """AccelForge files, Timeloop folders, and folders of formats that are not covered."""
+    """AccelForge files, Timeloop folders, and what else holds data: files, or the folders around them."""
     oracle, folders, other = [], [], set()
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        if path.suffix == ".yaml" and path.name == "spec.yaml":
-            if "subtree" in path.read_text():
-                folders.append(path.parent)
-            else:
-                other.add(path.parent.parent)
-        elif path.suffix == ".yaml" and path.read_text().startswith(f"format: {accelforge.FORMAT}"):
+    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".yaml", ".json")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.name == "spec.yaml" and "looptree" not in path.relative_to(root).parts:
+            folders.append(path.parent)
+        elif path.suffix == ".yaml" and text.startswith(f"format: {accelforge.FORMAT}"):
             oracle.append(path)
-        elif (
-            path.suffix in (".yaml", ".json")
-            and path.name != "result.json"
-            and not skislope.is_case(path.name)
-        ):
-            other.add(path.parent if path.parent != root else path)
+        elif path.name != "result.json" and not skislope.is_case(path.name):
+            inside = path.relative_to(root).parts[:-1]
+            later = [i for i, part in enumerate(inside) if part in LATER]
+            other.add(root.joinpath(*inside[: later[0] + 1]) if later else path.parent if inside else path)
     return oracle, folders, sorted(other)
 
 
@@ -43,22 +45,38 @@ def find_slopes(root: Path) -> list[Path]:
     return sorted(p for p in root.rglob("*.json") if skislope.is_case(p.name))
 
 
-def load(path: Path) -> dict:
-    return yaml.safe_load(path.read_text())
+def load(path: Path) -> dict[str, Any]:
+    """A case file. ValueError if it is no mapping."""
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError("a mapping is expected")
+    return found
 
 
-def guarded(name: str, compare) -> Outcome:
-    """The outcome of a comparison; an engine's refusal is a mismatch with its reason."""
+def guarded(name: str, compare: Callable[[], Outcome]) -> Outcome:
+    """The outcome of a comparison; a refusal or a case that is no case is a fault with its reason."""
     try:
         return compare()
-    except (PolymodelError, ValueError, KeyError) as fault:
-        return Outcome(name, mismatches=[f"{type(fault).__name__}: {fault}"])
+    except PolymodelError as fault:
+        return Outcome(name, fault=f"not evaluated: {fault}")
+    except yaml.MarkedYAMLError as fault:
+        mark = fault.problem_mark
+        where = f" at line {mark.line + 1}" if mark else ""
+        return Outcome(name, fault=f"malformed case: {fault.problem}{where}")
+    except KeyError as fault:
+        return Outcome(name, fault=f"malformed case: {fault.args[0]} is missing or not known")
+    except FileNotFoundError as fault:
+        return Outcome(name, fault=f"malformed case: {Path(fault.filename).name} is missing")
+    except ValueError as fault:
+        return Outcome(name, fault=f"malformed case: {fault}")
+    except (AttributeError, IndexError, OSError, TypeError, yaml.YAMLError) as fault:
+        return Outcome(name, fault=f"malformed case: {type(fault).__name__}: {fault}")
 
 
 def run(root: Path, engine_name: str) -> list[Outcome]:
     """All outcomes of a folder of cases."""
     chosen = engine(engine_name)
-    oracle, folders, _ = find_cases(root)
+    oracle, folders, other = find_cases(root)
     found = []
     for path in oracle:
         found.append(guarded(path.stem, lambda p=path: accelforge.check(load(p), p, chosen)))
@@ -66,7 +84,22 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
         found.append(guarded(folder.name, lambda f=folder: timeloop.check(load(f / "spec.yaml"), f, chosen)))
     for path in find_slopes(root):
         found.append(guarded(path.stem, lambda p=path: skislope.check(load(p), p.stem)))
+    for path in other:
+        name = str(path.relative_to(root))
+        if not LATER & set(path.relative_to(root).parts):
+            found.append(Outcome(name, fault="no case of a known format"))
     return found
+
+
+def shown(outcome: Outcome, notes: bool) -> str:
+    """An outcome as text: a fault is one line."""
+    if outcome.fault:
+        return f"{outcome.name}: {' '.join(outcome.fault.split())}"
+    verdict = "ok" if not outcome.mismatches else f"{len(outcome.mismatches)} MISMATCHES"
+    lines = [f"{outcome.name}: {outcome.checked} numbers, {verdict}"]
+    lines += [f"    {line}" for line in outcome.mismatches]
+    lines += [f"    note: {line}" for line in outcome.notes if notes]
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,22 +110,23 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.cases.is_dir():
         print(f"{options.cases}: no such folder", file=sys.stderr)
-        return 2
+        return 1
     outcomes = run(options.cases, options.engine)
     for outcome in outcomes:
-        verdict = "ok" if not outcome.mismatches else f"{len(outcome.mismatches)} MISMATCHES"
-        print(f"{outcome.name}: {outcome.checked} numbers, {verdict}")
-        for line in outcome.mismatches:
-            print(f"    {line}")
-        for line in outcome.notes if options.notes else ():
-            print(f"    note: {line}")
-    for folder in find_cases(options.cases)[2]:
-        print(f"{folder.relative_to(options.cases)}: not yet covered")
-    total, wrong = sum(o.checked for o in outcomes), sum(bool(o.mismatches) for o in outcomes)
+        print(shown(outcome, options.notes))
+    for path in find_cases(options.cases)[2]:
+        if LATER & set(path.relative_to(options.cases).parts):
+            print(f"{path.relative_to(options.cases)}: not yet covered")
+    if not outcomes:
+        print(f"{options.cases}: no case in it", file=sys.stderr)
+        return 1
+    total = sum(o.checked for o in outcomes)
+    wrong = sum(bool(o.mismatches or o.fault) for o in outcomes)
     print(
-        f"{len(outcomes)} cases, {total} numbers compared with engine {options.engine}, {wrong} cases differ"
+        f"{len(outcomes)} cases, {total} numbers compared with engine {options.engine}, "
+        f"{wrong} cases differ or are unreadable"
     )
-    return 1 if wrong or not outcomes else 0
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
@@ -17,12 +17,16 @@ from polymodel.analysis.result import Analysis
 
 @dataclass
 class Outcome:
-    """One case: how many numbers were compared, which differ, and what else is worth knowing."""
+    """One case: how many numbers were compared, which differ, and what else is worth knowing.
+
+    `fault`: why nothing could be compared.
+    """
 
     name: str
     checked: int = 0
     mismatches: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    fault: str = ""
 
     def equal(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
         """Count one comparison. Counts have tolerance zero; energies, times and ratios that of a float."""
@@ -46,6 +50,14 @@ class Outcome:
         strange = sorted(set(found) - set(known))
         if strange:
             self.notes.append(f"{where}: keys not understood: {', '.join(strange)}")
+
+
+def sections(case: Mapping[str, object], kinds: Mapping[str, type]) -> None:
+    """Check that a case has these sections. ValueError names the first that is missing or of another kind."""
+    for name, kind in kinds.items():
+        if not isinstance(case.get(name), kind):
+            there = type(case[name]).__name__ if name in case else "nothing"
+            raise ValueError(f"{name} must be a {kind.__name__}, there is {there}")
 
 
 def _show(value: int | float | Fraction) -> str:

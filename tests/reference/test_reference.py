@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,75 @@ def test_folders_of_other_formats_are_named(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / case.name).write_text(case.read_text())
     assert main(["--cases", str(tmp_path), "--engine", "enumerate"]) == 0
     assert "skislope: not yet covered" in capsys.readouterr().out
+
+
+def checked(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    code = main(["--cases", str(root), "--engine", "enumerate"])
+    out, err = capsys.readouterr()
+    return code, [*out.splitlines(), *err.splitlines()]
+
+
+def test_folders_without_a_case_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(tmp_path / "gone", capsys) == (1, [f"{tmp_path / 'gone'}: no such folder"])
+    assert checked(tmp_path, capsys) == (1, [f"{tmp_path}: no case in it"])
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "a.yaml").write_text("format: other-oracle/1\n")
+    code, lines = checked(tmp_path, capsys)
+    assert (code, lines[0]) == (1, "strange: no case of a known format")
+
+
+TIMELOOP = "problem: {}\narchitecture: {subtree: []}\nmapping: []\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "a.yaml",
+            "name: [",
+            "a: malformed case: expected the node content, but found '<stream end>' at line 3",
+        ),
+        ("a.yaml", "name: a", "a: malformed case: workload must be a dict, there is nothing"),
+        ("a.yaml", "workload: 3", "a: malformed case: workload must be a dict, there is int"),
+        (
+            "a.yaml",
+            "workload: {}\narch: []\nmapping: []",
+            "a: malformed case: einsums is missing or not known",
+        ),
+        (
+            "a.yaml",
+            "workload: {ranks: {m: 2}, tensors: {}, einsums: [{name: E, inputs: {A: [m n]}, output: {}}]}\n"
+            "arch: []\nmapping: []",
+            "a: malformed case: A is missing or not known",
+        ),
+        ("spec.yaml", "- 1", "case: malformed case: a mapping is expected"),
+        ("spec.yaml", "problem: {}", "case: malformed case: architecture must be a dict, there is nothing"),
+        ("spec.yaml", TIMELOOP, "case: malformed case: shape is missing or not known"),
+        ("single_mm_1.json", "{}", "single_mm_1: malformed case: workload is missing or not known"),
+        ("single_mm_1.json", "[1]", "single_mm_1: malformed case: a mapping is expected"),
+    ],
+)
+def test_a_malformed_case_is_one_line(
+    name: str, text: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = f"format: {accelforge.FORMAT}\n" if name == "a.yaml" else ""
+    (tmp_path / "case").mkdir()
+    (tmp_path / "case" / name).write_text(f"{head}{text}\n")
+    code, lines = checked(tmp_path, capsys)
+    assert (code, lines[0]) == (1, line)
+    assert len(lines) == 2
+    assert lines[1].startswith("1 cases, 0 numbers compared")
+
+
+def test_a_malformed_case_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(HERE / "timeloop" / "conv_1d_halo", tmp_path / "good")
+    shutil.copytree(HERE / "timeloop" / "conv_1d_halo", tmp_path / "lost")
+    (tmp_path / "lost" / "result.json").unlink()
+    code, lines = checked(tmp_path, capsys)
+    assert code == 1
+    assert lines[:2] == ["timeloop/good: 32 numbers, ok", "lost: malformed case: result.json is missing"]
 
 
 def test_a_wrong_number_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

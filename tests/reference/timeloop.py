@@ -19,7 +19,7 @@ from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, TensorRule
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from tests.reference.common import Outcome, box
+from tests.reference.common import Outcome, box, sections
 
 Numbers = dict[str, Any]
 DIRECTIVE_KEYS = "target type factors permutation split keep bypass".split()
@@ -186,6 +186,7 @@ def _bypassed(spec: Numbers, level: str, einsum: Einsum) -> set[str]:
 def check(spec: Numbers, folder: Path, engine: Engine) -> Outcome:
     """Compare one folder (spec.yaml with result.json)."""
     outcome = Outcome(f"timeloop/{folder.name}")
+    sections(spec, {"problem": dict, "architecture": dict, "mapping": list})
     problem = build(spec, outcome)
     result = engine.analyse(problem, reuse="slide")
     given = json.loads((folder / "result.json").read_text())

@@ -99,3 +99,35 @@ def test_symbols_of_the_spec_stay_open_and_can_be_bound() -> None:
     assert str(report.symbolic.tiles["tile_elements"].iloc[-1]) == "8*TM"
     with pytest.raises(pm.SpecError, match="closed_forms"):
         pm.evaluate_problem(closed.problem)
+
+
+def test_values_for_symbols_give_the_reports_numbers() -> None:
+    spec = matmul("DRAM m:TM k:TK GLB", {"M": 64, "N": 8, "K": 8}, {"GLB": 4096})
+    forms = pm.closed_forms(spec)
+    report = pm.evaluate(spec, symbols={"TM": 10, "TK": 4})
+    numbers = forms.at(TM=10, TK=4)
+    shared = ["component", "tensor", "fill_bits", "fill_elements"]
+    assert numbers.accesses[shared].to_dict("list") == report.accesses[shared].to_dict("list")
+    assert numbers.accesses["fill_bits"].dtype.kind == "i"
+    assert numbers.summary["energy_J"].dtype.kind == "f"
+    half = forms.at(TM=10)
+    row = half.accesses.query("component == 'GLB' and tensor == 'B'")
+    assert str(row["fill_elements"].iloc[0]) == "448"  # a loop over k above B does not change its fills
+    assert str(half.tiles["tile_elements"].iloc[3]) == "10*TK"
+    assert half.at(TK=4).tiles.equals(numbers.tiles)
+    assert "TM=10" in repr(half)
+    with pytest.raises(pm.SpecError, match="TX"):
+        forms.at(TX=3)
+    for bad in (0, 2.5, "ten", 65):
+        with pytest.raises(pm.SpecError, match="TM"):
+            forms.at(TM=bad)
+
+
+def test_columns_of_numbers_have_the_dtype_of_numbers() -> None:
+    closed = pm.closed_forms(pm.load("simple_two_level", "matmul/weight_stationary"), tiles=True)
+    each = closed.energy["energy_per_unit_J"]
+    assert each.dtype == float
+    small = float(each[each > 0].min())
+    assert f"{small:e}"[:4] in repr(each)
+    assert closed.working_sets["capacity_bits"].dtype == float
+    assert closed.tiles["node"].dtype.kind == "i"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from polymodel.errors import SpecError
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.report.compare import compare
 from polymodel.report.export import FORMAT, save
@@ -174,3 +175,14 @@ def test_infeasible_report_names_the_memory() -> None:
 def test_unknown_table_names_the_known_ones(fused: Report) -> None:
     with pytest.raises(KeyError, match="no table tile; there are summary, tiles"):
         fused.table("tile")
+
+
+def test_sensitivity_says_what_matters_most(fused: Report) -> None:
+    found = fused.sensitivity("latency")
+    assert found.loc[0, ["component", "action", "number"]].tolist() == ["MAC", "compute", "throughput"]
+    assert found.loc[0, "elasticity_growing"] == -1
+    assert "slope_growing_s_per_unit" in found.columns
+    energy = fused.sensitivity()
+    assert energy.loc[energy["number"] == "energy", "elasticity_growing"].sum() == pytest.approx(1)
+    with pytest.raises(SpecError, match="no sensitivity of 'area'"):
+        fused.sensitivity("area")  # type: ignore[arg-type]  # what a user may type

@@ -114,12 +114,17 @@ def test_another_instance_does_not_hold_it() -> None:
 
 
 def test_partial_sums_in_several_instances_are_not_the_whole() -> None:
-    """k is summed over instances, and no storage above them adds the sums up."""
+    """k is summed over instances, and no storage above them adds the sums up, read or not."""
     e0 = small.einsum("E0", "A[m,k]", "T[m]", sizes={"m": 2, "k": 2})
     e1 = small.einsum("E1", "T[m]", "W[k]", "Z[m,k]", sizes={"m": 2, "k": 2})
     split = Split(((small.mac("E0"),), (small.mac("E1"),)))
     tree = small.dram("A", "W", "Z"), small.spread("k", 1), small.rf("T"), split
-    assert "does not hold all that E0 writes" in verdict(small.problem((e0, e1), *tree))
+    apart = "E0 sums T up in several instances of its outermost storage (node 2)"
+    assert apart in verdict(small.problem((e0, e1), *tree))
+    alone = small.dram("A"), small.spread("k", 1), small.rf("T"), small.mac()
+    assert apart in verdict(small.problem(e0, *alone))
+    assert not verdict(small.problem(e0, small.dram("A", "T"), *alone[1:]))
+    assert not verdict(small.problem(e0, small.dram("A"), small.spread("m", 1), *alone[2:]))
 
 
 def test_what_isl_cannot_decide_in_bounded_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,11 @@ def sram(request):
 def broken(request):
     return {}[request.component]
 
+class Own(Exception):
+    pass
+
 def silent(request):
-    raise RuntimeError
+    raise Own
 
 def answer(request):
     return request.options["answer"] and EnergyAnswer(request.options["answer"], {})
@@ -114,7 +119,11 @@ def test_an_installed_model_gives_energies_with_its_name_and_version(tmp_path: P
     ("model", "message", "remedy"),
     [
         ("{name: srams}", "unknown energy model srams", "did you mean sram?"),
-        ("{name: x9}", "unknown energy model x9", "energy models: constants, table, answer, broken, "),
+        (
+            "{name: x9}",
+            "unknown energy model x9",
+            "energy models: constants, table, hwcomponents, answer, broken, ",
+        ),
         (
             "{name: sram}",
             "energy model sram (acme-energy 1.2): size is missing",
@@ -126,7 +135,7 @@ def test_an_installed_model_gives_energies_with_its_name_and_version(tmp_path: P
             "options",
         ),
         ("{name: broken}", "energy model broken (acme-energy 1.2) failed: KeyError: 'GLB'", "check"),
-        ("{name: silent}", "energy model silent (acme-energy 1.2) failed: RuntimeError", "check"),
+        ("{name: silent}", "energy model silent (acme-energy 1.2) failed: Own", "check"),
         (
             "{name: number}",
             "number (acme-energy 1.2) failed: TypeError: 'int' object is not callable",
@@ -175,3 +184,97 @@ def test_one_name_from_two_packages(tmp_path: Path, installed: Path) -> None:
     install(installed, "other-energy", MODULE, "sram")
     found = fault(spec(tmp_path, "{name: sram, options: {size: 4}}"))
     assert found.message == "several packages install an energy model sram: acme-energy, other-energy"
+
+
+def test_a_source_stands_in_where_a_model_names_none(tmp_path: Path) -> None:
+    path = spec(tmp_path, "{name: answer, source: a thesis, options: {answer: {read: 1.0e-12}}}")
+    glb = pm.load(path).arch["GLB"]
+    assert glb.action("read").provenance == "answer (acme-energy 1.2): a thesis"
+
+
+def test_the_example_of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "energy_models.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    site = tmp_path / "docs"
+    site.mkdir()
+    install(site, "docs-energy", example.replace("def sram", "def latch"), "latch")
+    monkeypatch.syspath_prepend(str(site))
+    read = pm.load(spec(tmp_path, "{name: latch, options: {size: 10000}}")).arch["GLB"].action("read")
+    assert read.energy == pytest.approx(1e-14)
+    assert read.provenance == "latch (docs-energy 1.2): fitted to measurements"
+
+
+# The interface of hwcomponents that is used, over one component: a latch of `width` bits.
+HWCOMPONENTS = """\
+class Latch:
+    area, leak_power = 4e-12, 1e-9
+    def __init__(self, width):
+        assert width > 1, "too narrow. Must be wider."
+        self.width = width
+    def get_action_names(self):
+        return ["read", "write", "refresh"]
+
+class Unsupported(Exception):
+    pass
+
+class Cost:
+    def __init__(self, energy):
+        self.energy = energy
+
+def get_model(name, attributes, required_actions=()):
+    try:
+        return {"latch": Latch}[name](**attributes)
+    except KeyError:
+        raise Unsupported(f"Component {name} is not supported. Supported: " + 100 * "latch, ")
+    except (TypeError, AssertionError) as error:
+        raise RuntimeError(f"no model for {name}\\n| {type(error).__name__}: {error}\\n| more")
+
+def get_action_cost(name, attributes, action, arguments):
+    width = get_model(name, attributes).width
+    return Cost({"read": 1e-15, "write": 2e-15}[action] * arguments.get("bits_per_action", width))
+"""
+
+
+def test_hwcomponents_is_asked_for_actions_of_the_right_width(tmp_path: Path, installed: Path) -> None:
+    if "hwcomponents" in sys.modules:
+        pytest.skip("the real one is loaded")
+    install(installed, "hwcomponents", HWCOMPONENTS, "")
+    path = spec(tmp_path, "{name: hwcomponents, component: latch, options: {width: 8}}")
+    path.write_text(path.read_text().replace("throughput: 1e9", "bits_per_action: 64"))
+    try:
+        glb = pm.load(path).arch["GLB"]
+        origin = "hwcomponents 1.2: Latch of hwcomponents"
+        read = glb.action("read")
+        assert (read.energy, read.provenance) == (pytest.approx(64e-15), origin)
+        assert (glb.action("write").energy, glb.action("write").provenance) == (5e-13, "given")
+        assert (glb.area, glb.leak_power, glb.area_provenance) == (4e-12, 1e-9, origin)
+        found = fault(spec(tmp_path, "{name: hwcomponents, component: latch, options: {width: 1}}"))
+        assert found.message == (
+            "energy model hwcomponents: hwcomponents has no latch with these attributes: "
+            "AssertionError: too narrow. Must be wider"
+        )
+        assert found.place.line == 8
+        found = fault(spec(tmp_path, "{name: hwcomponents}"))
+        assert "failed: Unsupported: Component GLB is not supported. Supported: latch, " in found.message
+        assert len(found.message) < 300
+    finally:
+        sys.modules.pop("hwcomponents", None)
+
+
+def test_hwcomponents_missing_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hwcomponents", None)
+    found = fault(spec(tmp_path, "{name: hwcomponents, component: latch}"))
+    assert found.message == "energy model hwcomponents: hwcomponents is not installed"
+    assert "polymodel[hwcomponents]" in found.remedy
+
+
+def test_real_hwcomponents(tmp_path: Path) -> None:
+    pytest.importorskip("hwcomponents_library")
+    options = "{tech_node: 7.0e-9, width: 8}"
+    glb = pm.load(spec(tmp_path, f"{{name: hwcomponents, component: register, options: {options}}}")).arch[
+        "GLB"
+    ]
+    read = glb.action("read")
+    assert 1e-16 < read.energy < 1e-14  # joules per bit
+    assert "AladdinRegister of hwcomponents_library" in read.provenance
+    assert 1e-13 < glb.area < 1e-9

@@ -269,3 +269,26 @@ def test_json_schema_covers_the_example() -> None:
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
     assert {"Memory", "Storage", "Temporal", "TensorAccess"} <= set(definitions)
+
+
+def test_ranks_in_another_order_are_refused_in_one_line_form_only() -> None:
+    """A list projection names its ranks, whatever their order; one line reads like a transpose."""
+    sizes = {"rank_sizes": {"M": 4, "N": 3, "K": 2}, "bits_per_value": {"All": 8}}
+    first, second = "T[m, n] = A[m, k] * B[k, n]", "U[m, n] = T[n, m] * D[m, n]"
+    with pytest.raises(SpecError, match=r"write T\[M=n, N=m\] for a transpose"):
+        load({"workload": {**sizes, "einsums": [first, second]}})
+    listed = {"name": "U", "tensor_accesses": [
+        {"name": "T", "projection": ["n", "m"]}, {"name": "U", "projection": ["m", "n"], "output": True},
+    ]}  # fmt: skip
+    assert len(load({"workload": {**sizes, "einsums": [first, listed]}}).workload) == 2
+    turned = "U[m, n] = T[M=n, N=m] * D[m, n]"
+    square = {**sizes, "rank_sizes": {"M": 4, "N": 4, "K": 2}}
+    access = load({"workload": {**square, "einsums": [first, turned]}}).workload["U"].accesses[0]
+    assert access.ranks == ("M", "N")
+    assert [p.variables for p in access.projection] == [("n",), ("m",)]
+
+
+def test_a_template_that_fails_tells_one_fault() -> None:
+    with pytest.raises(SpecError) as caught:
+        load("conv1d", "simple_two_level", STRIDE="two")
+    assert len(caught.value.diagnostics) == 1

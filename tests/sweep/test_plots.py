@@ -41,8 +41,52 @@ def test_heat_map(found: pm.Sweep) -> None:
 
 def test_traffic_by_level(found: pm.Sweep) -> None:
     ax = found.plot("traffic")
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["DRAM", "GLB"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB", "DRAM"], "as they are stacked"
     assert ax.get_ylabel() == "accesses (bit)"
+
+
+@pytest.fixture(scope="module")
+def leaking() -> pm.Sweep:
+    """A sweep by energy on three levels; the outermost leaks."""
+    rate = [{"name": w, "energy": 2e-12, "throughput": 1e9} for w in ("read", "write")]
+    compute = [{"name": "compute", "energy": 1e-12, "throughput": 1e9}]
+    arch = {"nodes": [
+        {"type": "Memory", "name": "DRAM", "actions": rate, "leak_power": 1e-4},
+        {"type": "Memory", "name": "GLB", "actions": rate},
+        {"type": "Compute", "name": "MAC", "actions": compute},
+    ]}  # fmt: skip
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
+        {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+        {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
+        {"type": "Storage", "component": "GLB", "tensors": ["A", "B", "C"]},
+        {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+    ]
+    spec = pm.load("matmul", {"arch": arch, "mapping": {"nodes": nodes}}, M=24, N=8, K=12)
+    symbols = {"TM": pm.all_sizes("m"), "TK": pm.divisors("k")}
+    return pm.sweep(spec, symbols, objectives=("energy",), keep="all")
+
+
+def test_energy_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
+    ax = leaking.plot("energy", "TM")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["leakage", "MAC", "GLB", "DRAM"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("TM", "energy (J)")
+    assert ax.get_title() == "Energy by level, least energy at each TM"
+    assert [t.get_text() for t in ax.get_xticklabels()][:3] == ["1", "3", "5"]
+    least = leaking.frame.groupby("TM")["energy"].min()
+    tops = [b.get_y() + b.get_height() for b in ax.patches][-len(least) :]
+    assert tops == pytest.approx(least.tolist())
+    assert ax.get_ylim()[0] == 0
+
+
+def test_traffic_by_level_along_a_symbol(leaking: pm.Sweep) -> None:
+    ax = leaking.plot("traffic", "TK")
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "3", "4", "6", "12"]
+    rows = leaking.frame.loc[leaking.frame.groupby("TK")["energy"].idxmin()]
+    dram = (rows["reads:DRAM"] + rows["writes:DRAM"]).tolist()
+    assert [b.get_height() for b in ax.patches][: len(dram)] == dram
+    everything = leaking.plot("energy")
+    assert everything.get_title() == f"Energy by level of {len(leaking.frame)} points"
 
 
 @pytest.mark.parametrize(
@@ -50,9 +94,79 @@ def test_traffic_by_level(found: pm.Sweep) -> None:
     [
         (("heat", "TM"), "over two symbols"),
         (("heat", "TM", "TX"), "over two symbols"),
+        (("energy", "TX"), "along one symbol"),
+        (("traffic", "TM", "TK"), "along one symbol"),
         (("pie",), "no picture 'pie'"),
     ],
 )
 def test_what_cannot_be_drawn(found: pm.Sweep, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(pm.SpecError, match=message):
         found.plot(*arguments)
+
+
+def test_pictures_along_a_symbol_need_every_point(found: pm.Sweep) -> None:
+    front = pm.sweep(found.specs[0], {"TM": [1, 2], "TK": [1, 64]})
+    with pytest.raises(pm.SpecError, match="needs every point"):
+        front.plot("energy", "TM")
+
+
+def test_a_front_over_three_objectives_is_no_staircase(found: pm.Sweep) -> None:
+    objectives = ("accesses:DRAM", "working_set:GLB", "energy")
+    three = pm.sweep(found.specs[0], {"TM": pm.all_sizes("m"), "TK": [4, 16]}, objectives=objectives)
+    ax = three.plot("front")
+    assert not ax.lines
+    bars = [a for a in ax.figure.axes if a is not ax]
+    assert [b.get_ylabel() for b in bars] == ["energy (J)"]
+    assert len(found.plot("front").lines) == 1
+
+
+def test_axes_have_prefixes_and_a_title(found: pm.Sweep) -> None:
+    ax = found.plot("front")
+    assert {ax.xaxis.get_major_formatter()(20_000.0), ax.yaxis.get_major_formatter()(20_000.0)} == {"20 kb"}
+    assert ax.get_title() == "Pareto front over accesses:DRAM, working_set:GLB"
+
+
+def two_mappings() -> pm.Sweep:
+    def nodes(name: str, held: list[str]) -> dict[str, object]:
+        return {"mapping": {"name": name, "nodes": [
+            {"type": "Storage", "component": "DRAM", "tensors": ["A", "B", "C"]},
+            {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+            {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
+            {"type": "Storage", "component": "GLB", "tensors": held, "reuse": "slide"},
+            {"type": "Compute", "einsum": "Matmul", "component": "MAC"},
+        ]}}  # fmt: skip
+
+    every, bypass = (
+        pm.load("matmul", "simple_two_level", nodes(n, t))
+        for n, t in (("whole", ["A", "B", "C"]), ("bypass", ["A", "C"]))
+    )
+    assert every.template
+    assert bypass.template
+    return pm.sweep(
+        every, {"TM": pm.divisors("m"), "TK": pm.divisors("k")}, keep="all",
+        mappings=[every.template, bypass.template], objectives=("accesses:DRAM", "working_set:GLB"),
+    )  # fmt: skip
+
+
+def test_several_mappings_have_colours_and_are_named() -> None:
+    swept = two_mappings()
+    assert set(swept.front["mapping"]) == {"whole", "bypass"}
+    labels = [t.get_text().partition(",")[0] for t in swept.plot("front").get_legend().get_texts()]
+    assert {"whole", "bypass"} <= set(labels)
+    ax = swept.plot("heat", "TM", "TK")
+    assert "whole, bypass" in ax.get_title()
+    drawn = ax.images[0].get_array()
+    assert ax.images[0].norm.vmax == drawn.max()
+
+
+def test_traffic_is_in_the_order_that_it_says(found: pm.Sweep) -> None:
+    few = pm.sweep(found.specs[0], {"TM": [1, 64, 8], "TK": [1, 64]}, objectives=("energy",), keep="all")
+    ax = few.plot("traffic")
+    tops = [b.get_y() + b.get_height() for b in ax.patches][-len(few.frame) :]
+    ordered = few.frame.sort_values("energy", kind="stable")
+    moved = ordered[[c for c in ordered.columns if c.startswith(("reads:", "writes:"))]].sum(axis=1)
+    assert tops == moved.tolist()
+    assert ax.get_xlabel() == "point, by energy"
+    many = found.plot("traffic")
+    assert not many.patches
+    assert len(many.collections) == 2

@@ -15,10 +15,11 @@ from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweep import run as sweeping
 from polymodel.sweep.axes import Axis
+from polymodel.sweep.dominance import least
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.kernel import Kernel
 from polymodel.sweep.plan import Rows
-from polymodel.sweep.prune import columns, least, pruned
+from polymodel.sweep.prune import columns, pruned
 from polymodel.sweep.scenario import scenario
 
 Tree = dict[str, Any]
@@ -256,6 +257,25 @@ def test_windows_are_pruned_as_far_as_any_filter_allows() -> None:
     assert 2 <= len(left) < 6
 
 
+@pytest.mark.parametrize("objectives", [("energy",), ("accesses:DRAM", "energy"), ("latency",), ("edp",)])
+@pytest.mark.parametrize("values", [[1, 2, 3, 4, 6, 12], [12, 1, 6, 2, 4, 3]])
+def test_what_is_worse_for_sure_goes_whatever_its_number(
+    objectives: tuple[str, ...], values: list[int]
+) -> None:
+    """Without limits the largest tiles are best, which have the highest numbers."""
+    symbols: dict[str, Any] = {
+        "TM1": values,
+        "TM0": [1],
+        "TN1": [1, 2, 5, 10],
+        "TN0": [1],
+        "TK1": [3],
+        "TK0": [1],
+    }
+    found = same_front(matmul("inf", "inf"), symbols, objectives=objectives)
+    if "energy" in objectives:
+        assert found.evaluated == 1
+
+
 def test_only_fronts_are_pruned() -> None:
     symbols: dict[str, Any] = {**LEVELS, "TN1": [5], "TN0": [5], "TK1": [9], "TK0": [3]}
     for keep in ("all", "top"):
@@ -293,7 +313,7 @@ def test_columns_tell_all_that_holds_whatever_the_other_axis(
     kernel = Kernel(axes, Rows(), {})
     place = [a.names for a in kernel.axes].index(("T",))
     values = np.array([[form.at({"T": t, "S": s}) for s in sizes[1].tolist()] for t in sizes[0].tolist()])
-    found = columns(kernel, [form], place)
+    found = [c for c, _ in columns(kernel, [form], place)]
     said = np.array([[all(c[a] <= c[b] for c in found) for b in range(12)] for a in range(12)])
     true = np.array([[(values[a] <= values[b]).all() for b in range(12)] for a in range(12)])
     assert not (said & ~true).any()

@@ -118,3 +118,26 @@ def test_a_dask_cluster_finds_the_same(spec: pm.Spec) -> None:
     ):
         two = pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, workers=3)
     same(two, one)
+
+
+def test_an_interrupted_sweep_counts_what_it_evaluated(spec: pm.Spec, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"objectives": OBJECTIVES, "keep": "all", "where": ["TM*TN < 60"]}
+    whole = pm.sweep(spec, SYMBOLS, **options)
+    assert whole.feasible == int(whole.frame["feasible"].sum())
+    calls = 0
+
+    def interrupt(done: int, total: int, seconds: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+
+    broken = pm.sweep(spec, SYMBOLS, **options, store=tmp_path, progress=interrupt)
+    assert 0 < broken.feasible < whole.feasible
+    assert broken.feasible == int(broken.frame["feasible"].sum())
+    assert f"{broken.feasible} feasible" in repr(broken)
+    assert not broken.complete
+    again = pm.sweep(spec, SYMBOLS, **options, store=tmp_path)
+    assert again.feasible == whole.feasible
+    two = pm.sweep(spec, SYMBOLS, **options, workers=2)
+    assert two.feasible == whole.feasible

@@ -39,8 +39,14 @@ class Enumerate:
         broken = first_violation(problem, walks, chains)
         if broken:
             index = ", ".join(map(str, broken.element))
+            reads = broken.consumer != broken.producer
+            does = (
+                f"reads {broken.tensor}[{index}] of {broken.producer}"
+                if reads
+                else f"writes {broken.tensor}[{index}]"
+            )
             raise Refused(
-                f"{broken.consumer} reads {broken.tensor}[{index}] of {broken.producer}, but {broken.reason}",
+                f"{broken.consumer} {does}, but {broken.reason}",
                 f"move the storage of {broken.tensor} or the loops above both Einsums",
             )
         firsts = first_accesses(problem.cascade)

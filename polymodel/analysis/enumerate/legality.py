@@ -112,12 +112,28 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
     return None
 
 
+def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
+    """An element that the producer writes in several instances of its backing node."""
+    where: dict[Element, Place] = {}
+    for places in buffet.tiles.values():
+        for p, tile in sorted(places.items()):
+            for x in sorted(tile):
+                if producer in tile[x].einsums and where.setdefault(x, p) != p:
+                    reason = f"instances of storage node {buffet.node} ({buffet.component}) hold parts of it"
+                    return Violation(producer, producer, buffet.tensor, x, reason)
+    return None
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
     """The first dependence that the mapping breaks, None if it is legal."""
     for tensor in problem.cascade.tensors:
         producer = problem.cascade.producer(tensor)
         if producer is None or producer.name not in walks:
             continue
+        once = walks[producer.name].decided == (0, 0) and not producer.is_copy
+        apart = None if not once else _apart(chains[producer.name, tensor][0], producer.name)
+        if apart:
+            return apart
         for consumer in problem.cascade.consumers(tensor):
             if consumer.name not in walks:
                 continue

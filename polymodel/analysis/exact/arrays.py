@@ -1,25 +1,21 @@
 """Factors of touches as arrays: which stamps a factor has, how much each holds, which of them meet.
 
-One factor knows few loops and ranks, so its stamps and elements can be listed where the operations of
-the whole Einsum, the product over all factors, cannot.
+One factor knows few loops and ranks, so its stamps can be listed, and mostly its elements too, where the
+operations of the whole Einsum, the product over all factors, cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, rank, stacked
+from polymodel.analysis.exact.sweep import Ints, distinct, rank
 from polymodel.errors import Refused
-from polymodel.polyhedra.counting import points_of
-from polymodel.polyhedra.sets import parsed
-from polymodel.schedule.text import essential_constraints
-from polymodel.schedule.touch import Block, View, executed_text
 
 Flags = NDArray[np.bool_]
 LIMIT = 20_000_000
@@ -64,19 +60,100 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Table:
-    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order.
+class Ends:
+    """First and last stamps of one factor under given counters of its outer loops (`axes`)."""
 
-    `spatial` and `temporal` are the stamp positions of the first columns.
+    axes: tuple[int, ...]
+    index: Index
+    starts: Ints
+    stops: Ints
+
+    def first(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.starts[self._find(time, rows)]
+
+    def last(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.stops[self._find(time, rows)]
+
+    def _find(self, time: dict[int, Ints], rows: int) -> Ints:
+        return self.index.find([time[a] for a in self.axes], (rows,))
+
+
+@dataclass(frozen=True)
+class Table:
+    """One factor: its stamps [spatial..., temporal...] and what each holds.
+
+    `spatial` and `temporal` are the stamp positions of the columns of `stamps`, which are distinct, in order.
     """
 
     spatial: tuple[int, ...]
     temporal: tuple[int, ...]
-    rows: Ints
 
     @property
     def width(self) -> int:
         return len(self.spatial) + len(self.temporal)
+
+    @cached_property
+    def stamps(self) -> Ints:
+        """Distinct stamps at which anything is touched, in order."""
+        raise NotImplementedError
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Elements per stamp."""
+        raise NotImplementedError
+
+    @cached_property
+    def places(self) -> tuple[Index, Ints, Ints]:
+        """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
+        raise NotImplementedError
+
+    def meeting(self, one: Ints, other: Ints) -> Flags:
+        """Whether two different stamps hold a common element, for arrays of distinct pairs."""
+        raise NotImplementedError
+
+    @cached_property
+    def times(self) -> Ints:
+        """Distinct temporal stamps, in order."""
+        return distinct(self.stamps[:, len(self.spatial) :])
+
+    @cached_property
+    def index(self) -> Index:
+        return Index.of(self.stamps)
+
+    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
+        """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
+        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
+        return self.index.find(columns, shape)
+
+    def size_at(self, stamps: Ints) -> Ints:
+        """Elements at stamps as `find` gives them; none at -1."""
+        return np.where(stamps < 0, 0, self.sizes[stamps])
+
+    def meet(self, one: Ints, other: Ints) -> Flags:
+        """Whether two stamps hold a common element."""
+        both = (one >= 0) & (other >= 0)
+        result = both & (one == other)
+        moved = both & (one != other)
+        if moved.any():
+            keys = one[moved] * len(self.stamps) + other[moved]
+            pairs, which = np.unique(keys, return_inverse=True)
+            found = self.meeting(pairs // len(self.stamps), pairs % len(self.stamps))
+            result[moved] = found[which.reshape(-1)]
+        return np.asarray(result, dtype=bool)
+
+    def ends(self, outer: int) -> Ends:
+        """The first and the last temporal stamp of any instance, by the first `outer` temporal counters."""
+        heads = distinct(self.times[:, :outer])
+        last = np.searchsorted(rank(self.times[:, :outer]), np.arange(len(heads)), side="right") - 1
+        first = np.concatenate(([0], last[:-1] + 1))
+        return Ends(self.temporal[:outer], Index.of(heads), self.times[first], self.times[last])
+
+
+@dataclass(frozen=True)
+class Listed(Table):
+    """One factor listed: distinct rows [spatial..., temporal..., ranks...] in order."""
+
+    rows: Ints
 
     @cached_property
     def _new(self) -> Flags:
@@ -103,34 +180,10 @@ class Table:
         return np.bincount(self.owner, minlength=len(self.stamps)).astype(np.int64)
 
     @cached_property
-    def index(self) -> Index:
-        return Index.of(self.stamps)
-
-    @cached_property
     def _elements(self) -> Ints:
         return rank(self.rows[:, self.width :])
 
-    def find(self, place: dict[int, Ints], time: dict[int, Ints], shape: tuple[int, int]) -> Ints:
-        """Stamps by (time, place), -1 where nothing is touched; counters by stamp position."""
-        columns = [place[a][None, :] for a in self.spatial] + [time[a][:, None] for a in self.temporal]
-        return self.index.find(columns, shape)
-
-    def size_at(self, stamps: Ints) -> Ints:
-        """Elements at stamps as `find` gives them; none at -1."""
-        return np.where(stamps < 0, 0, self.sizes[stamps])
-
-    def meet(self, one: Ints, other: Ints) -> Flags:
-        """Whether two stamps hold a common element."""
-        both = (one >= 0) & (other >= 0)
-        result = both & (one == other)
-        moved = both & (one != other)
-        if moved.any():
-            keys = one[moved] * len(self.stamps) + other[moved]
-            pairs, which = np.unique(keys, return_inverse=True)
-            result[moved] = self._meet(pairs // len(self.stamps), pairs % len(self.stamps))[which.reshape(-1)]
-        return np.asarray(result, dtype=bool)
-
-    def _meet(self, one: Ints, other: Ints) -> Flags:
+    def meeting(self, one: Ints, other: Ints) -> Flags:
         small = np.where(self.sizes[one] <= self.sizes[other], one, other)
         large = one + other - small
         lengths = self.sizes[small]
@@ -146,14 +199,6 @@ class Table:
         hits = np.bincount(pair[known[at] == wanted], minlength=len(small))
         return np.asarray(hits > 0)
 
-    def ends(self, outer: int) -> tuple[Index, Ints, Ints]:
-        """By the first `outer` temporal counters: the first and the last temporal stamp of any instance."""
-        times = distinct(self.rows[:, len(self.spatial) : self.width])
-        heads = distinct(times[:, :outer])
-        last = np.searchsorted(rank(times[:, :outer]), np.arange(len(heads)), side="right") - 1
-        first = np.concatenate(([0], last[:-1] + 1))
-        return Index.of(heads), times[first], times[last]
-
     @cached_property
     def places(self) -> tuple[Index, Ints, Ints]:
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
@@ -168,49 +213,3 @@ class Table:
             kinds[i] = seen.setdefault(part.tobytes(), len(seen))
         held = distinct(np.column_stack([each, self._elements]))
         return Index.of(where), kinds, np.bincount(held[:, 0], minlength=len(where)).astype(np.int64)
-
-
-def listed(
-    views: Iterable[View],
-    block: Block,
-    spatial: tuple[int, ...],
-    temporal: tuple[int, ...],
-    ranks: tuple[int, ...],
-) -> Table:
-    """The union of what the views touch in one block, over the loops at the given positions."""
-    parts = [_rows(v, block, (*spatial, *temporal), ranks) for v in views]
-    rows = parts[0] if len(parts) == 1 else np.concatenate([p.T for p in parts], axis=1).T
-    return Table(spatial, temporal, distinct(rows))
-
-
-def _rows(view: View, block: Block, axes: tuple[int, ...], ranks: tuple[int, ...]) -> Ints:
-    """One row per touch (repeats allowed): the counters `axes`, then the ranks."""
-    if view.parts:
-        points = points_of(parsed(executed_text(view, replace(block, ranks=ranks), axes)))
-        return np.array(points, dtype=np.int64).reshape(len(points), len(axes) + len(ranks))
-    einsum = view.einsum
-    mine = [v for v in einsum.rank_variables if (einsum.name, v) in block.variables]
-    lows, highs = zip(*(einsum.bound(v) for v in mine), strict=True) if mine else ((), ())
-    extents = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
-    count = bounded(prod(extents))
-    grid = np.indices(extents, dtype=np.int64).reshape(len(mine), count)
-    values = {v: grid[i] + lows[i] for i, v in enumerate(mine)}
-    keep = np.ones(count, dtype=bool)
-    for c in essential_constraints(einsum)[2 * len(einsum.rank_variables) :]:
-        if set(c.expr.variables) <= set(mine):
-            total = c.expr.constant + sum((k * values[v] for v, k in c.expr.terms), np.zeros(count, np.int64))
-            keep &= total >= 0 if c.kind == "ge" else (total % c.modulus if c.kind == "mod" else total) == 0
-    values = {v: a[keep] for v, a in values.items()}
-    count = int(keep.sum())
-    counters: dict[int, Ints] = {}
-    starts: dict[str, Ints] = {}
-    for position, (_, loop, origin) in enumerate(view.loops):
-        v = loop.variable_in(einsum.name)
-        if v in values:
-            base = starts.get(v, np.full(count, origin, dtype=np.int64))
-            counters[position], starts[v] = counter_of(values[v] - base, base, loop)
-    columns = [counters[a] for a in axes]
-    for r in ranks:
-        expr = view.access.projection[r]
-        columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
-    return stacked(columns, count)

@@ -219,7 +219,10 @@ def _places(
     for name in order:
         chain = storage_chain(problem.tree, name, tensor)
         if not chain:
-            raise Refused(f"tensor {tensor} has no storage node on the path of Einsum {name}")
+            raise Refused(
+                f"tensor {tensor} has no storage node on the path of Einsum {name}",
+                f"add a storage node of {tensor} above {name}",
+            )
         if problem.cascade[name].is_copy:
             chain = chain[:1]
         for position, step in enumerate(chain):

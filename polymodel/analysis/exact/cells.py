@@ -6,18 +6,19 @@ holds at a component is largest, all at once, wherever the instance is active.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Table, bounded, listed
+from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.listings import Masks, crossed, fine_blocks, listed
 from polymodel.analysis.exact.live import nominal_trips
-from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.analysis.exact.sweep import Ints, distinct, rank, stacked
 from polymodel.mapping.looptree import Loop, Split
-from polymodel.schedule.touch import Block, View, axes_of, partition
+from polymodel.schedule.touch import Block, View, axes_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Course:
     view: View
     blocks: tuple[Block, ...]
     depth: int
+    masks: Masks
     cells: Ints
     phases: Ints
 
@@ -52,34 +54,44 @@ class Course:
             place = tuple(a for a in axes if a in spatial)
             time = tuple(a for a in axes if a < depth and a not in self.spatial)
             if place or time:
-                found.append(listed((self.view,), block, place, time, ()))
+                found.append(listed((self.view,), block, place, time, (), self.masks))
         return tuple(found)
 
 
-def courses(layout: Layout) -> dict[str, Course]:
-    """The cells of every Einsum, numbered together."""
+def loops_to_last_split(layout: Layout, einsum: str) -> int:
+    """How many loops stand above the innermost split on an Einsum's path."""
+    splits = [s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, Split)]
+    return sum(1 for i, _ in layout.problem.tree.loops(einsum) if splits and i < splits[-1])
+
+
+def bare(layout: Layout, einsum: str) -> View:
+    """An Einsum's loops, without data."""
+    full = next(v for (e, _), v in layout.full.items() if e == einsum)
+    return full.bare(len(full.loops))
+
+
+def courses(layout: Layout, masks: Masks) -> dict[str, Course]:
+    """The cells of every Einsum, numbered together; of each loop only the steps in `masks`."""
     tree = layout.problem.tree
     drafts: dict[str, Course] = {}
     keys: list[list[Ints]] = []
     for name in tree.einsums:
-        full = next(v for (e, _), v in layout.full.items() if e == name)
-        view = full.bare(len(full.loops))
-        splits = [s.id for s in tree.path(name) if isinstance(s.node, Split)]
-        depth = sum(1 for i, _ in tree.loops(name) if splits and i < splits[-1])
-        draft = Course(view, partition((view,)), depth, np.zeros((1, 0), np.int64), np.zeros(0, np.int64))
-        cells = combined(draft.stamps((), depth))
-        drafts[name] = Course(view, draft.blocks, depth, cells, np.zeros(0, np.int64))
+        view, depth = bare(layout, name), loops_to_last_split(layout, name)
+        nothing = np.zeros(0, dtype=np.int64)
+        draft = Course(view, fine_blocks(view), depth, masks, nothing, nothing)
+        cells = combined(draft.stamps((), depth), {})
+        drafts[name] = replace(draft, cells=cells)
         keys.append(_key(layout, name, drafts[name]))
     width = max(len(k) for k in keys)
     bounded(sum(len(c.cells) for c in drafts.values()) * max(width, 1))
     padded = []
     for key, course in zip(keys, drafts.values(), strict=True):
         columns = [*key, *[np.zeros(len(course.cells), np.int64)] * (width - len(key))]
-        padded.append(np.column_stack(columns) if columns else course.cells)
+        padded.append(stacked(columns, len(course.cells)))
     numbers = rank(np.concatenate(padded))
     found, at = {}, 0
     for name, c in drafts.items():
-        found[name] = Course(c.view, c.blocks, c.depth, c.cells, numbers[at : at + len(c.cells)])
+        found[name] = replace(c, phases=numbers[at : at + len(c.cells)])
         at += len(c.cells)
     return found
 
@@ -97,20 +109,17 @@ def _key(layout: Layout, einsum: str, course: Course) -> list[Ints]:
     return columns
 
 
-def combined(tables: tuple[Table, ...]) -> Ints:
-    """All combinations of the tables' temporal stamps, in order; columns by stamp position."""
-    parts = [(t.temporal, distinct(t.rows[:, len(t.spatial) : t.width])) for t in tables if t.temporal]
+def combined(tables: tuple[Table, ...], masks: Masks) -> Ints:
+    """All combinations of the tables' temporal stamps, in order; columns and `masks` by stamp position."""
+    parts = []
+    for t in tables:
+        if t.temporal:
+            rows = t.times
+            for k, a in enumerate(t.temporal):
+                if a in masks:
+                    rows = rows[masks[a][rows[:, k]]]
+            parts.append((t.temporal, rows))
     return distinct(crossed(parts)[1])
-
-
-def crossed(parts: list[tuple[tuple[int, ...], Ints]]) -> tuple[tuple[int, ...], Ints]:
-    """The product of tables of columns: stamp positions in order, and one row per combination."""
-    sizes = [len(rows) for _, rows in parts]
-    count = bounded(prod(sizes))
-    grid = np.indices(sizes, dtype=np.int64).reshape(len(sizes), count)
-    columns = {a: rows[grid[i], k] for i, (axes, rows) in enumerate(parts) for k, a in enumerate(axes)}
-    order = tuple(sorted(columns))
-    return order, np.column_stack([columns[a] for a in order]) if order else np.zeros((count, 0), np.int64)
 
 
 @dataclass(frozen=True)

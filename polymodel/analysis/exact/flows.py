@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
 
+from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
+from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
+from polymodel.analysis.exact.partials import Chain, Level, check_ends, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.mapping.ties import ties
 from polymodel.schedule.touch import Touch, View, touch
 
 Key = tuple[str, int, str]
@@ -32,26 +32,6 @@ class Ledger:
     def book(self, einsum: str, node: Node, kind: str, products: tuple[Product, ...]) -> None:
         row = self.accesses.setdefault((einsum, node.id, node.tensor), defaultdict(list))
         row[kind] += products
-
-
-def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
-    """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
-    found = set()
-    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
-        if loop.spatial:
-            dim = layout.problem.hierarchy[loop.component].dim(loop.dim)
-            if dim.reuses(einsum, tensor):
-                found.add(position)
-    return frozenset(found)
-
-
-def broadcast_axes(layout: Layout, einsum: str) -> frozenset[int]:
-    """Loop positions whose dimension broadcasts refilled partial sums."""
-    found = set()
-    for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
-        if loop.spatial and layout.problem.hierarchy[loop.component].dim(loop.dim).broadcast_partials:
-            found.add(position)
-    return frozenset(found)
 
 
 def flows(layout: Layout) -> Ledger:
@@ -99,41 +79,12 @@ def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
     )
 
 
-def output_carries(layout: Layout, chain: tuple[Node, ...]) -> tuple[frozenset[int], ...]:
-    """Per level of an output's chain, where it may stay: its parent must keep it too."""
-    found = [chain[0].policy_carries if chain[0].forgets else frozenset(range(chain[0].loops))]
-    for parent, node in pairwise(chain):
-        above = found[-1]
-        found.append(frozenset(a for a in node.policy_carries if a >= parent.loops or a in above))
-    return tuple(found)
-
-
-def _versions(layout: Layout, einsum: str, tensor: str, nodes: tuple[Node, ...]) -> tuple[int, ...]:
-    """Temporal loops (node ids) in whose iterations results are made afresh, all of them.
-
-    Counting an element of each iteration as an element of its own, nothing is carried or read between them.
-    What is inferred is made once while the outermost storage holds it.
-    """
-    tree = layout.problem.tree
-    tied = ties(layout.problem.cascade, tree, einsum)
-    inferred = "inferred" in tied.values()
-    free = [i for i, loop in tree.loops(einsum) if tied[i] != "bound" and not loop.spatial]
-    found = tuple(i for i in free if not inferred or i < nodes[0].id)
-    for node in nodes[1:]:
-        if found and not inferred and (node.id < max(found) or node.policy_carries):
-            raise Refused(
-                f"{einsum} is executed again in each iteration of a loop, from one to the next of which "
-                f"{node.component} (node {node.id}) keeps {tensor}",
-                "use reuse: refill for this node, below that loop",
-            )
-    return found
-
-
 def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
     """The levels of an output from its backing node to compute."""
     nodes = layout.chain(einsum, tensor)
     carries = output_carries(layout, nodes)
-    versions = _versions(layout, einsum, tensor, nodes)
+    view = result_view(layout, einsum, tensor)
+    versions = view.versions
     levels = []
     for position, node in enumerate(nodes):
         charge = nodes[position - 1].loops if position else 0
@@ -148,13 +99,13 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
                 node,
             )
         )
-    view = replace(layout.full[einsum, tensor], versions=versions)
     full = touch((view,), layout.blocks[tensor])
     access = layout.problem.cascade[einsum].access_of(tensor)
     levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=frozenset(access.variables)))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     check_reducible(levels[-1], shared, tensor)
     try:
+        check_ends(tuple(levels), shared, tensor)
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
         if not any(level.carries for level in levels):
@@ -162,6 +113,11 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
         if not listable(tuple(levels), view):
             raise
     return ListedChain(tuple(levels), shared, broadcast, view)
+
+
+def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) -> bool:
+    """False where consumers keep a run alive after its last write, so that its start is counted instead."""
+    return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
 
 
 def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
@@ -172,84 +128,41 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
         child = position + 1
         ledger.book(einsum, node, "reads_fill", chain.reads(child))
         level = chain.levels[child]
-        _check_ends(nodes, child, shared, level)
-        # Where consumers keep a run alive after its last write, it ends at no writing visit: count starts.
-        ends = not (level.carries and level.now != level.held)
+        ends = ends_are_writes(chain, level)
         ledger.book(einsum, node, "writes_drain", chain.events(child, forward=ends))
         target = nodes[child].component if child < len(nodes) else _component_of(layout, einsum)
-        ledger.tolls += pass_tolls(
-            layout, einsum, node, target, (level.now, level.held, level.carries), shared, "up", forward=ends
-        )
-        ledger.tolls += pass_tolls(
-            layout,
-            einsum,
-            node,
-            target,
-            (level.now, level.held, level.carries),
-            shared,
-            "partial",
-            chain=(chain, child),
-        )
+        moving = level.now, level.held, level.carries
+        for way in ("up", "partial"):
+            ledger.tolls += pass_tolls(
+                layout, einsum, node, target, moving, shared, way, forward=ends, chain=(chain, child)
+            )
         if position:
             ledger.book(einsum, node, "writes_fill", chain.filled(position))
             ledger.book(einsum, node, "reads_drain", chain.runs(position))
 
 
-def _check_ends(nodes: list[Node], child: int, shared: frozenset[int], level: Level) -> None:
-    """Drains of a node that consumers keep visiting end later than production; no reductions there."""
-    if child >= len(nodes) or not level.carries or level.now == level.held:
-        return
-    if any(a >= level.charge and a in shared for a in level.now.spatial):
-        raise Refused(
-            f"{nodes[child].tensor} in {nodes[child].component} is carried, shared with consumers and "
-            "spread over instances",
-            "use reuse: refill for this node",
-        )
-
-
 def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:
     """Fills of elements that are only read: each booked to the first Einsum that touches it."""
-    users = node.users
-    carries = node.policy_carries
-    seen: tuple[str, ...] = ()
-    if node.producer is not None:
-        nodes = layout.chain(node.producer, node.tensor)
-        carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
-        seen = (node.producer,)
-        users = tuple(u for u in users if u != node.producer)
-    parent = layout.nodes[node.parent, node.tensor] if node.parent is not None else None
-    assert parent is not None
-    for user in users:
-        before, now = (node.touch_of(seen) if seen else None), node.touch_of((*seen, user))
-        seen = (*seen, user)
-        if before is not None and before == now:
-            continue
-        shared = shared_axes(layout, user, node.tensor)
-        writes = moved(now, node.all_touch, carries, node.loops, frozenset())
-        reads = moved(now, node.all_touch, carries, parent.loops, shared)
-        minus_writes: tuple[Product, ...] = ()
-        minus_reads: tuple[Product, ...] = ()
-        if before is not None:
-            minus_writes = moved(before, node.all_touch, carries, node.loops, frozenset())
-            minus_reads = moved(before, node.all_touch, carries, parent.loops, shared)
-            if node.producer and any(a >= parent.loops and a in shared for a in now.spatial):
-                raise Refused(
-                    f"{node.tensor} in {node.component} is read by {user} where it is not "
-                    f"written, in instances "
-                    "that share a read",
-                    "keep the tensor below the spatial loop only where it is produced",
-                )
-        ledger.book(user, node, "writes_fill", writes + _minus(minus_writes))
-        ledger.book(user, parent, "reads_fill", reads + _minus(minus_reads))
+    assert node.parent is not None
+    parent = layout.nodes[node.parent, node.tensor]
+    carries = fill_carries(layout, node)
+    for fill in fills_of(layout, node):
+        writes = moved(fill.now, node.all_touch, carries, node.loops, frozenset())
+        reads = moved(fill.now, node.all_touch, carries, parent.loops, fill.shared)
+        if fill.before is not None:
+            writes += _minus(moved(fill.before, node.all_touch, carries, node.loops, frozenset()))
+            reads += _minus(moved(fill.before, node.all_touch, carries, parent.loops, fill.shared))
+        ledger.book(fill.einsum, node, "writes_fill", writes)
+        ledger.book(fill.einsum, parent, "reads_fill", reads)
         ledger.tolls += pass_tolls(
             layout,
-            user,
+            fill.einsum,
             parent,
             node.component,
-            (now, node.all_touch, carries),
-            shared,
+            (fill.now, node.all_touch, carries),
+            fill.shared,
             "down",
-            before=before,
+            before=fill.before,
         )
 
 
@@ -268,7 +181,11 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str) -> None:
         view: View = layout.full[einsum, output.tensor]
         own = view.above(target.loops)
         now = touch((own,), layout.blocks[output.tensor])
-        if source.loops > target.loops:
-            raise Refused(f"the source of copy {einsum} is stored below its destination {output.tensor}")
+        if any(loop.spatial for _, loop, _ in view.loops[target.loops : source.loops]):
+            raise Refused(
+                f"the source of copy {einsum} is stored below a spatial loop that is not above its "
+                f"destination {output.tensor}",
+                f"store {source.tensor} above that loop, or {output.tensor} below it",
+            )
         ledger.book(einsum, target, "writes_fill", moved(now, now, (), target.loops, frozenset()))
         ledger.book(einsum, source, "reads_fill", moved(now, now, (), source.loops, frozenset()))

@@ -13,12 +13,23 @@ from math import prod
 
 import numpy as np
 
-from polymodel.analysis.exact.arrays import Flags, Table, bounded, listed
+from polymodel.analysis.exact.arrays import Flags, Table, bounded
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.cells import Course, Sites, all_sites, combined, courses, spatial_axes
+from polymodel.analysis.exact.cells import (
+    Course,
+    Sites,
+    all_sites,
+    bare,
+    combined,
+    courses,
+    loops_to_last_split,
+    spatial_axes,
+)
 from polymodel.analysis.exact.inside import Inside, inside
+from polymodel.analysis.exact.listings import Masks, listed
 from polymodel.analysis.exact.live import node_carries
 from polymodel.analysis.exact.occupancy import Item, item_of
+from polymodel.analysis.exact.steady import kept_steps
 from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
@@ -47,14 +58,10 @@ class Gaps:
     layout: Layout
     peaks: dict[str, dict[str, WorkingSet]] = field(default_factory=dict)
 
-    @cached_property
-    def courses(self) -> dict[str, Course]:
-        return courses(self.layout)
-
     def peak(self, einsum: str, component: str) -> WorkingSet | None:
         """The largest joint tiles of a component while an Einsum runs."""
         if component not in self.peaks:
-            self.peaks[component] = Memory(self.layout, self.courses, component).peaks()
+            self.peaks[component] = Memory(self.layout, component).peaks()
         return self.peaks[component].get(einsum)
 
 
@@ -63,7 +70,6 @@ class Memory:
     """One component: its buffets with their tables, and one site of each kind."""
 
     layout: Layout
-    courses: dict[str, Course]
     component: str
 
     @cached_property
@@ -72,14 +78,32 @@ class Memory:
         return sorted(mine, key=lambda n: (n.id, n.tensor))
 
     @cached_property
+    def steps(self) -> Masks:
+        """The steps of every temporal loop that may differ from all others (node id -> flags)."""
+        tree = self.layout.problem.tree
+        depth = {e: loops_to_last_split(self.layout, e) for e in tree.einsums}
+        for node in self.nodes:
+            for user in node.users:
+                depth[user] = max(depth[user], node.loops)
+        stamps = [(bare(self.layout, e),) for e in tree.einsums]
+        return kept_steps([*(n.views for n in self.nodes), *stamps], depth)
+
+    @cached_property
+    def courses(self) -> dict[str, Course]:
+        return courses(self.layout, self.steps)
+
+    @cached_property
     def tables(self) -> dict[tuple[int, str], tuple[Table, ...]]:
-        return {
-            (n.id, n.tensor): tuple(
-                listed(n.views, n.blocks[f.block], f.spatial, f.temporal, f.ranks)
+        """Tables of every buffet: kept steps, and those just before them."""
+        wide = {loop: flags | np.append(flags[1:], False) for loop, flags in self.steps.items()}
+        found = {}
+        for n in self.nodes:
+            masks = wide if item_of(self.layout, n).fixed is None else {}
+            found[n.id, n.tensor] = tuple(
+                listed(n.views, n.blocks[f.block], f.spatial, f.temporal, f.ranks, masks)
                 for f in n.all_touch.factors
             )
-            for n in self.nodes
-        }
+        return found
 
     @cached_property
     def sites(self) -> Sites:
@@ -169,15 +193,18 @@ class Memory:
     def _visits(self, node: Node, item: Item, place: dict[int, Ints], exist: Flags) -> Spans:
         """From the first to the last use of each visit, and to the next visit where that carries anything."""
         tables = self.tables[node.id, node.tensor]
-        visits = combined(tables)
-        time = dict(zip(node.all_touch.temporal, visits.T, strict=True))
+        loops = node.views[0].loops
+        visits = combined(tables, {a: self.steps[loops[a][0]] for a in node.all_touch.temporal})
+        temporal = node.all_touch.temporal
+        time = dict(zip(temporal, visits.T, strict=True))
+        before = dict(zip(temporal, self._before(node.users[0], temporal, visits).T, strict=True))
         shape = (len(visits), len(exist))
         tile = np.ones(shape, dtype=np.int64) * exist
         stays = self._open(node, visits)[:, None] & np.ones(shape[1], dtype=bool)
         for t in tables:
             at = t.find(place, time, shape)
             tile = tile * t.size_at(at)
-            stays &= t.meet(at[:-1], at[1:])
+            stays &= t.meet(t.find(place, before, (shape[0] - 1, shape[1])), at[1:])
         first, last, opening = self._uses(node, visits, place)
         stays &= (tile[:-1] > 0) & (tile[1:] > 0)
         first[1:] = np.where(stays, opening[1:, None], first[1:])
@@ -185,6 +212,19 @@ class Memory:
         visit, site = np.nonzero(tile)
         here = (visit, site)
         return Spans(first[here], last[here], site, item.in_bits(tile[here]))
+
+    def _before(self, einsum: str, temporal: tuple[int, ...], rows: Ints) -> Ints:
+        """The stamps before all rows but the first: the row above, or a step left out that is like it."""
+        before = rows[:-1].copy()
+        if temporal and len(before):
+            axis = (np.diff(rows, axis=0) != 0).argmax(axis=1)
+            loops = self.layout.problem.tree.loops(einsum)
+            for k, a in enumerate(temporal):
+                mine = np.flatnonzero(axis == k)
+                step = rows[1:][mine, k] - 1
+                left_out = ~self.steps[loops[a][0]][step]
+                before[mine[left_out], k] = step[left_out]
+        return before
 
     def _open(self, node: Node, visits: Ints) -> Flags:
         """Per visit but the first: whether anything may stay from the visit before it."""
@@ -244,15 +284,19 @@ class Memory:
             axis = temporal[(np.diff(cells, axis=0) != 0).argmax(axis=1)]
             stays |= np.isin(axis, sorted(carries))[:, None] & exist
         tile = np.ones(shape, dtype=np.int64)
+        before = self._before(node.users[0], course.temporal, cells)
         for t in self.tables[node.id, node.tensor] if stays.any() else ():
-            outer = [a for a in t.temporal if a < course.depth]
-            index, starts, ends = t.ends(len(outer))
-            row = index.find([course.time(cells)[a] for a in outer], (len(cells),))
-            head, tail = (
-                t.find(place, dict(zip(t.temporal, x[row].T, strict=True)), shape) for x in (starts, ends)
+            ends = t.ends(sum(1 for a in t.temporal if a < course.depth))
+            head, tail, last = (
+                t.find(place, dict(zip(t.temporal, times.T, strict=True)), (len(times), len(exist)))
+                for times in (
+                    ends.first(course.time(cells[1:]), len(before)),
+                    ends.last(course.time(before), len(before)),
+                    ends.last(course.time(cells), len(cells)),
+                )
             )
-            tile = tile * t.size_at(tail)
-            stays &= t.meet(tail[:-1], head[1:])
+            tile = tile * t.size_at(last)
+            stays &= t.meet(tail, head)
         stays = stays & (phases[1:] > phases[:-1] + 1)[:, None]
         cell, site = np.nonzero(stays)
         return Spans(phases[cell] + 1, phases[cell + 1] - 1, site, item.in_bits(tile[:-1][cell, site]))

@@ -14,7 +14,7 @@ from polymodel.mapping.looptree import Split
 from polymodel.schedule.text import essential_constraints
 from polymodel.schedule.touch import View
 
-_POINTS = 4_000_000
+_POINTS = 5_000_000
 
 
 def unfollowed(reason: str) -> Refused:

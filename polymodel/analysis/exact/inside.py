@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 
 from polymodel.analysis.exact.arrays import Flags, Index, Table, bounded
-from polymodel.analysis.exact.cells import Course, crossed
+from polymodel.analysis.exact.cells import Course
+from polymodel.analysis.exact.listings import crossed
 from polymodel.analysis.exact.occupancy import Item
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
 
@@ -103,7 +104,8 @@ def _groups(course: Course, items: Items) -> list[Group]:
             axes = {*t.spatial, *t.temporal}
             hit = [p for p in parts if any(axes & {*s.spatial, *s.temporal} for s in p)]
             if len(hit) > 1:
-                parts = [p for p in parts if p not in hit] + [[s for p in hit for s in p]]
+                rest = [p for p in parts if not any(p is h for h in hit)]
+                parts = [*rest, [s for p in hit for s in p]]
     return [_group(course, part, items) for part in parts]
 
 

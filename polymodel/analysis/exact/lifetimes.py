@@ -8,56 +8,52 @@ coordinates of products (equal so far, then earlier), one factor per independent
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lcm, prod
 
 import numpy as np
 
-from polymodel.analysis.exact.buffets import Layout
+from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.grids import Grids, unfollowed
-from polymodel.analysis.exact.live import live_counts
-from polymodel.analysis.exact.occupancy import Item, item_of
-from polymodel.analysis.exact.residencies import Residency, Share
+from polymodel.analysis.exact.live import live_counts, nominal_trips
+from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
+from polymodel.analysis.exact.peaks import Interleaving, Rounding, Term
+from polymodel.analysis.exact.residencies import Residency, Use
 from polymodel.analysis.exact.sweep import Ints, distinct
-from polymodel.analysis.exact.timetrees import Interleaving, Rows, Term, Tree, tree
+from polymodel.analysis.exact.timetrees import Rows, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
-from polymodel.schedule.touch import View, partition
-from polymodel.workload.einsum import TensorAccess
+from polymodel.schedule.touch import partition
 
-_POINTS = 4_000_000
+_POINTS = 5_000_000
+_RESTS = 1000
 _LISTED = 30_000  # below, listing is the faster
 
 
 @dataclass(frozen=True)
 class Edge:
-    """First (or last, `last`) uses of one share by one of its Einsums, as the executing Einsum sees them."""
+    """First or last uses of a residency as the executing Einsum sees them: up to axis `end`.
+
+    `inclusive`: those with equal coordinates up to there have happened.
+    """
 
     residency: Residency
-    share: Share
-    last: bool
+    use: Use
     end: int
     inclusive: bool
 
-    @property
-    def user(self) -> str:
-        return self.share.last if self.last else self.share.first
 
-
-def edges(grids: Grids, residency: Residency, einsum: str) -> Iterator[Edge]:
-    """What starts and what ends before the phases of an Einsum."""
+def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
+    """What starts and what ends before the phases of an Einsum; nothing if all of it cancels out."""
     whole = len(grids.views[einsum].loops) + len(grids.views[einsum].offsets)
-    for share in residency.shares:
-        pair = []
-        for last in (False, True):
-            user = share.last if last else share.first
-            end, inclusive = (whole, not last) if user == einsum else grids.parting(einsum, user)
-            pair.append(Edge(residency, share, last, end, inclusive))
-        first, last_ = pair
-        if max(first.end, last_.end) > residency.start or first.inclusive != last_.inclusive:
-            yield from pair  # else they cancel out: nothing of it is live
+    found = []
+    for use in residency.uses:
+        mine = (whole, not use.last)
+        end, inclusive = mine if use.user == einsum else grids.parting(einsum, use.user)
+        found.append(Edge(residency, use, end, inclusive))
+    apart = len({e.inclusive for e in found}) > 1 or any(e.end > residency.start for e in found)
+    return found if apart else []
 
 
 class Frame:
@@ -65,11 +61,17 @@ class Frame:
 
     def __init__(self, grids: Grids, einsum: str, residencies: list[Residency]) -> None:
         self.grids, self.einsum = grids, einsum
-        found = [(r, list(edges(grids, r, einsum))) for r in residencies if self._concerns(r)]
+        found = [(r, edges(grids, r, einsum)) for r in residencies if self._concerns(r)]
         self.residencies = [r for r, mine in found if mine]
+        self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
         self.edges = [e for _, mine in found for e in mine]
         self.temporal = grids.temporal(einsum)
-        self.spatial = self._spatial()
+        self.weights = [
+            i.bits * i.scale * i.instances for i in (item_of(grids.layout, n) for n in self.nodes)
+        ]
+        self.whole = lcm(*(w.denominator for w in self.weights))
+        self.roundings = self._roundings()
+        self.spots = self._spots()
         self.groups = self._grouped()
 
     def _concerns(self, residency: Residency) -> bool:
@@ -80,25 +82,47 @@ class Frame:
         shared, _ = self.grids.parting(self.einsum, residency.node.users[0])
         return residency.start < min(shared, residency.node.loops)
 
-    def _spatial(self) -> tuple[int, ...]:
-        """Spatial axes that tell the component's instances apart."""
-        found = {r.spatial for r in self.residencies}
-        if len(found) > 1:
-            names = ", ".join(sorted({r.node.tensor for r in self.residencies}))
-            raise unfollowed(f"{names} are kept in instances of different spatial loops")
-        spatial = next(iter(found), ())
-        for r in self.residencies:
-            if self.einsum not in r.node.users and spatial:
-                shared, _ = self.grids.parting(self.einsum, r.node.users[0])
-                if spatial[-1] >= shared:
-                    kept = f"{r.node.tensor} stays in {r.node.component}"
-                    raise unfollowed(f"{kept} past the spatial loops of its branch")
-        return spatial
+    def _roundings(self) -> tuple[Rounding, ...]:
+        """Buffets whose bits are rounded up: of one alone, the peak of the sum is the rounded peak."""
+        parts = [k for k, w in enumerate(self.weights) if w.denominator > 1]
+        if len(parts) < 2:
+            return ()
+        found = tuple(Rounding(k, int(self.weights[k] * self.whole), self.whole) for k in parts)
+        if prod(r.period for r in found) > _RESTS:
+            names = ", ".join(self.nodes[k].tensor for k in parts)
+            raise unfollowed(f"{names} take fractions of bits per element")
+        return found
+
+    def _spots(self) -> dict[str, tuple[tuple[int, int, int], ...]]:
+        """Per user, spatial axes as parts of instances' coordinates: (axis, which coordinate, times).
+
+        Buffets below the same loops are matched by these; others by fanout dimension, as the hardware is.
+        """
+        grids = self.grids
+        users = {r.node.users[0]: r for r in self.residencies}
+        alike = len({r.spatial for r in self.residencies}) == 1
+        for user, r in users.items():
+            shared = r.node.loops if user == self.einsum else grids.parting(self.einsum, user)[0]
+            alike = alike and all(a < shared for a in r.spatial)
+        found, dims = {}, dict[tuple[str, str] | int, int]()
+        for e in {e for r in self.residencies for e in r.node.users}:
+            r = next(r for r in self.residencies if e in r.node.users)
+            loops, trips = grids.views[e].loops, nominal_trips(grids.layout, e)
+            parts = []
+            for i, a in enumerate(r.spatial):
+                dim = (loops[a][1].component, loops[a][1].dim)
+                inner = [
+                    trips[k] for k in r.spatial[i + 1 :] if (loops[k][1].component, loops[k][1].dim) == dim
+                ]
+                spot = dims.setdefault(a if alike else dim, len(dims))
+                parts.append((a, spot, 1 if alike else prod(inner)))
+            found[e] = tuple(parts)
+        return found
 
     def _grouped(self) -> tuple[frozenset[int], ...]:
-        """Classes of the Einsum's axes that some tensor or constraint ties together."""
+        """Classes of tied axes of the Einsum, and coordinates of instances (-1, -2, ...)."""
         view = self.grids.views[self.einsum]
-        bare = View(view.einsum, TensorAccess("", (), ()), view.loops, view.offsets)
+        bare = view.bare()
         count = len(view.loops) + len(view.offsets)
         ties = []
         for block in partition((bare,)):
@@ -114,9 +138,11 @@ class Frame:
         return tuple(frozenset(g) for g in sorted(groups, key=min))
 
     def _columns(self, edge: Edge, block: int) -> tuple[int, ...]:
-        """Axes of the executing Einsum that a block of an edge shares."""
+        """Time axes of the executing Einsum that a block shares, and its instances' coordinates."""
         r = edge.residency
-        return (*r.axes(block, edge.user, 0, 0, spatial=True), *r.axes(block, edge.user, 0, edge.end))
+        mine = r.axes(block, edge.use.user, 0, 0, spatial=True)
+        spots = {-1 - spot for axis, spot, _ in self.spots[edge.use.user] if axis in mine}
+        return (*r.axes(block, edge.use.user, 0, edge.end), *sorted(spots))
 
     def _blocks(self, edge: Edge, group: frozenset[int]) -> list[int]:
         blocks = range(len(edge.residency.blocks))
@@ -126,60 +152,62 @@ class Frame:
         """Elements of the blocks that share no axis with the executing Einsum."""
         r = edge.residency
         blocks = [b for b in range(len(r.blocks)) if not self._columns(edge, b)]
-        return prod(int(edge.share.masks[b].sum()) for b in blocks)
+        return prod(int(edge.use.masks[b].sum()) for b in blocks)
 
     def _times(self, group: frozenset[int]) -> tuple[int, ...]:
         return tuple(a for a in self.temporal if a in group)
 
-    def _phases(self, group: frozenset[int]) -> tuple[Ints, Ints]:
-        """(stamps, instances) of the executing Einsum over the axes of a group."""
-        variables = frozenset(self.grids.variable(self.einsum, a) for a in group)
-        grid = self.grids.of(self.einsum, variables)
-        places = tuple(a for a in self.spatial if a in group)
-        return distinct(grid.table(self._times(group))), distinct(grid.table(places))
+    def _phases(self, group: frozenset[int]) -> Ints:
+        """Stamps of the executing Einsum over the axes of a group."""
+        variables = frozenset(self.grids.variable(self.einsum, a) for a in group if a >= 0)
+        return distinct(self.grids.of(self.einsum, variables).table(self._times(group)))
 
     def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
         """Elements of an edge at each stamp of a group: the product of its blocks there."""
-        times = [a for a in self._times(group) if a < edge.end]
-        spots = [a for a in self.spatial if a in group]
+        spots = sorted(a for a in group if a < 0)
         axes: list[int] = []
-        found = np.zeros((1, 0), dtype=np.int64)
-        r = edge.residency
+        sites, times = np.zeros((1, len(spots)), dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
         for b in self._blocks(edge, group):
-            spans = r.spans(b, edge.user, edge.end)
-            keep = edge.share.masks[b][spans.element]
-            stamps = spans.last if edge.last else spans.first
-            mine = np.concatenate([spans.place, stamps], axis=1)[keep]
-            if len(found) * len(mine) > _POINTS:
+            spans = edge.residency.spans(b, edge.use.user, edge.end)
+            keep = edge.use.masks[b][spans.element]
+            stamps = (spans.last if edge.use.last else spans.first)[keep]
+            if len(times) * len(stamps) > _POINTS:
                 raise unfollowed("too many elements of ranks that are tied together")
-            axes += self._columns(edge, b)
-            found = np.concatenate(
-                [np.repeat(found, len(mine), axis=0), np.tile(mine, (len(found), 1))], axis=1
-            )
-        if not axes:
-            times, spots = [], []
-        table = found[:, [axes.index(a) for a in (*spots, *times)]]
-        return Rows(len(times), table[:, : len(spots)], table[:, len(spots) :], np.ones(len(table), np.int64))
+            here = self._sites(edge, b, spots, spans.place[keep])
+            sites = np.repeat(sites, len(stamps), axis=0) + np.tile(here, (len(sites), 1))
+            parts = [np.repeat(times, len(stamps), axis=0), np.tile(stamps, (len(times), 1))]
+            times = np.concatenate(parts, axis=1)
+            axes += edge.residency.axes(b, edge.use.user, 0, edge.end)
+        order = [axes.index(a) for a in self._times(group) if a in axes]
+        return Rows(len(order), sites, times[:, order])
+
+    def _sites(self, edge: Edge, block: int, spots: list[int], place: Ints) -> Ints:
+        """A block's share of instances' coordinates."""
+        mine = edge.residency.axes(block, edge.use.user, 0, 0, spatial=True)
+        found = np.zeros((len(place), len(spots)), dtype=np.int64)
+        for axis, spot, times in self.spots[edge.use.user]:
+            if axis in mine:
+                found[:, spots.index(-1 - spot)] += times * place[:, mine.index(axis)]
+        return found
 
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
         trees: list[Tree] = []
+        reach = lcm(*(r.period for r in self.roundings))
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
-            kinds: dict[tuple[int, bytes, bytes, bytes], int] = {}
+            kinds: dict[tuple[int, bytes, bytes], int] = {}
             rows: list[Rows] = []
-            phases, places = self._phases(group)
             for i, edge in enumerate(self.edges):
                 made = self._rows(edge, group)
-                key = (made.depth, made.places.tobytes(), made.stamps.tobytes(), made.counts.tobytes())
+                key = (made.depth, made.places.tobytes(), made.stamps.tobytes())
                 if key not in kinds:
                     kinds[key] = len(rows)
                     rows.append(made)
                 columns[i].append(kinds[key])
-            for r in rows:
-                if r.places.shape[1]:
-                    places = np.concatenate([places, r.places])
-            trees.append(tree(phases, distinct(places), rows))
+            spots = sum(1 for a in group if a < 0)
+            places = [r.places for r in rows] or [np.zeros((1, spots), dtype=np.int64)]
+            trees.append(tree(self._phases(group), distinct(np.concatenate(places)), rows, reach))
         order = tuple(next(g for g, axes in enumerate(self.groups) if a in axes) for a in self.temporal)
         return Interleaving(tuple(trees), order), [tuple(c) for c in columns]
 
@@ -188,37 +216,34 @@ class Frame:
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """The edges as terms of weight one; `buffet` counts the frame's residencies."""
+        """The edges as terms of weight one; `buffet` numbers the frame's nodes."""
         found = []
         for edge, columns in zip(self.edges, self._built[1], strict=True):
-            coefficient = edge.share.coefficient * self._loose(edge) * (-1 if edge.last else 1)
+            coefficient = edge.use.coefficient * self._loose(edge) * (-1 if edge.use.last else 1)
             start = self._position(min(edge.residency.start, edge.end))
-            buffet = self.residencies.index(edge.residency)
+            buffet = self.nodes.index(edge.residency.node)
             found.append(
                 Term(1, coefficient, start, self._position(edge.end), edge.inclusive, columns, buffet)
             )
         return tuple(found)
 
-    def peak(self, weights: list[int]) -> tuple[int, tuple[int, ...]]:
-        """(largest sum of live elements times the buffets' weights, live elements per buffet there)."""
-        terms = [replace(t, weight=weights[t.buffet]) for t in self.terms if weights[t.buffet]]
-        return self._built[0].peak(terms, len(weights))
+    def alone(self, buffet: int) -> int:
+        """The largest number of live elements of one buffet."""
+        return self._built[0].peak([t for t in self.terms if t.buffet == buffet], len(self.nodes))[0]
+
+    def together(self) -> list[tuple[Node, int]]:
+        """Bits of every buffet at a phase where they take most."""
+        scaled = [int(w * self.whole) for w in self.weights]
+        terms = [replace(t, weight=scaled[t.buffet]) for t in self.terms]
+        interleaving = replace(self._built[0], roundings=self.roundings)
+        counts = interleaving.peak(terms, len(self.nodes))[1] if terms else ()
+        bits = [-(-n * w.numerator // w.denominator) for n, w in zip(counts, self.weights, strict=True)]
+        return list(zip(self.nodes, bits, strict=True))
 
 
-def _working_set(layout: Layout, frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
+def _working_set(frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
     """The joint peak of a component's live elements during one Einsum."""
-    items = [item_of(layout, r.node) for r in frame.residencies]
-    if not items and not fixed:
-        return None
-    weights = [i.bits * i.scale * i.instances for i in items]
-    if sum(w.denominator > 1 for w in weights) > 1:
-        raise unfollowed(f"several tensors in {component} take fractions of bits per element")
-    whole = lcm(*(w.denominator for w in weights))
-    counts = frame.peak([int(w * whole) for w in weights])[1] if items else ()
-    held = [
-        (r.node, -(-n * w.numerator // w.denominator))
-        for r, n, w in zip(frame.residencies, counts, weights, strict=True)
-    ]
+    held = frame.together()
     for item in fixed:
         assert item.fixed is not None
         size = item.fixed * item.bits * item.scale
@@ -233,11 +258,12 @@ class _Part:
     """One component: its buffets' residencies, and those that persist whole."""
 
     def __init__(self, layout: Layout, grids: Grids, component: str) -> None:
-        self.layout, self.grids, self.component = layout, grids, component
+        self.grids, self.component = grids, component
         nodes = [n for n in layout.nodes.values() if n.component == component]
         self.fixed = [i for i in (item_of(layout, n) for n in nodes) if i.fixed is not None]
         lasting = [i.node for i in self.fixed]
-        self.passing = [Residency(grids, n) for n in nodes if n not in lasting]
+        passing = [n for n in nodes if n.parent is not None or not is_persistent(layout, n.tensor)]
+        self.passing = [Residency(grids, n) for n in passing]
         self.lasting = [Residency(grids, n) for n in lasting]
         for node in lasting:
             if node.all_touch.spatial:
@@ -246,15 +272,14 @@ class _Part:
     def working_set(self, einsum: str, counts: dict[tuple[int, str], int]) -> WorkingSet | None:
         """The joint peak during one Einsum; `counts` are raised to the peaks of its buffets."""
         frame = Frame(self.grids, einsum, self.passing)
-        if self.fixed and frame.spatial:
+        if self.fixed and any(frame.spots.values()):
             raise unfollowed(f"persistent tensors in {self.component} beside several instances of it")
         for part in (frame, *(Frame(self.grids, einsum, [r]) for r in self.lasting)):
-            for i, r in enumerate(part.residencies):
-                if einsum in r.node.users:
-                    key = (r.node.id, r.node.tensor)
-                    alone = [int(k == i) for k in range(len(part.residencies))]
-                    counts[key] = max(counts[key], part.peak(alone)[0])
-        return _working_set(self.layout, frame, self.component, self.fixed)
+            for i, node in enumerate(part.nodes):
+                if einsum in node.users:
+                    key = (node.id, node.tensor)
+                    counts[key] = max(counts[key], part.alone(i))
+        return _working_set(frame, self.component, self.fixed)
 
 
 def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[WorkingSet, ...]]:

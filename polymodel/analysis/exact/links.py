@@ -16,8 +16,9 @@ import numpy as np
 
 from polymodel.analysis.exact.buffets import Layout, shape_of
 from polymodel.analysis.exact.live import nominal_trips
-from polymodel.analysis.exact.moves import Flow, Sums, flows_of
+from polymodel.analysis.exact.moves import Flow, Listed, Sums, flows_of
 from polymodel.analysis.exact.occupancy import tensor_bits
+from polymodel.analysis.exact.sweep import distinct
 from polymodel.analysis.exact.tally import Array, Product, dense, total
 from polymodel.analysis.exact.transfers import modes
 from polymodel.analysis.exact.uneven import RefilledChain
@@ -52,7 +53,7 @@ class Roles:
         return Crossing(labels, tuple(drop), where, shift, by_link and bool(where))
 
 
-def roles(layout: Layout, flow: Flow | Sums, dim: tuple[str, FanoutDim]) -> Roles:
+def roles(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim]) -> Roles:
     """The roles of the spatial axes of what moves; `dim` is (component, dimension)."""
     order = {(c, d.name): i for i, (c, d) in enumerate(layout.problem.hierarchy.dimensions)}
     here = order[dim[0], dim[1].name]
@@ -138,7 +139,7 @@ def sum_products(sums: Sums, ways: Ways) -> list[Product]:
     if total(filled) != total(reads):
         raise Refused(
             f"partial sums of {sums.tensor} are carried and broadcast over a fanout whose link has a cost: "
-            "who shares a transfer is not counted",
+            "its Einsum has too many iterations to list who shares a transfer",
             "use reuse: refill for this output, or leave out broadcast_partials",
         )
     return [_single(filled, sums.now, ways)] if total(reads) else []
@@ -193,7 +194,39 @@ def _merged(layout: Layout, tensor: str, component: str, dim: FanoutDim) -> Layo
     return replace(layout, nodes=nodes, blocks={**layout.blocks, tensor: merged})
 
 
-def _products(flow: Flow | Sums, ways: Ways) -> list[Product]:
+def listed_products(flow: Listed, ways: Ways) -> list[Product]:
+    """Crossings of what is listed: distinct (transfer, link) pairs."""
+    time, element, places = flow.rows
+    order, own = flow.now.spatial, dict(ways.roles.coordinate)
+    labels = [k for k, a in enumerate(order) if ways.labelled and a in ways.roles.labels]
+    gone = ways.roles.drop if ways.roles.unicast else ways.roles.drop | set(own)
+    rest = [k for k, a in enumerate(order) if k not in labels and a not in gone]
+    where = sum((places[:, k] * own[a] for k, a in enumerate(order) if a in own), start=np.zeros_like(time))
+    link, rows = np.zeros_like(time), np.arange(len(time))
+    if ways.links and own and ways.shift is None:  # all links of the chain up to the coordinate
+        rows = np.repeat(rows, where + 1)
+        link = np.arange(len(rows)) - np.repeat(np.cumsum(where + 1) - (where + 1), where + 1)
+    elif ways.links and own:
+        link = where >> (ways.shift or 0)
+    table = [places[rows][:, labels], link, time[rows], element[rows], places[rows][:, rest]]
+    axes = tuple(order[k] for k in labels)
+    if not len(rows):
+        return []
+    crossed = distinct(np.column_stack(table))
+    keep = len(labels)
+    if ways.by_link:
+        axes, keep = (*axes, ROOT), keep + 1
+    if not keep:
+        return [Product(len(crossed), ())]
+    where_to = tuple(crossed[:, :keep].T)
+    counts = np.zeros(tuple(int(c.max()) + 1 for c in where_to), dtype=np.int64)
+    np.add.at(counts, where_to, 1)
+    return [Product(1, ((axes, counts.astype(object)),))]
+
+
+def _products(flow: Flow | Sums | Listed, ways: Ways) -> list[Product]:
+    if isinstance(flow, Listed):
+        return listed_products(flow, ways)
     return flow_products(flow, ways) if isinstance(flow, Flow) else sum_products(flow, ways)
 
 
@@ -220,7 +253,7 @@ def link_rows(layout: Layout) -> Iterator[tuple[str, str, FanoutDim, _Row]]:
             yield einsum, component, dim, row
 
 
-def _book(layout: Layout, flow: Flow | Sums, dim: tuple[str, FanoutDim], row: _Row) -> None:
+def _book(layout: Layout, flow: Flow | Sums | Listed, dim: tuple[str, FanoutDim], row: _Row) -> None:
     assert dim[1].link is not None
     topology = dim[1].link.topology
     role = roles(layout, flow, dim)

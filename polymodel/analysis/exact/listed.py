@@ -1,7 +1,7 @@
 """Partial sums of small problems, run by run: for carried outputs whose reduction no product describes.
 
-One row per (visit, instance, element) that the producer touches, in arrays; runs, drains and fills
-follow docs/semantics.md, Links. Used up to `LIMIT` iterations of the producer.
+One row per operation of the producer, and of the consumers that keep what it wrote alive, in arrays; runs,
+drains and fills follow docs/semantics.md, Carry and Links. Used up to `LIMIT` iterations.
 """
 
 from __future__ import annotations
@@ -18,24 +18,39 @@ from polymodel.analysis.exact.tally import Product
 from polymodel.schedule.touch import View
 
 LIMIT = 500_000
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+Moves = tuple[Ints, Ints, Ints]
 
 
 @dataclass(frozen=True)
 class Runs:
-    """One row per run: its instance, element, start, end, parent's run, and whether it was filled."""
+    """One row per run: its instance, element, start and end; `written` in it at all.
+
+    `read`: its start finds a partial sum at the parent; `filled`: and this instance receives it.
+    """
 
     places: Ints
     element: Ints
     start: Ints
     end: Ints
-    filled: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    read: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    written: Bools
+    filled: Bools
+    read: Bools
 
 
 def listable(levels: tuple[Level, ...], view: View) -> bool:
-    """Whether the producer is small and alone where its output is carried."""
-    iterations = prod(high - low + 1 for low, high in view.einsum.bounds)
-    return iterations <= LIMIT and all(x.now == x.held or not x.carries for x in levels)
+    """Whether the producer, and who keeps alive what it wrote, are small enough."""
+    views = (view, *_keepers(levels, view))
+    return sum(prod(high - low + 1 for low, high in v.einsum.bounds) for v in views) <= LIMIT
+
+
+def _keepers(levels: tuple[Level, ...], view: View) -> tuple[View, ...]:
+    """Views of consumers below a node that carries, where they touch other things than the producer."""
+    found: dict[str, View] = {}
+    for level in levels:
+        if level.node is not None and level.carries and level.now != level.held:
+            found |= {v.einsum.name: v for v in level.node.views}
+    return tuple(v for name, v in found.items() if name != view.einsum.name)
 
 
 @dataclass(frozen=True)
@@ -50,13 +65,13 @@ class ListedChain:
     def runs(self, level: int) -> tuple[Product, ...]:
         """Runs per instance of the level itself (each drains once)."""
         found = self._all[level]
-        return (self._counted(level, found.places, len(self._spatial(level))),)
+        return (self._counted(level, found.places[found.written], len(self._spatial(level))),)
 
     def events(self, level: int, *, forward: bool = False) -> tuple[Product, ...]:
         """Starts (or ends, `forward`) of runs, united over shared instances, per instance of the parent."""
         found = self._all[level]
-        every = np.ones(len(found.element), dtype=bool)
-        return (self._united(level, every, found.end if forward else found.start, self.levels[level].charge),)
+        time, charge = found.end if forward else found.start, self.levels[level].charge
+        return (self._united(level, found.written, time, charge),)
 
     def reads(self, level: int) -> tuple[Product, ...]:
         """Partial sums that the parent of `level` reads out, per instance of the parent."""
@@ -70,38 +85,51 @@ class ListedChain:
         found = self._all[level]
         return (self._counted(level, found.places[found.filled], len(self._spatial(level))),)
 
-    def moves(self, level: int, *, filled: bool) -> tuple[Ints, Ints, Ints]:
+    def moves(self, level: int, *, filled: bool) -> Moves:
         """(time, element, places) of all runs that get a partial sum, or, `filled`, receive it themselves."""
         found = self._all[level]
         chosen = found.filled if filled else found.read
         return found.start[chosen], found.element[chosen], found.places[chosen]
 
-    def passed(self, level: int, charge: int) -> tuple[Product, ...]:
-        """Refilled partial sums per instance of the first `charge` axes, between parent and level (tolls)."""
+    def drains(self, level: int) -> Moves:
+        """(time, element, places) of the ends of all runs in which the element was written."""
         found = self._all[level]
-        return (self._united(level, found.filled, found.start, charge),)
+        return found.end[found.written], found.element[found.written], found.places[found.written]
+
+    def passed(self, level: int, charge: int, *, up: bool = False) -> tuple[Product, ...]:
+        """Refilled partial sums (`up`: drains) per instance of the first `charge` axes, at a toll."""
+        found = self._all[level]
+        chosen, time = (found.written, found.end) if up else (found.filled, found.start)
+        return (self._united(level, chosen, time, charge),)
 
     @cached_property
-    def _operations(self) -> Operations:
-        return operations(self.view)
+    def _operations(self) -> tuple[Operations, ...]:
+        """The producer's operations, then those of the consumers that matter."""
+        return tuple(operations(v) for v in (self.view, *_keepers(self.levels, self.view)))
 
     @cached_property
     def _elements(self) -> Ints:
-        ops = self._operations
-        ranks = []
-        for expr in self.view.access.projection:
-            total = np.full(ops.count, expr.constant, dtype=np.int64)
-            for v, k in expr.terms:
-                total = total + k * ops.values[v]
-            ranks.append(total)
-        loops = [node for node, _, _ in self.view.loops]
-        ranks += [ops.counters[loops.index(node)] for node in self.view.versions]
-        return rank(self._table(ranks))
+        tables = []
+        for ops in self._operations:
+            ranks = []
+            for expr in ops.view.access.projection:
+                total = np.full(ops.count, expr.constant, dtype=np.int64)
+                for v, k in expr.terms:
+                    total = total + k * ops.values[v]
+                ranks.append(total)
+            loops = [node for node, _, _ in ops.view.loops]
+            ranks += [ops.counters[loops.index(node)] for node in self.view.versions]
+            tables.append(_columns(ranks, ops.count))
+        return rank(np.concatenate(tables))
 
-    def _table(self, columns: list[Ints]) -> Ints:
-        if not columns:
-            return np.zeros((self._operations.count, 0), dtype=np.int64)
-        return np.stack(columns, axis=1)
+    def _axes(self, axes: tuple[int, ...], which: list[int]) -> Ints:
+        """Stamp coordinates of the operations of some Einsums."""
+        tables = []
+        for k in which:
+            ops = self._operations[k]
+            own = (*ops.counters, *ops.offsets)
+            tables.append(_columns([own[a] for a in axes], ops.count))
+        return np.concatenate(tables)
 
     def _spatial(self, level: int) -> tuple[int, ...]:
         return self.levels[level].now.spatial
@@ -110,62 +138,76 @@ class ListedChain:
     def _all(self) -> tuple[Runs, ...]:
         """Runs of every level, the backing node first; a parent's rows name its runs to its child."""
         found: list[Runs] = []
-        above = np.zeros(self._operations.count, dtype=np.int64)  # the parent's run of each operation
+        above = np.zeros(len(self._elements), dtype=np.int64)  # the parent's run of each operation
         for level in range(len(self.levels)):
             runs, above = self._level(level, above, found[-1] if found else None)
             found.append(runs)
         return tuple(found)
 
+    def _present(self, level: int) -> tuple[list[int], Bools]:
+        """Which Einsums touch the level, and the rows of `_elements` that are theirs."""
+        node = self.levels[level].node
+        which = [0]
+        if node is not None:  # deeper than a consumer's view nothing of it is kept alive
+            for k, ops in enumerate(self._operations[1:], 1):
+                if ops.view.einsum.name in node.users and len(ops.view.loops) >= node.loops:
+                    which.append(k)
+        counts = [ops.count for ops in self._operations]
+        return which, np.repeat([k in which for k in range(len(counts))], counts)
+
     def _level(self, level: int, above: Ints, parent: Runs | None) -> tuple[Runs, Ints]:
-        ops, here = self._operations, self.levels[level]
-        axes = (*ops.counters, *ops.offsets)
-        stamp = self._table([axes[a] for a in here.now.temporal])
-        places = self._table([axes[a] for a in self._spatial(level)])
+        here = self.levels[level]
+        which, rows = self._present(level)
+        stamp, places = self._axes(here.now.temporal, which), self._axes(self._spatial(level), which)
+        elements, owners = self._elements[rows], above[rows]
         visit = rank(stamp)
         if level == 0:  # the backing node's run never ends
             visit = np.zeros_like(visit)
-        place = rank(places)
-        order = np.lexsort((visit, self._elements, place))
-        p, x, v, s = place[order], self._elements[order], visit[order], stamp[order]
+        order = np.lexsort((visit, elements, rank(places)))
+        p, x, v, s = rank(places)[order], elements[order], visit[order], stamp[order]
         same = (p[1:] == p[:-1]) & (x[1:] == x[:-1])
         again = same & (v[1:] == v[:-1])
-        joined = again | (same & (v[1:] == v[:-1] + 1) & self._carried(here, s))
+        stays = self._carried(here, s) & (owners[order][1:] == owners[order][:-1])
+        joined = again | (same & (v[1:] == v[:-1] + 1) & stays)
         first = np.concatenate(([True], ~joined))
         last = np.concatenate((~joined, [True]))
         ids = np.cumsum(first) - 1
-        mine = np.empty_like(ids)
-        mine[order] = ids
+        mine = np.full(len(above), -1, dtype=np.int64)
+        mine[np.flatnonzero(rows)[order]] = ids
         where, start, end = places[order][first], v[first], v[last]
+        produced = order < self._operations[0].count  # the producer's rows stand first
+        written = np.bincount(ids, weights=produced) > 0
         if parent is None:
             none = np.zeros(len(start), dtype=bool)
-            return Runs(where, x[first], start, end, none, none), mine
-        owner = above[order][first]
+            return Runs(where, x[first], start, end, written, none, none), mine
+        owner = owners[order][first]
         ended = np.full(len(parent.element), np.iinfo(np.int64).max)
-        np.minimum.at(ended, owner, end)
-        read = parent.filled[owner] | (ended[owner] < start)
+        np.minimum.at(ended, owner[written], end[written])
+        read = written & (parent.filled[owner] | (ended[owner] < start))
         if self.levels[level - 1].read_first:
-            read = np.ones(len(start), dtype=bool)
-        runs = Runs(where, x[first], start, end, read & self._receives(level, where, x[first], start), read)
-        return runs, mine
+            read = written
+        filled = read.copy()
+        filled[read] = self._receives(level, where[read], x[first][read], start[read])
+        return Runs(where, x[first], start, end, written, filled, read), mine
 
     @staticmethod
-    def _carried(here: Level, stamp: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether the level carries over the transition between neighbouring rows."""
-        if not here.now.temporal:
+    def _carried(here: Level, stamp: Ints) -> Bools:
+        """Whether the level's policy carries over the transition between neighbouring rows."""
+        if not here.now.temporal or here.node is None:
             return np.zeros(max(len(stamp) - 1, 0), dtype=bool)
         axis = np.argmax(stamp[1:] != stamp[:-1], axis=1)
-        return np.isin(np.asarray(here.now.temporal)[axis], sorted(here.carries))
+        return np.isin(np.asarray(here.now.temporal)[axis], sorted(here.node.policy_carries))
 
     def _group(self, level: int, where: Ints, element: Ints, time: Ints, keep: int) -> Ints:
         """Rows (time, element, parent's instance, other instances that do not share)."""
         own = [k for k, a in enumerate(self._spatial(level)) if a < keep or a not in self.shared]
         return np.column_stack([time, element, where[:, own]])
 
-    def _receives(
-        self, level: int, where: Ints, element: Ints, time: Ints
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _receives(self, level: int, where: Ints, element: Ints, time: Ints) -> Bools:
         """The first instance in the coordinates without broadcast, and all with these coordinates."""
         charge = self.levels[level].charge
+        if not len(where):
+            return np.zeros(0, dtype=bool)
         groups = rank(self._group(level, where, element, time, charge))
         single = [
             k
@@ -177,9 +219,7 @@ class ListedChain:
         np.minimum.at(lowest, groups, position)
         return np.asarray(position == lowest[groups], dtype=bool)
 
-    def _united(
-        self, level: int, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], time: Ints, charge: int
-    ) -> Product:
+    def _united(self, level: int, chosen: Bools, time: Ints, charge: int) -> Product:
         found = self._all[level]
         own = [a for a in self._spatial(level) if a < charge or a not in self.shared]
         rows = self._group(level, found.places[chosen], found.element[chosen], time[chosen], charge)
@@ -196,3 +236,7 @@ class ListedChain:
             flat = np.ravel_multi_index(tuple(places[:, k] for k in range(keep)), shape)
             counts = np.bincount(flat, minlength=prod(shape)).reshape(shape)
         return Product(1, ((self._spatial(level)[:keep], counts.astype(object)),))
+
+
+def _columns(columns: list[Ints], rows: int) -> Ints:
+    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)

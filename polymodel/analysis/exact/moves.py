@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from polymodel.analysis.exact.axes import broadcast_axes, result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.flows import broadcast_axes, output_carries, output_chain, shared_axes
-from polymodel.analysis.exact.listed import ListedChain
+from polymodel.analysis.exact.fills import fill_carries, fills_of
+from polymodel.analysis.exact.flows import ends_are_writes, output_chain
+from polymodel.analysis.exact.listed import ListedChain, Moves, listable
 from polymodel.analysis.exact.partials import Chain
 from polymodel.analysis.exact.uneven import RefilledChain
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode
-from polymodel.schedule.touch import Touch, touch
+from polymodel.schedule.touch import Touch, View, touch
 
 OutputChain = Chain | RefilledChain | ListedChain
 
@@ -50,11 +51,24 @@ class Sums:
     shared: frozenset[int]
     now: Touch
     level: int
-    chain: OutputChain
+    chain: Chain | RefilledChain
     up: bool = False
 
 
-def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums]:
+@dataclass(frozen=True)
+class Listed:
+    """Rows (time, element, places along the spatial axes of `now`) of what moves, one per instance."""
+
+    einsum: str
+    tensor: str
+    ends: tuple[str, str]
+    shared: frozenset[int]
+    now: Touch
+    rows: Moves
+    up: bool
+
+
+def flows_of(layout: Layout, tensor: str) -> Iterator[Flow | Sums | Listed]:
     """Everything that moves of one tensor."""
     for name in layout.problem.tree.einsums:
         einsum = layout.problem.cascade[name]
@@ -82,51 +96,46 @@ def _compute(layout: Layout, einsum: str) -> str:
     return last.component
 
 
-def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums]:
+def _results(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow | Sums | Listed]:
     chain = output_chain(layout, einsum, tensor)
-    if not any(level.carries for level in chain.levels) and not isinstance(chain, RefilledChain):
-        both = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
-        chain = RefilledChain(chain.levels, *both)
-    nodes = [level.node for level in chain.levels if level.node is not None]
     shared = shared_axes(layout, einsum, tensor)
+    sums = _receivers(chain, shared, broadcast_axes(layout, einsum), result_view(layout, einsum, tensor))
+    nodes = [level.node for level in chain.levels if level.node is not None]
     for child in range(1, len(chain.levels)):
         level = chain.levels[child]
         bottom = nodes[child].component if child < len(nodes) else _compute(layout, einsum)
         ends = nodes[child - 1].component, bottom
-        # As in `flows`: where consumers keep a run alive after its last write, its start is counted.
-        forward = not (level.carries and level.now != level.held)
-        yield Flow(einsum, tensor, ends, shared, level.now, level.held, level.carries, True, forward)
-        yield Sums(einsum, tensor, ends, shared, level.now, child, chain)
+        if isinstance(chain, ListedChain):
+            yield Listed(einsum, tensor, ends, shared, level.now, chain.drains(child), True)
+        else:
+            forward = ends_are_writes(chain, level)
+            yield Flow(einsum, tensor, ends, shared, level.now, level.held, level.carries, True, forward)
+        if isinstance(sums, ListedChain):
+            rows = sums.moves(child, filled=True)
+            yield Listed(einsum, tensor, ends, shared, level.now, rows, False)
+        else:
+            yield Sums(einsum, tensor, ends, shared, level.now, child, sums)
+
+
+def _receivers(
+    chain: OutputChain, shared: frozenset[int], broadcast: frozenset[int], view: View
+) -> OutputChain:
+    """The chain that knows who receives a refilled partial sum, where one can be had."""
+    if not isinstance(chain, Chain):
+        return chain
+    if not chain.reduction.first_touch_formula or not any(level.carries for level in chain.levels):
+        return RefilledChain(chain.levels, shared, broadcast)
+    return ListedChain(chain.levels, shared, broadcast, view) if listable(chain.levels, view) else chain
 
 
 def _fills(layout: Layout, node: Node) -> Iterator[Flow]:
     assert node.parent is not None
-    parent = layout.nodes[node.parent, node.tensor]
-    users = node.users
-    seen: tuple[str, ...] = ()
-    carries = node.policy_carries
-    if node.producer is not None:
-        nodes = layout.chain(node.producer, node.tensor)
-        carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
-        users, seen = tuple(u for u in users if u != node.producer), (node.producer,)
-    ends = parent.component, node.component
-    between = {
-        frozenset(a for a in shared_axes(layout, u, node.tensor) if parent.loops <= a < node.loops)
-        for u in users
-    }
-    if len(between) > 1:
-        raise Refused(
-            f"{', '.join(users)} share {node.tensor} in {node.component} below a fanout with a costly link, "
-            "and may_reuse has it for some of them only",
-            "give them the same may_reuse, or each its own storage node",
-        )
-    for user in users:
-        shared = shared_axes(layout, user, node.tensor)
-        now = node.touch_of((*seen, user))
-        yield Flow(user, node.tensor, ends, shared, now, node.all_touch, carries)
-        if seen:
-            yield Flow(user, node.tensor, ends, shared, node.touch_of(seen), node.all_touch, carries, sign=-1)
-        seen = (*seen, user)
+    ends = layout.nodes[node.parent, node.tensor].component, node.component
+    carries, held = fill_carries(layout, node), node.all_touch
+    for fill in fills_of(layout, node):
+        yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.now, held, carries)
+        if fill.before is not None:
+            yield Flow(fill.einsum, node.tensor, ends, fill.shared, fill.before, held, carries, sign=-1)
 
 
 def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:

@@ -72,6 +72,22 @@ def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
                 )
 
 
+def check_ends(levels: tuple[Level, ...], shared: frozenset[int], tensor: str) -> None:
+    """Drains of a node that consumers keep visiting end later than production; no reductions there.
+
+    Factors with ranks do not reduce: `examine` wants each of their elements in one instance.
+    """
+    for level in levels[1:]:
+        apart = not level.carries or level.now == level.held
+        reduced = [a for f in level.now.factors if not f.ranks for a in f.spatial]
+        if not apart and any(a >= level.charge and a in shared for a in reduced):
+            raise Refused(
+                f"{tensor} is carried, shared with consumers and reduced over a fanout, "
+                "and its Einsums have too many iterations to list",
+                "use reuse: refill for this output",
+            )
+
+
 def examine(
     levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
@@ -86,9 +102,9 @@ def examine(
         if factor.ranks:
             if not steps.instance_of_element(shape.text, shape.np, shape.nt):
                 raise Refused(
-                    f"output {tensor} is written by several instances at once along a loop "
-                    f"that also indexes it",
-                    "make the spatial loop temporal, or index the output by it alone",
+                    f"output {tensor} is carried and written by several instances at once along a loop that "
+                    "also indexes it, and its Einsum has too many iterations to list",
+                    "use reuse: refill for this output, or make the spatial loop temporal",
                 )
             continue
         blocks.append(factor.block)
@@ -97,6 +113,8 @@ def examine(
     if not uneven:
         return Reduction(shared, broadcast, tuple(blocks), False)
     if mine <= broadcast:
+        if _read_first_above(levels):
+            raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
         for level in levels:
             for b in blocks:
                 f = level.factor(b)
@@ -109,8 +127,20 @@ def examine(
     return Reduction(shared, broadcast, tuple(blocks), False)
 
 
-_UNEVEN = "partial sums of {tensor} are spread over a fanout unevenly while being carried or broadcast"
-_UNEVEN_REMEDY = "use reuse: refill for this output, or a spatial tile that divides its extent"
+# Only what has too many iterations to list (`listed`) and is carried (else `uneven`) ends in these.
+_UNEVEN = (
+    "partial sums of {tensor} are carried and spread over a fanout unevenly, "
+    "and their Einsum has too many iterations to list"
+)
+_UNEVEN_REMEDY = "use reuse: refill for this output, or tiles that divide their extents"
+
+
+def _read_first_above(levels: tuple[Level, ...]) -> bool:
+    """Whether a level is filled on first reads further up, but not by its own parent."""
+    inner = levels[1:-1]
+    return any(
+        any(x.read_first for x in levels[:k]) and not levels[k].read_first for k in range(1, len(inner))
+    )
 
 
 def _args(factor: Factor) -> tuple[str, int, int]:
@@ -171,8 +201,6 @@ class Chain:
         if self.reduction.first_touch_formula:
             if self.levels[level - 1].read_first:
                 return self.runs(level)
-            if any(x.read_first for x in self.levels[: level - 1]):
-                raise Refused("read_first above an unevenly reduced output is not covered")
             return self.runs(level) + _negative(self.firsts(level))
         found: list[Product] = []
         start = max((k for k in range(1, level + 1) if self.levels[k - 1].read_first), default=1)

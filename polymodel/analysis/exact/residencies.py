@@ -7,6 +7,7 @@ the blocks' own points are listed: as many as their variables have values, not a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -35,31 +36,37 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Share:
-    """`coefficient` x the elements in all `masks`, started by Einsum `first` and finished by `last`."""
+class Use:
+    """`coefficient` x the elements in all `masks` (one per block): first or `last` use, by Einsum `user`."""
 
     coefficient: int
     masks: tuple[Mask, ...]
-    first: str
-    last: str
+    user: str
+    last: bool
 
 
 class Residency:
-    """The elements of one buffet. `start` is the axis from which on time passes within one residency."""
+    """The elements of one buffet, visit by visit: an element of another visit is another one.
+
+    `start` is the axis from which on time passes within one residency: the outermost loop over whose steps
+    some element is carried, else the first coordinate below the node.
+    """
 
     def __init__(self, grids: Grids, node: Node) -> None:
         self.grids, self.node = grids, node
         views = tuple(grids.layout.full[e, node.tensor] for e in node.users)
         self.blocks: tuple[Block, ...] = partition(views)
         self.spatial = node.all_touch.spatial
-        self.carries = tuple(sorted(node_carries(grids.layout, node) & set(node.all_touch.temporal)))
-        self.start = node.loops
         self._spans: dict[tuple[int, str, int], Spans] = {}
-        ids = [self._ids(b, node.loops) for b in range(len(self.blocks))]
-        self.visits = ids
-        if self.carries:
-            self._join(ids)
-        self.ids = ids
+        self.ids = self._each()
+        carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
+        if carries and any(len({m.tobytes() for m in p.values()}) > 1 for p in self.present):
+            self.blocks = node.blocks  # over these, a visit's elements of all users are a product
+            self.ids = self._each()
+            del self.present
+        steps = {a: self._step(a) for a in sorted(carries)}
+        self.steps = {a: step for a, step in steps.items() if all(into.any() for into, _ in step)}
+        self.start = min(self.steps, default=node.loops)
 
     def variables(self, block: int, user: str) -> frozenset[str]:
         return frozenset(v for e, v in self.blocks[block].variables if e == user)
@@ -86,20 +93,22 @@ class Residency:
             columns.append(total)
         return columns
 
-    def _key(self, block: int, user: str, upto: int) -> Ints:
-        """Instance, time coordinates above axis `upto`, and ranks of every point."""
+    def _key(self, block: int, user: str) -> Ints:
+        """Instance, time coordinates above the node, and ranks of every point."""
         grid = self.grid(block, user)
-        above = self.axes(block, user, 0, upto)
+        above = self.axes(block, user, 0, self.node.loops)
         spatial = self.axes(block, user, 0, 0, spatial=True)
         columns = [grid.axes[a] for a in (*spatial, *above)]
         return table([*columns, *self._ranks(block, user)], grid.count)
 
-    def _ids(self, block: int, upto: int) -> dict[str, Ints]:
-        """Per user and point: the element, numbered over all users; other residencies' are other elements."""
-        keys = [self._key(block, e, upto) for e in self.node.users]
-        numbers = rank(np.concatenate(keys))
-        cuts = np.cumsum([len(k) for k in keys])[:-1]
-        return dict(zip(self.node.users, np.split(numbers, cuts), strict=True))
+    def _each(self) -> list[dict[str, Ints]]:
+        """Per block, user and point: the element, numbered over all users."""
+        found = []
+        for block in range(len(self.blocks)):
+            keys = [self._key(block, e) for e in self.node.users]
+            parts = np.split(rank(np.concatenate(keys)), np.cumsum([len(k) for k in keys])[:-1])
+            found.append(dict(zip(self.node.users, parts, strict=True)))
+        return found
 
     def size(self, block: int) -> int:
         return 1 + max(int(i.max()) for i in self.ids[block].values())
@@ -126,127 +135,88 @@ class Residency:
             places = grid.table(self.axes(block, user, 0, 0, spatial=True))
             ids = self.ids[block][user]
             order = np.lexsort((rank(stamps), ids))
-            begins = np.flatnonzero(np.concatenate(([True], np.diff(ids[order]) != 0)))
-            ends = np.concatenate((begins[1:], [len(ids)])) - 1
+            begins = np.flatnonzero(np.diff(ids[order], prepend=-1) != 0)
+            ends = np.append(begins[1:], len(order)) - 1
             first, last = order[begins], order[ends]
             self._spans[key] = Spans(ids[first], places[first], stamps[first], stamps[last])
         return self._spans[key]
 
-    # Residencies that run on over several visits
+    # Elements that stay from one visit to the next
 
-    def _join(self, ids: list[dict[str, Ints]]) -> None:
-        """Replace visits' elements by runs; only where one block at most changes from visit to visit."""
-        name = f"{self.node.tensor} in {self.node.component}"
-        for masks in _present(ids):
-            if any((m != next(iter(masks.values()))).any() for m in masks.values()):
-                raise unfollowed(f"{name} is carried over visits in which its Einsums use different elements")
-        blocks = range(len(self.blocks))
-        user = self.node.users[0]
-        temporal = self.node.all_touch.temporal
-        carried = list(self.carries)
-        if carried != [a for a in temporal if a >= carried[0]]:
-            raise unfollowed(f"{name} is carried over some of its inner loops only")
-        while carried and not self._carried_at(carried[0]):
-            carried.pop(0)
-        self.carries = tuple(carried)
-        if not carried:
-            return
-        start = carried[0]
-        late = {b: self.axes(b, user, start, self.node.loops) for b in blocks}
-        moving = [b for b in blocks if late[b] and not self._static(b, start)]
-        others = [a for b in blocks if b not in moving for a in late[b] if self._moves(b, a)]
-        if len(moving) > 1 or (moving and others and max(late[moving[0]]) > min(others)):
-            raise unfollowed(f"{name} is carried over loops that change its tile in several ways")
-        self.start = start
-        for b in blocks:
-            ids[b] = self._runs(b, start) if b in moving else self._ids(b, start)
+    def _step(self, axis: int) -> list[tuple[Mask, Mask]]:
+        """Per block: elements that a step of the loop at `axis` brings along, and those that it keeps.
 
-    def _moves(self, block: int, axis: int) -> bool:
-        column = self.grid(block, self.node.users[0]).axes[axis]
-        return bool(column.min() != column.max())
+        That step turns all loops further in back from their last to their first iteration.
+        """
+        return [self._in_step(block, axis) for block in range(len(self.blocks))]
 
-    def _visit_rows(self, block: int, start: int) -> tuple[Ints, Ints, Ints, Ints]:
-        """Per different (element of the longer residency, visit): (first point, element, prefix, stamp)."""
-        user = self.node.users[0]
-        grid = self.grid(block, user)
-        points = np.unique(self.visits[block][user], return_index=True)[1]
-        elements = rank(self._key(block, user, start))[points]
-        prefix = rank(grid.table(self.axes(block, user, 0, start)))[points]
-        stamps = rank(grid.table(self.axes(block, user, 0, self.node.loops)))[points]
-        return points, elements, prefix, stamps
+    def _in_step(self, block: int, axis: int) -> tuple[Mask, Mask]:
+        above = self.axes(block, self.node.users[0], 0, self.node.loops)
+        held, stamp, stamps = self._held(block)
+        here = np.arange(len(stamps))
+        if axis in above:
+            changed = np.array(above)[(stamps[1:] != stamps[:-1]).argmax(axis=1)] == axis
+            into, out = np.append(False, changed), np.append(changed, False)
+            before, after = here - 1, here + 1
+        else:
+            outer = rank(stamps[:, [i for i, a in enumerate(above) if a < axis]])
+            edges = np.flatnonzero(np.diff(outer, prepend=-1, append=-1))
+            first, last = edges[:-1][outer], edges[1:][outer] - 1
+            into, out, before, after = here == first, here == last, last, first
+        found = [
+            may[stamp] & np.isin(held * len(stamps) + other[stamp], held * len(stamps) + stamp)
+            for may, other in ((into, before), (out, after))
+        ]
+        return found[0], found[1]
 
-    def _static(self, block: int, start: int) -> bool:
-        """Whether every instance holds the same in all visits of a residency."""
-        _, elements, prefix, stamps = self._visit_rows(block, start)
-        visits = np.bincount(distinct(np.stack([prefix, stamps], axis=1))[:, 0])
-        held = np.bincount(distinct(np.stack([prefix, elements], axis=1))[:, 0])
-        return len(elements) == int((visits * held).sum())
-
-    def _carried_at(self, axis: int) -> bool:
-        """Whether any element is in both tiles around a step of the loop at `axis`."""
-        user = self.node.users[0]
-        for block in range(len(self.blocks)):
-            inner = self.axes(block, user, axis, self.node.loops)
-            if not inner:
-                continue
-            if inner[0] == axis:
-                if not self._neighbours(block, axis):
-                    return False
-            elif not self._wraps(block, inner[0]):
-                return False
-        return True
-
-    def _neighbours(self, block: int, axis: int) -> bool:
-        """Whether a step of `axis`, a loop of this block, leaves some element in the tile."""
-        points, elements, _, stamps = self._visit_rows(block, axis)
-        order = np.lexsort((stamps, elements))
-        grid = self.grid(block, self.node.users[0])
-        column = grid.axes[axis][points][order]
-        e, s = elements[order], stamps[order]
-        return bool(((e[1:] == e[:-1]) & (s[1:] == s[:-1] + 1) & (column[1:] != column[:-1])).any())
-
-    def _wraps(self, block: int, start: int) -> bool:
-        """Whether an element is in the first and the last tile of a pass over the loops from `start`."""
-        _, elements, prefix, stamps = self._visit_rows(block, start)
-        low = np.full(int(prefix.max()) + 1, np.iinfo(np.int64).max)
-        high = np.full(len(low), -1)
-        np.minimum.at(low, prefix, stamps)
-        np.maximum.at(high, prefix, stamps)
-        return bool(np.intersect1d(elements[stamps == low[prefix]], elements[stamps == high[prefix]]).size)
-
-    def _runs(self, block: int, start: int) -> dict[str, Ints]:
-        """Per user and point: the run of its element, visits in a row being joined."""
-        points, elements, _, stamps = self._visit_rows(block, start)
-        order = np.lexsort((stamps, elements))
-        e, s = elements[order], stamps[order]
-        breaks = np.concatenate(([True], (e[1:] != e[:-1]) | (s[1:] != s[:-1] + 1)))
-        visit = self.visits[block][self.node.users[0]][points]
-        run = np.empty(int(visit.max()) + 1, dtype=np.int64)
-        run[visit[order]] = np.cumsum(breaks) - 1
-        return {user: run[ids] for user, ids in self.visits[block].items()}
+    def _held(self, block: int) -> tuple[Ints, Ints, Ints]:
+        """Per element id: what it is in all visits, and the number of its visit; all visits in order."""
+        users = self.node.users
+        ids = np.unique(np.concatenate([*self.ids[block].values()]), return_index=True)[1]
+        keys = np.concatenate([self._key(block, e) for e in users])[ids]
+        lead = len(self.axes(block, users[0], 0, 0, spatial=True))
+        width = len(self.axes(block, users[0], 0, self.node.loops))
+        visits = keys[:, lead : lead + width]
+        lasting = np.concatenate([keys[:, :lead], keys[:, lead + width :]], axis=1)
+        return rank(lasting), rank(visits), distinct(visits)
 
     # Elements by the Einsums that use them
 
     @cached_property
-    def shares(self) -> tuple[Share, ...]:
-        """The elements as a signed sum of product sets, each started by one Einsum and ended by one."""
+    def uses(self) -> tuple[Use, ...]:
+        """First and last uses of residencies, as a signed sum of product sets with one Einsum each.
+
+        A residency starts at every visit of an element, less those into which the element is carried.
+        """
+        found: dict[tuple[bytes | str | bool, ...], Use] = {}
+        for count, masks, ends in self._cells():
+            for last in (False, True):
+                sets = [(count, masks)]
+                for step in self.steps.values():
+                    sets.append((-count, tuple(m & s[last] for m, s in zip(masks, step, strict=True))))
+                for number, chosen in sets:
+                    if all(m.any() for m in chosen):
+                        key = (*_bytes(chosen), ends[last], last)
+                        before = found[key].coefficient if key in found else 0
+                        found[key] = Use(before + number, chosen, ends[last], last)
+        return tuple(use for use in found.values() if use.coefficient)
+
+    def _cells(self) -> Iterator[tuple[int, tuple[Mask, ...], tuple[str, str]]]:
+        """(sign, product set, Einsums that use its elements first and last in a visit)."""
         kinds: dict[tuple[bytes, ...], list[str]] = {}
         for user in self.node.users:
-            kinds.setdefault(tuple(np.packbits(p[user]).tobytes() for p in self.present), []).append(user)
+            kinds.setdefault(_bytes(tuple(p[user] for p in self.present)), []).append(user)
         groups = list(kinds.values())
         if len(groups) > _CLASSES:
             raise unfollowed(f"{len(groups)} Einsums use different parts of {self.node.tensor}")
-        found: dict[tuple[tuple[bytes, ...], str, str], tuple[int, tuple[Mask, ...]]] = {}
         for size in range(1, len(groups) + 1):
             for chosen in combinations(range(len(groups)), size):
                 exact = self._only(groups, chosen)
                 if exact:
                     users = tuple(u for u in self.node.users if any(u in groups[g] for g in chosen))
                     ends = self._starter(users), self._finisher(users)
-                    for key, (count, masks) in exact.items():
-                        before = found.get((key, *ends), (0, masks))[0]
-                        found[(key, *ends)] = (before + count, masks)
-        return tuple(Share(count, masks, *ends) for (_, *ends), (count, masks) in found.items() if count)
+                    for count, masks in exact.values():
+                        yield count, masks, ends
 
     def _common(self, users: tuple[str, ...]) -> tuple[Mask, ...]:
         return tuple(np.logical_and.reduce([p[u] for u in users]) for p in self.present)
@@ -261,7 +231,7 @@ class Residency:
             for more in combinations(rest, size):
                 masks = self._common(tuple(groups[g][0] for g in (*chosen, *more)))
                 if all(m.any() for m in masks):
-                    key = tuple(np.packbits(m).tobytes() for m in masks)
+                    key = _bytes(masks)
                     total[key] = (total.get(key, (0, masks))[0] + (-1) ** size, masks)
         return {key: value for key, value in total.items() if value[0]}
 
@@ -297,13 +267,5 @@ class Residency:
         return strict
 
 
-def _present(ids: list[dict[str, Ints]]) -> list[dict[str, Mask]]:
-    found = []
-    for block in ids:
-        size = 1 + max(int(i.max()) for i in block.values())
-        masks = {}
-        for user, i in block.items():
-            masks[user] = np.zeros(size, dtype=bool)
-            masks[user][i] = True
-        found.append(masks)
-    return found
+def _bytes(masks: tuple[Mask, ...]) -> tuple[bytes, ...]:
+    return tuple(np.packbits(m).tobytes() for m in masks)

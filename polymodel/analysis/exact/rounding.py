@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from polymodel.analysis.exact.axes import result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.flows import KINDS, Ledger, output_carries, output_chain, shared_axes
+from polymodel.analysis.exact.fills import fill_carries, fills_of
+from polymodel.analysis.exact.flows import KINDS, Ledger, output_chain
 from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.listed_sizes import by_size, can_list, drained
 from polymodel.analysis.exact.occupancy import tensor_bits
@@ -24,7 +26,7 @@ from polymodel.analysis.result import TransferSizes
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
-from polymodel.schedule.touch import Touch, View, touch
+from polymodel.schedule.touch import Touch, touch
 
 # (Einsum, node or None at a toll, component, tensor, kind)
 Row = tuple[str, int | None, str, str, str]
@@ -152,25 +154,14 @@ class _Walk:
     def fills(self, node: Node) -> None:
         """As `flows` counts them: each booked to the first Einsum that touches the element."""
         assert node.parent is not None
-        layout, tensor = self.layout, node.tensor
-        parent = layout.nodes[node.parent, tensor]
-        users, carries = node.users, node.policy_carries
-        seen: tuple[str, ...] = ()
-        if node.producer is not None:
-            nodes = layout.chain(node.producer, tensor)
-            carries = output_carries(layout, nodes)[[n.id for n in nodes].index(node.id)]
-            users, seen = tuple(u for u in users if u != node.producer), (node.producer,)
-        for user in users:
-            before, now = (node.touch_of(seen) if seen else None), node.touch_of((*seen, user))
-            seen = (*seen, user)
-            if before == now:
-                continue
-            shared = shared_axes(layout, user, tensor)
-            for row, cut in self.downwards(user, parent, node, now, shared):
-                terms = moving_terms(now, node.all_touch, carries, cut, False)
-                if before is not None:
-                    terms += _minus(moving_terms(before, node.all_touch, carries, cut, False))
-                self.found[row].append(sized(terms, now.factors, cut))
+        parent = self.layout.nodes[node.parent, node.tensor]
+        carries, held = fill_carries(self.layout, node), node.all_touch
+        for fill in fills_of(self.layout, node):
+            for row, cut in self.downwards(fill.einsum, parent, node, fill.now, fill.shared):
+                terms = moving_terms(fill.now, held, carries, cut, False)
+                if fill.before is not None:
+                    terms += _minus(moving_terms(fill.before, held, carries, cut, False))
+                self.found[row].append(sized(terms, fill.now.factors, cut))
 
     def downwards(
         self, einsum: str, parent: Node, child: Node, now: Touch, shared: frozenset[int]
@@ -210,7 +201,7 @@ class _Walk:
         alike = isinstance(chain, Chain) and not chain.reduction.first_touch_formula
         sums: RefilledChain | ListedChain = RefilledChain(levels, shared, broadcast)
         if any(level.carries for level in levels) and not alike:
-            sums = ListedChain(levels, shared, broadcast, layout.full[einsum, tensor])
+            sums = ListedChain(levels, shared, broadcast, result_view(layout, einsum, tensor))
         for child in range(1, len(levels) - 1):
             parent, node, now = levels[child - 1].node, levels[child].node, levels[child].now
             assert parent is not None
@@ -252,7 +243,7 @@ class _Walk:
         if source.component == target.component:
             return
         view = layout.full[einsum, tensor]
-        now = touch((View(view.einsum, view.access, view.loops[: target.loops]),), layout.blocks[tensor])
+        now = touch((view.above(target.loops),), layout.blocks[tensor])
         for node, kind in ((source, "reads_fill"), (target, "writes_fill")):
             row, cut = (einsum, node.id, node.component, node.tensor, kind), Cut(node.loops, NOBODY)
             if rounds(self.layout, row):

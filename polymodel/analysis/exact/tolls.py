@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from polymodel.analysis.exact.axes import result_view
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain
@@ -75,8 +76,8 @@ def pass_tolls(
 ) -> list[Passage]:
     """Passages of one link through every toll between the parent's and the child's component.
 
-    `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums (then
-    `chain` names the chain and the child's level).
+    `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums; of the last two
+    `chain` names the chain and the child's level.
     """
     single = layout.problem.hierarchy[child].kind == "compute"
     now, held, carries = moving
@@ -84,7 +85,9 @@ def pass_tolls(
     for toll, charge in tolls_between(layout, einsum, parent, child, now):
         if direction == "partial":
             assert chain is not None
-            products = _partial(chain[0], chain[1], charge, layout.full[einsum, parent.tensor])
+            products = _partial(chain[0], chain[1], charge, result_view(layout, einsum, parent.tensor))
+        elif direction == "up" and chain is not None and isinstance(chain[0], ListedChain):
+            products = chain[0].passed(chain[1], charge, up=True)
         else:
             products = moved(now, held, carries, charge, shared, forward=forward)
             if before is not None:
@@ -104,11 +107,12 @@ def _partial(
     if not isinstance(chain, Chain):
         return chain.passed(child, charge)
     shared, broadcast = chain.reduction.shared, chain.reduction.broadcast
-    if any(x.carries for x in chain.levels):
-        if not listable(chain.levels, view):
-            raise Refused(
-                "partial sums that are carried pass a toll between two spatial loops",
-                "use reuse: refill for this output",
-            )
-        return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)
-    return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)
+    if not chain.reduction.first_touch_formula or not any(x.carries for x in chain.levels):
+        return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)
+    if not listable(chain.levels, view):
+        raise Refused(
+            "partial sums that are carried pass a toll between two spatial loops, some instances are idle at "
+            "times, and their Einsum has too many iterations to list",
+            "use reuse: refill for this output",
+        )
+    return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)

@@ -1,0 +1,237 @@
+"""Peaks of sums of counts over all interleavings of groups' stamps.
+
+A phase chooses one child per time coordinate, outermost first, each in the tree of its group. What lies
+further in depends on the classes chosen so far alone, so the largest sum is found from the innermost
+coordinate outwards, for all combinations of classes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm, prod
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.exact.grids import unfollowed
+from polymodel.analysis.exact.sweep import Ints
+from polymodel.analysis.exact.timetrees import Level, Tree
+
+_Entry = TypeVar("_Entry", bound=np.generic)
+_CELLS = 4_000_000
+_NEVER = -(2**61)
+_LARGEST = 2**60
+
+
+@dataclass(frozen=True)
+class Term:
+    """`coefficient` x the elements whose stamp (up to coordinate `end`) is before the phase.
+
+    Equal stamps count if `inclusive`. Before coordinate `start` stamps and phase must be equal.
+    `columns[g]`: the histogram of group g. `buffet`: whose elements they are, of `weight` each.
+    """
+
+    weight: int
+    coefficient: int
+    start: int
+    end: int
+    inclusive: bool
+    columns: tuple[int, ...]
+    buffet: int
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A buffet whose weights add up to a multiple of `whole`, rounded up; `weight` is that of its terms."""
+
+    buffet: int
+    weight: int
+    whole: int
+
+    @property
+    def period(self) -> int:
+        """Elements after which the rest repeats."""
+        return lcm(self.weight, self.whole) // self.weight
+
+    def missing(self, elements: Ints) -> Ints:
+        """What is added in rounding up."""
+        return np.asarray(-(elements * self.weight) % self.whole)
+
+
+@dataclass(frozen=True)
+class Interleaving:
+    """Groups' trees, and for each time coordinate of the Einsum its group, outermost first.
+
+    With `roundings`, the elements chosen so far are told apart by their number modulo each period.
+    """
+
+    trees: tuple[Tree, ...]
+    order: tuple[int, ...]
+    roundings: tuple[Rounding, ...] = ()
+
+    def peak(self, terms: Sequence[Term], buffets: int) -> tuple[int, tuple[int, ...]]:
+        """(largest weighted sum over all phases and instances, the unweighted sum per buffet there)."""
+        self._check(terms)
+        depth = [len(t.levels) - 1 for t in self.trees]
+        values = [self._last(terms, depth)]
+        for position in range(len(self.order) - 1, -1, -1):
+            values.insert(0, self._step(terms, depth, position, values[0]))
+        return int(values[0][..., 0].max()), self._trace(terms, values, buffets)
+
+    def _check(self, terms: Sequence[Term]) -> None:
+        largest = sum(r.whole for r in self.roundings)
+        for t in terms:
+            size = abs(t.weight * t.coefficient)
+            for g, c in enumerate(t.columns):
+                depth = sum(1 for k in self.order[: t.start] if k == g)
+                size *= int(self.trees[g].levels[depth].counts[:, c].max())
+            largest += size
+        if largest >= _LARGEST:
+            raise unfollowed("their sums exceed 60 bits")
+
+    # Remainders: the last axis of every value
+
+    @cached_property
+    def _rests(self) -> Ints:
+        """Per combination of remainders: one column per rounding."""
+        periods = [r.period for r in self.roundings]
+        return np.indices(periods, dtype=np.int64).reshape(len(periods), prod(periods)).T
+
+    def _moved(self, value: Ints, more: dict[int, Ints]) -> Ints:
+        """`value` at the remainders after `more` elements of each rounding (over combinations of classes)."""
+        if not self.roundings or not more:
+            return value
+        target = np.zeros((*value.shape[:-1], len(self._rests)), dtype=np.int64)
+        for k, r in enumerate(self.roundings):
+            moved = np.zeros((1,) * (value.ndim - 1), dtype=np.int64) + more.get(k, 0)
+            target = target * r.period + (moved[..., None] + self._rests[:, k]) % r.period
+        return np.take_along_axis(value, target, axis=-1)
+
+    def _elements(self, found: list[tuple[Term, Ints]]) -> dict[int, Ints]:
+        """Elements per rounding."""
+        more: dict[int, Ints] = {}
+        for k, r in enumerate(self.roundings):
+            for t, count in found:
+                if t.buffet == r.buffet:
+                    more[k] = more.get(k, 0) + count
+        return more
+
+    # Values over combinations of classes
+
+    def _shape(self, g: int, array: NDArray[_Entry]) -> NDArray[_Entry]:
+        shape = [1] * len(self.trees)
+        shape[g] = len(array)
+        return array.reshape(shape)
+
+    def _product(self, term: Term, depth: list[int], without: int = -1) -> Ints:
+        """Matching elements per combination of classes, group `without` left out."""
+        value = np.full((1,) * len(self.trees), term.coefficient, dtype=np.int64)
+        for g, column in enumerate(term.columns):
+            if g != without:
+                value = value * self._shape(g, self.trees[g].levels[depth[g]].counts[:, column])
+        return value
+
+    def _added(self, value: Ints, found: list[tuple[Term, Ints]]) -> Ints:
+        """`value` after these elements."""
+        value = self._moved(value, self._elements(found))
+        for t, count in found:
+            value = value + (t.weight * count)[..., None]
+        return value
+
+    def _ended(self, value: Ints, terms: Sequence[Term], depth: list[int], position: int) -> Ints:
+        ending = [t for t in terms if t.inclusive and t.end == position]
+        return self._added(value, [(t, self._product(t, depth)) for t in ending])
+
+    def _last(self, terms: Sequence[Term], depth: list[int]) -> Ints:
+        shape = [t.levels[d].size for t, d in zip(self.trees, depth, strict=True)]
+        rest = np.zeros(len(self._rests), dtype=np.int64)
+        for k, r in enumerate(self.roundings):
+            rest = rest + r.missing(self._rests[:, k])
+        value = np.zeros((*shape, len(rest)), dtype=np.int64) + rest
+        value = self._ended(value, terms, depth, len(self.order))
+        for g, t in enumerate(self.trees):
+            live = self._shape(g, t.levels[depth[g]].live)
+            value = np.where(live[..., None], value, _NEVER)
+        return value
+
+    def _step(self, terms: Sequence[Term], depth: list[int], position: int, value: Ints) -> Ints:
+        """Values before the coordinate at `position` is chosen, from those after it; `depth` moves up."""
+        g = self.order[position]
+        depth[g] -= 1
+        level = self.trees[g].levels[depth[g]]
+        if value.size // value.shape[g] * len(level.child) > _CELLS:
+            raise unfollowed("too many combinations of different tiles")
+        found = []
+        for t in terms:
+            if t.start <= position < t.end:
+                before = self._shape(g, level.before[:, t.columns[g]])
+                found.append((t, self._product(t, depth, without=g) * before))
+        gain = self._added(np.take(value, level.child, axis=g), found)
+        starts = np.flatnonzero(np.diff(level.owner, prepend=-1) != 0)
+        best = np.maximum.reduceat(gain, starts, axis=g)
+        best = np.where(self._shape(g, level.live)[..., None], best, _NEVER)
+        best = np.where(best < _NEVER // 2, _NEVER, best)
+        best = self._ended(best, terms, depth, position)
+        return np.asarray(np.where(best < _NEVER // 2, _NEVER, best))
+
+    # One phase of the peak
+
+    def _trace(self, terms: Sequence[Term], values: list[Ints], buffets: int) -> tuple[int, ...]:
+        """Elements per buffet at one phase of the peak."""
+        first = values[0][..., 0]
+        state = [int(i) for i in np.unravel_index(int(np.argmax(first)), first.shape)]
+        depth = [0] * len(self.trees)
+        found = [0] * buffets
+        for position in range(len(self.order) + 1):
+            for t in terms:
+                if t.inclusive and t.end == position:
+                    found[t.buffet] += self._matching(t, state, depth)
+            if position == len(self.order):
+                break
+            option, found = self._chosen(terms, values[position + 1], state, depth, position, found)
+            g = self.order[position]
+            state[g] = int(self.trees[g].levels[depth[g]].child[option])
+            depth[g] += 1
+        return tuple(found)
+
+    def _chosen(
+        self,
+        terms: Sequence[Term],
+        after: Ints,
+        state: list[int],
+        depth: list[int],
+        position: int,
+        found: list[int],
+    ) -> tuple[int, list[int]]:
+        """(the best option at a coordinate, elements per buffet with it)."""
+        g = self.order[position]
+        level: Level = self.trees[g].levels[depth[g]]
+        active = [t for t in terms if t.start <= position < t.end]
+        partial = [self._matching(t, state, depth, without=g) for t in active]
+        best: tuple[int, int, list[int]] | None = None
+        for o in np.flatnonzero(level.owner == state[g]):
+            there = [int(level.child[o]) if k == g else s for k, s in enumerate(state)]
+            then = list(found)
+            value = 0
+            for t, n in zip(active, partial, strict=True):
+                more = n * int(level.before[o, t.columns[g]])
+                then[t.buffet] += more
+                value += t.weight * more
+            rest = 0
+            for r in self.roundings:
+                rest = rest * r.period + then[r.buffet] % r.period
+            value += int(after[(*there, rest)])
+            if best is None or value > best[0]:
+                best = value, int(o), then
+        assert best is not None
+        return best[1], best[2]
+
+    def _matching(self, term: Term, state: list[int], depth: list[int], without: int = -1) -> int:
+        value = term.coefficient
+        for g, column in enumerate(term.columns):
+            if g != without:
+                value *= int(self.trees[g].levels[depth[g]].counts[state[g], column])
+        return value

@@ -1,0 +1,132 @@
+"""All points of one compiled block: costs a piece at a time, and what is worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.sweep.grid import Grid
+from polymodel.sweep.keeper import Keeper
+from polymodel.sweep.metrics import Block
+from polymodel.sweep.objectives import objective
+from polymodel.sweep.scenario import Scenario, Variant
+from polymodel.sweep.units import Units
+
+Array = Any
+TILES = "tile size below 1, not whole, or larger than its enclosing extent"
+WHERE = "left out by `where`"
+
+
+def run_block(
+    block: Scenario,
+    objectives: Sequence[str],
+    grid: Grid,
+    state: Keeper,
+    units: Units,
+    report: Callable[[], None],
+) -> None:
+    """Do this process's units of a block. Raises Outgrown."""
+    whole = prod(a.whole for a in block.axes)
+    legal = prod(a.legal for a in block.axes)
+    n = len(block.variants)
+    if units.mine(state):
+        state.refuse(TILES, (whole - legal) * n)
+        state.refuse(WHERE, (legal - block.legal) * n - block.pruned)
+        state.done += (whole - block.legal) * n
+        for reason in block.unfit:
+            state.refuse(reason, whole)
+            state.done += whole
+    if not block.legal:
+        return
+    masks = _Masks(block, grid)
+    kernel = block.kernel
+    tall = max(1, units.sizes[1] // kernel.width)
+    lines = max(units.sizes[0], tall)
+    for begin in range(0, kernel.height, lines):
+        if not units.mine(state):
+            continue
+        end = min(begin + lines, kernel.height)
+        digits = kernel.left_digits(begin, end)
+        lefts = kernel.left(digits, end - begin)
+        ids = kernel.left_ids(digits, end - begin) + block.first
+        for cut, columns in _cuts(end - begin, tall, kernel.width):
+            rows = Block(kernel.rows, lefts, cut, columns)
+            shape = (cut.stop - cut.start, columns.stop - columns.start)
+            counts: dict[str, int] = {}
+            for v in block.variants:
+                allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
+                numbers = ids[cut], kernel.right_ids[columns]
+                _one(block, v, rows, shape, allowed, objectives, state, numbers, counts)
+            # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
+            state.count(shape[0] * shape[1] * n, counts)
+        report()
+
+
+def _cuts(height: int, tall: int, width: int) -> Iterator[tuple[slice, slice]]:
+    for i in range(0, height, tall):
+        yield slice(i, min(i + tall, height)), slice(0, width)
+
+
+class _Masks:
+    """`where` constraints that several axes, or the architecture, take part in."""
+
+    def __init__(self, block: Scenario, grid: Grid) -> None:
+        self.block = block
+        self.where = block.crossing(grid)
+
+    def allowed(self, variant: Variant, digits: tuple[Array, ...], columns: slice) -> Array:
+        """True, or a mask that broadcasts to [left, right]."""
+        if not self.where:
+            return True
+        kernel = self.block.kernel
+        values: dict[str, Any] = {**self.block.fixed, **variant.given}
+        for axis, d in zip(kernel.axes, digits, strict=False):
+            values |= {n: c[d][:, None] for n, c in axis.columns.items()}
+        for axis, d in zip(kernel.axes[kernel.split :], kernel.right_digits, strict=True):
+            values |= {n: c[d[columns]][None, :] for n, c in axis.columns.items()}
+        found: Array = True
+        for c in self.where:
+            found = np.logical_and(found, c.holds(values))
+        return found
+
+
+def _one(
+    block: Scenario,
+    variant: Variant,
+    rows: Block,
+    shape: tuple[int, int],
+    allowed: Array,
+    objectives: Sequence[str],
+    state: Keeper,
+    ids: tuple[Array, Array],
+    counts: dict[str, int],
+) -> None:
+    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason."""
+    found = variant.evaluator(rows)
+    values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
+    good, legal, left = allowed, allowed, shape[0] * shape[1]
+    limits = zip(variant.costing.limits, found.fits, strict=True)
+    for reason, illegal, mask in ((WHERE, True, allowed), *((x.reason, x.illegal, f) for x, f in limits)):
+        if mask is True:
+            continue
+        good = mask if good is True else np.logical_and(good, mask)
+        legal = good if illegal else legal  # what makes a mapping illegal comes before what does not fit
+        now = int(np.count_nonzero(np.broadcast_to(good, shape)))
+        counts[reason] = counts.get(reason, 0) + left - now
+        left = now
+    if state.keep == "all":
+        kept = np.flatnonzero(np.broadcast_to(legal, shape))
+        state.everything(ids[0][kept // shape[1]] + ids[1][kept % shape[1]] + variant.share)
+        return
+    if not left:
+        return
+    hope = state.front.hopeful(values) if state.keep == "front" else True
+    if state.keep == "top" and len(state.best) >= state.top:
+        hope = values[0] <= state.best[-1]
+    chosen = np.flatnonzero(np.broadcast_to(np.logical_and(good, hope), shape))
+    if len(chosen):
+        i, j = chosen // shape[1], chosen % shape[1]
+        state.offer(np.stack([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)

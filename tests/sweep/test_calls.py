@@ -1,0 +1,117 @@
+"""Calls that go wrong say what to pass; texts of symbols mean the same wherever they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from tests.matmul import matmul
+
+
+@pytest.fixture
+def spec() -> pm.Spec:
+    return matmul("DRAM m:TM GLB", {"M": 16, "N": 8, "K": 8}, {"GLB": 4096})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: pm.evaluate("mlp.yaml"), r"evaluate: 'mlp.yaml' is no spec.*pm.load\('mlp.yaml'\)"),
+        (lambda s: pm.closed_forms("mlp.yaml"), "closed_forms: 'mlp.yaml' is no spec"),
+        (lambda s: pm.sweep("x", {}), "sweep: 'x' is no spec"),
+        (lambda s: pm.sweep(s, ["TM"]), "symbols.*divisors"),
+        (lambda s: pm.compare(1, 2), "compare: 1 is no report.*evaluate"),
+        (lambda s: pm.compare(s, s), "is no report"),
+        (lambda s: pm.sweep(s, {"TM": [1]}, top=0), "top=0"),
+        (lambda s: pm.sweep(s, {"TM": [1]}, top=-1, keep="top"), "top=-1"),
+        (lambda s: pm.sweep(s, {"TM": "divisor(m)"}), r"did you mean divisors\(m\)"),
+        (lambda s: pm.sweep(s, {"TM": "divisors(mm)"}), "symbols.TM.*unknown rank variable mm"),
+    ],
+)
+def test_a_wrong_call_says_what_to_pass(spec: pm.Spec, call: Any, message: str) -> None:
+    with pytest.raises(pm.SpecError) as caught:
+        call(spec)
+    import re
+
+    assert re.search(message, str(caught.value), re.DOTALL), str(caught.value)
+
+
+def test_texts_mean_the_same_in_python(spec: pm.Spec) -> None:
+    ours = pm.sweep(spec, {"TM": "divisors(m)"}, keep="all").frame
+    assert ours.equals(pm.sweep(spec, {"TM": pm.divisors("m")}, keep="all").frame)
+    assert pm.sweep(spec, {"TM": "1, 4"}, keep="all").frame["TM"].tolist() == [1, 4]
+
+
+def test_objectives_that_are_listed_are_taken(spec: pm.Spec) -> None:
+    with pytest.raises(pm.SpecError, match="objectives: ") as caught:
+        pm.sweep(spec, {"TM": [1]}, objectives=["wattage"])
+    listed = caught.value.diagnostics[0].remedy.removeprefix("objectives: ").split(", ")
+    assert "accesses:GLB" in listed
+    assert pm.sweep(spec, {"TM": [1]}, objectives=listed).evaluated == 1
+    with pytest.raises(pm.SpecError, match="MAC"):
+        pm.sweep(spec, {"TM": [1]}, objectives=["reads:MAC"])
+
+
+def test_a_damaged_store_is_told(spec: pm.Spec, tmp_path: Path) -> None:
+    pm.sweep(spec, {"TM": [1, 2]}, store=tmp_path)
+    (state,) = tmp_path.glob("state-*.parquet")
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(pm.Refused, match="damaged"):
+        pm.sweep(spec, {"TM": [1, 2]}, store=tmp_path)
+    assert pm.sweep(spec, {"TM": [1, 2]}, store=tmp_path, resume=False).evaluated == 2
+    with pytest.raises(pm.SpecError, match="is a file"):
+        pm.sweep(spec, {"TM": [1, 2]}, store=state)
+
+
+def test_a_symbol_of_one_mapping_is_a_symbol_of_the_sweep(spec: pm.Spec) -> None:
+    other = matmul("DRAM n:SH GLB", {"M": 16, "N": 8, "K": 8}, {"GLB": 4096}).template
+    assert spec.template is not None
+    assert other is not None
+    found = pm.sweep(spec, {"TM": [4, 8], "SH": [1, 2]}, mappings=[spec.template, other], keep="all")
+    assert len(found.frame) == 8
+    for _, row in found.frame.iterrows():
+        report = pm.evaluate(found.spec(row))
+        assert report.total_energy == row["energy"]
+    with pytest.raises(pm.SpecError, match="unknown symbol SX"):
+        pm.sweep(spec, {"TM": [4], "SX": [1]}, mappings=[spec.template, other])
+
+
+def test_a_winner_as_yaml_brings_its_symbols(tmp_path: Path) -> None:
+    folder = Path(tmp_path)
+    (folder / "mapping.yaml").write_text(
+        "symbols: {KIB: 8 * 1024, TM: }\n"
+        "mapping:\n  nodes:\n"
+        "  - !Storage {component: DRAM, tensors: [A, B, C]}\n"
+        "  - !Temporal {rank_variable: m, tile_shape: TM}\n"
+        "  - !Storage {component: GLB, tensors: [A, B, C]}\n"
+        "  - !Compute {einsum: C, component: MAC}\n"
+    )
+    (folder / "rest.yaml").write_text(
+        "arch:\n  nodes:\n"
+        "  - !Memory {name: DRAM, size: inf, actions: [{name: read, energy: 1}]}\n"
+        "  - !Memory {name: GLB, size: 4 * KIB, actions: [{name: read, energy: PX}]}\n"
+        "  - !Compute {name: MAC}\n"
+        "workload:\n  rank_sizes: {M: 16, N: 8, K: 8}\n  bits_per_value: {All: 8}\n"
+        "  einsums:\n  - C[m, n] = A[m, k] * B[k, n]\n"
+    )
+    rest, mapping = str(folder / "rest.yaml"), str(folder / "mapping.yaml")
+    with pytest.raises(pm.SpecError, match="unknown symbol PX"):
+        pm.load(rest, mapping)
+    spec = pm.load(rest, mapping, symbols={"PX": 2.5})
+    assert spec.symbols["PX"] == 2.5
+    with pytest.raises(pm.SpecError, match="unknown symbol PY"):
+        pm.load(rest, mapping, symbols={"PX": 2.5, "PY": 1})
+    found = pm.sweep(spec, {"TM": [2, 4], "PX": [3, 5]})
+    best = folder / "best.yaml"
+    best.write_text(found.mapping_yaml(found.best()))
+    again = pm.evaluate(pm.load(rest, str(best)))
+    assert again.total_energy == found.best()["energy"]
+    # A source that declares the same symbol alike is no contradiction.
+    (folder / "kib.yaml").write_text("symbols: {KIB: 8192}\n")
+    assert pm.evaluate(pm.load(rest, str(best), str(folder / "kib.yaml"))).total_energy == again.total_energy
+    (folder / "kib.yaml").write_text("symbols: {KIB: 8000}\n")
+    with pytest.raises(pm.SpecError, match="symbol KIB is given twice, as 8 \\* 1024 and 8000"):
+        pm.load(rest, str(best), str(folder / "kib.yaml"))

@@ -1,0 +1,101 @@
+"""The sweep's figures at random points of large grids are those of the exact engine at the same point."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from benchmarks.bench import grids
+from polymodel.cost.context import Counts
+from polymodel.sweep.grid import make_grid, roles
+from polymodel.sweep.metrics import Block, need
+from polymodel.sweep.rows import accesses_of
+from polymodel.sweep.scenario import Scenario, scenario
+
+BENCH = grids()
+Figures = dict[str, Any]
+
+
+def compiled(spec: pm.Spec, symbols: Any) -> tuple[Any, Scenario]:
+    grid = make_grid(spec, symbols, ())
+    return grid, scenario(spec, grid, roles(spec, grid), 0, "", 0, {})
+
+
+def swept(grid: Any, block: Scenario, count: int, seed: int) -> Iterator[tuple[dict[str, Any], Figures]]:
+    """Random points with legal tiles, and the kernel's figures there: each as [left, right] in its blocks."""
+    kernel, pick = block.kernel, np.random.default_rng(seed)
+    for _ in range(-(-count // 8)):
+        digits = tuple(pick.integers(0, n, 4) for n in kernel.left_shape)
+        columns = pick.choice(kernel.width, 4)
+        ids = kernel.left_ids(digits, 4)
+        for variant in block.variants:
+            rows = Block(kernel.rows, kernel.left(digits, 4), slice(0, 4), slice(0, kernel.width))
+            found = variant.evaluator(rows)
+            limits = variant.costing.limits
+            figures: Figures = {
+                "energy": found.energy,
+                "latency": found.latency,
+                **{f"need:{x.name}": need(x.phases, rows) for x in limits},
+                **{f"fits:{x.name}": f for x, f in zip(limits, found.fits, strict=True)},
+                **{f"{way}s:{c}": rows.linear(linear) for c, way, linear in variant.costing.accesses},
+            }
+            for i, j in ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (1, 2), (2, 3), (3, 0)):
+                number = int(ids[i] + kernel.right_ids[columns[j]]) + variant.share
+                place = i, columns[j]
+                shape = 4, kernel.width
+                yield (
+                    grid.point(number),
+                    {n: np.broadcast_to(v, shape)[place] for n, v in figures.items()},
+                )
+
+
+def check(spec: pm.Spec, symbols: Any, count: int, seed: int = 1) -> set[str]:
+    """Compare; gives the names of the figures that were."""
+    grid, block = compiled(spec, symbols)
+    compared: set[str] = set()
+    misfits = 0
+    for point, figures in swept(grid, block, count, seed):
+        bound = {n: v for n, v in point.items() if n in spec.symbols}
+        fanouts = [n for n in figures if n.startswith("fits:") and "." in n]
+        if not all(figures[n] for n in fanouts):
+            with pytest.raises(pm.SpecError):
+                spec.bind(**bound)
+            continue
+        report = pm.evaluate(spec.bind(**bound), engine="exact")
+        assert figures["energy"] == pytest.approx(report.costs.total_energy, rel=1e-12), point
+        assert figures["latency"] == pytest.approx(report.costs.total_latency, rel=1e-12), point
+        counted = accesses_of(Counts(report.problem, report.analysis))
+        moved = {n: v for n, v in figures.items() if n.startswith(("reads:", "writes:"))}
+        assert {n: int(v) for n, v in moved.items()} == {n: v for n, v in counted.items() if v or n in moved}
+        peaks: dict[str, int] = {}
+        for n in report.costs.needs:
+            if n.counts:
+                peaks[n.component] = max(peaks.get(n.component, 0), n.bits)
+        for component, bits in peaks.items():
+            assert int(figures[f"need:{component}"]) == bits, (component, point)
+            fits = bits <= report.problem.hierarchy[component].size_bits
+            assert bool(figures[f"fits:{component}"]) == fits
+            misfits += not fits
+        assert all(figures[n] for n in figures if n.startswith("fits:")) == (not report.costs.violations)
+        compared |= figures.keys()
+    return compared
+
+
+NAMES = list(BENCH)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_some_points_of_the_benchmark_grids_equal_the_exact_engine(name: str) -> None:
+    compared = check(*BENCH[name], 16)
+    assert {"energy", "latency", "need:DRAM", "reads:DRAM", "writes:DRAM"} <= compared
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_thousand_points_of_the_benchmark_grids_equal_the_exact_engine(name: str) -> None:
+    check(*BENCH[name], 1000, seed=random.Random(name).randrange(2**30))

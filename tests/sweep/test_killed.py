@@ -1,0 +1,133 @@
+"""A stored sweep whose process is killed at any moment goes on to the same result."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.sweep import run as sweeping
+from polymodel.sweep import units
+from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul, same
+
+ROOT = Path(__file__).resolve().parents[2]
+THREE = (*OBJECTIVES, "energy")
+SMALL_UNITS = """
+    import os, signal, sys
+    import polymodel as pm
+    from polymodel.sweep import run, spill, units
+    from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
+    run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
+    store = sys.argv[1]
+    def die(*ignored):
+        os.kill(os.getpid(), signal.SIGKILL)
+    def after(times, action, then=die):
+        left = [times]
+        def counted(*arguments, **named):
+            left[0] -= 1
+            return then() if left[0] == 0 else action(*arguments, **named)
+        return counted
+"""
+# Where it is killed: after some units; before a state takes the place of the last one; half-way through a
+# file; between a spilled part and the state that names it; while the kept rows are written.
+KILLS = {
+    "a unit": "options['progress'] = after(5, lambda *a: None)",
+    "a late unit": "options['progress'] = after(11, lambda *a: None)",
+    "before a state": "os.replace = after(4, os.replace)",
+    "a late replacement": "os.replace = after(15, os.replace)",
+    "half a file": """
+        from pyarrow import parquet
+        def half(table, place):
+            open(place, 'wb').write(b'PAR1 half')
+            die()
+        whole, left = parquet.write_table, [6]
+        def write(table, place, **named):
+            left[0] -= 1
+            half(table, place) if left[0] == 0 else whole(table, place, **named)
+        parquet.write_table = write
+    """,
+    "a spilled part": "spill.Spill.write = (lambda w: lambda *a: (w(*a), die()))(spill.Spill.write)",
+    "the rows": "run.write_rows = die",
+}
+
+
+def killed(store: Path, kill: str, body: str) -> None:
+    """Run a sweep in a process that kills itself on the way."""
+    parts = (
+        SMALL_UNITS,
+        "    options = {}\n",
+        body,
+        kill,
+        "    pm.sweep(spec, values, store=store, **options)\n",
+    )
+    code = "\n".join(textwrap.dedent(p) for p in parts)
+    faults = store / "faults.txt"
+    with faults.open("w") as file:  # a pipe would stay open as long as any worker lives
+        done = subprocess.run([sys.executable, "-c", code, str(store)], cwd=ROOT, stderr=file, timeout=120)
+    assert done.returncode == -signal.SIGKILL, faults.read_text()
+
+
+@pytest.fixture
+def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "LINES", 2)
+    monkeypatch.setattr(sweeping, "BLOCK", 64)
+    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+
+
+@pytest.mark.usefixtures("many_units")
+@pytest.mark.parametrize("kill", KILLS)
+def test_killed_and_resumed(tmp_path: Path, kill: str) -> None:
+    body = """
+        spec, values = matmul(), SYMBOLS
+        options = {"objectives": (*OBJECTIVES, "energy"), "memory": "5KB"}
+    """
+    whole = pm.sweep(matmul(), SYMBOLS, objectives=THREE)
+    killed(tmp_path, KILLS[kill], body)
+    if kill != "a spilled part":
+        killed(tmp_path, "os.replace = after(2, os.replace)", body)
+    seen: list[int] = []
+    again = pm.sweep(
+        matmul(),
+        SYMBOLS,
+        objectives=THREE,
+        memory="5KB",
+        store=tmp_path,
+        progress=lambda d, t, s: seen.append(d),
+    )
+    same(again, whole)
+    assert not list(tmp_path.glob("*.new"))
+    if kill == "a late unit":
+        assert again.before > 0
+        assert seen[0] > 1000
+
+
+@pytest.mark.usefixtures("many_units")
+def test_two_processes_killed_and_resumed(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"objectives": THREE, "workers": 2}
+    whole = pm.sweep(matmul(), SYMBOLS, objectives=THREE)
+    body = """
+        spec, values = matmul(), SYMBOLS
+        options = {"objectives": (*OBJECTIVES, "energy"), "workers": 2}
+    """
+    killed(tmp_path, "options['progress'] = after(3, lambda *a: None)", body)
+    same(pm.sweep(matmul(), SYMBOLS, **options, store=tmp_path), whole)
+
+
+@pytest.mark.usefixtures("many_units")
+def test_points_one_by_one_killed_and_resumed(tmp_path: Path) -> None:
+    values = {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
+    whole = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all")
+    body = """
+        spec, values = live(matmul()), {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
+        options = {"objectives": OBJECTIVES, "keep": "all"}
+    """
+    killed(tmp_path, "options['progress'] = after(7, lambda *a: None)", body)
+    again = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all", store=tmp_path)
+    assert again.before == 6
+    same(again, whole)
