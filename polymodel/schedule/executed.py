@@ -34,7 +34,7 @@ from polymodel.workload.einsum import Cascade, TensorAccess
 
 
 class InPart(Refused):
-    """An iteration of the loops above would make some results of an Einsum in part."""
+    """An iteration of the loops above would make, or read, some results of an Einsum in part."""
 
 
 class Mixed(Exception):
@@ -81,7 +81,7 @@ class _Inference:
             return self.parts[name]
         if name in self.open:
             raise Refused(
-                f"what {name} executes depends on itself: Einsums below a loop that none of them ties",
+                f"what {name} executes depends on itself: loops above it bind Einsums that need each other",
                 "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}",
             )
         self.open.add(name)
@@ -111,6 +111,7 @@ class _Inference:
                     "at one time",
                     "move that loop into the branches that have its rank variable",
                 )
+        self.refuse_early_readers(d)
         bare = TensorAccess("", (), ())
         drivers = tuple(
             self.view(e, bare, d.depth)
@@ -130,6 +131,23 @@ class _Inference:
                 if not needs.determined(f.text, len(axes), free):
                     raise _in_part(d, [d.loops[a] for a in axes if d.ties[d.loops[a][0]] == "bound"])
         return parts
+
+    def refuse_early_readers(self, d: Decision) -> None:
+        """An Einsum that repeats below a loop reads all of its inputs each time: they must be whole by then."""
+        for node, loop, _ in d.loops:
+            if d.ties[node] == "bound":
+                continue
+            for maker in (self.cascade.producer(a.tensor) for a in self.cascade[d.name].inputs):
+                if maker is None or maker.name not in users(self.tree, node):
+                    continue
+                if ties(self.cascade, self.tree, maker.name)[node] == "bound":
+                    v = loop.variable_in(maker.name)
+                    raise InPart(
+                        f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each makes "
+                        f"only a part of what {maker.name} gives it",
+                        f"move the loop over {v} below the split, or bind a rank variable of {d.name}: "
+                        f"rank_variable: {{{maker.name}: {v}, {d.name}: ...}}",
+                    )
 
     def inferred(self, d: Decision) -> tuple[Part, ...]:
         """What the consumers below need at each stamp and the outermost storage does not hold."""

@@ -1,0 +1,118 @@
+"""Fused convolutions and matmuls by hand: what is recomputed when the halo is dropped, what is held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.analysis.result import Analysis
+from polymodel.errors import SpecError
+
+PAIR = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
+  - !Memory {name: GLB, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 0, throughput: 1}]}
+workload:
+  bits_per_value: {All: 8}
+  iteration_space_shape:
+    {p1: 0 <= p1 < SIDE1, q1: 0 <= q1 < SIDE1, r1: 0 <= r1 < 3, s1: 0 <= s1 < 3,
+     p2: 0 <= p2 < SIDE2, q2: 0 <= q2 < SIDE2, r2: 0 <= r2 < 3, s2: 0 <= s2 < 3}
+  einsums:
+  - name: Layer1
+    tensor_accesses:
+    - {name: F1, projection: {H: p1 + r1, W: q1 + s1}}
+    - {name: W1, projection: {R: r1, S: s1}}
+    - {name: F2, projection: {Y: p1, X: q1}, output: true}
+  - name: Layer2
+    tensor_accesses:
+    - {name: F2, projection: {Y: p2 + r2, X: q2 + s2}}
+    - {name: W2, projection: {R: r2, S: s2}}
+    - {name: F3, projection: {P: p2, Q: q2}, output: true}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [F1, W1, W2, F3]}
+NODES
+  - !Sequential
+    nodes:
+    - !Compute {einsum: Layer1, component: MAC}
+    - !Compute {einsum: Layer2, component: MAC}
+"""
+HOLD = "  - !Storage {component: GLB, tensors: [F2], reuse: POLICY}\n"
+ROWS = "  - !Temporal {rank_variable: p2, tile_shape: 4}\n"
+COLUMNS = "  - !Temporal {rank_variable: q2, tile_shape: 4}\n"
+
+
+def pair(folder: Path, nodes: str, *, side: int = 8, engine: str = "exact") -> Analysis:
+    text = PAIR.replace("SIDE1", str(side + 2)).replace("SIDE2", str(side)).replace("NODES\n", nodes)
+    file = folder / "pair.yaml"
+    file.write_text(text)
+    return pm.evaluate(pm.load(str(file)), engine=engine).analysis
+
+
+def operations(found: Analysis) -> dict[str, int]:
+    return {c.einsum: c.operations for c in found.compute}
+
+
+# F2 is 10 x 10; a 4 x 4 tile of F3 needs a 6 x 6 window of it; two tiles along each side.
+@pytest.mark.parametrize("engine", ["exact", "enumerate", "auto"])
+@pytest.mark.parametrize(
+    ("nodes", "made"),
+    [
+        (ROWS + HOLD.replace("POLICY", "refill") + COLUMNS, 2 * 6 * 10),  # both row tiles make 6 rows
+        (ROWS + HOLD.replace("POLICY", "slide") + COLUMNS, 10 * 10),  # the second keeps two rows
+        (ROWS + COLUMNS + HOLD.replace("POLICY", "refill"), 4 * 6 * 6),  # every tile makes its window
+        (ROWS + COLUMNS + HOLD.replace("POLICY", "slide"), 2 * (6 * 6 + 6 * 4)),  # keeps two columns
+        # Over the wrap from (0, 1) to (1, 0) rows 4-5 of columns 4-5 stay too: 2 x 2 fewer.
+        (ROWS + COLUMNS + HOLD.replace("POLICY", "keep_previous"), 2 * (6 * 6 + 6 * 4) - 4),
+        (HOLD.replace("POLICY", "refill") + ROWS + COLUMNS, 10 * 10),  # all of F2 held: made once
+    ],
+)
+def test_what_the_producer_executes(tmp_path: Path, nodes: str, made: int, engine: str) -> None:
+    assert operations(pair(tmp_path, nodes, engine=engine)) == {"Layer1": 9 * made, "Layer2": 9 * 64}
+
+
+@pytest.mark.parametrize("engine", ["exact", "enumerate"])
+def test_recomputation_reads_its_inputs_again_and_starts_afresh(tmp_path: Path, engine: str) -> None:
+    found = pair(tmp_path, ROWS + COLUMNS + HOLD.replace("POLICY", "refill"), engine=engine)
+    rows = {(t.einsum, t.tensor): t for t in found.traffic}
+    made = 4 * 36
+    assert rows["Layer1", "F1"].reads == 9 * made
+    assert rows["Layer1", "F2"].writes == 9 * made
+    assert rows["Layer1", "F2"].reads == 8 * made  # no partial sum is read at the first of nine additions
+    assert rows["Layer2", "F2"].reads == 9 * 64
+    (buffet,) = (b for b in found.buffets if b.tensor == "F2")
+    assert (buffet.tile_max, buffet.visits, buffet.tile_total) == (36, 4, 4 * 36)
+
+
+def test_a_loop_over_the_consumers_channels_makes_once_or_again(tmp_path: Path) -> None:
+    """A loop that indexes neither F2 nor what makes it: held above it F2 is made once, below it each time."""
+    loop = (
+        "  - !Temporal {rank_variable: r2, tile_shape: 3}\n  - !Temporal {rank_variable: s2, tile_shape: 3}\n"
+    )
+    inside = "  - !Temporal {rank_variable: s2, tile_shape: 1}\n"
+    above = pair(tmp_path, HOLD.replace("POLICY", "refill") + loop + inside)
+    assert operations(above)["Layer1"] == 9 * 100
+    below = pair(tmp_path, loop + inside + HOLD.replace("POLICY", "refill"))
+    # Each value of s2 needs 8 of the 10 columns.
+    assert operations(below)["Layer1"] == 9 * 3 * 10 * 8
+
+
+def test_a_reduction_above_the_decision_is_refused(tmp_path: Path) -> None:
+    nodes = "  - !Temporal {rank_variable: r1, tile_shape: 1}\n" + ROWS + HOLD.replace("POLICY", "slide")
+    with pytest.raises(
+        SpecError,
+        match=r"Layer2 executes in every iteration of the loop over r1 .* makes only a part of what Layer1",
+    ):
+        pair(tmp_path, nodes)
+
+
+def test_layers_of_the_published_figures(tmp_path: Path) -> None:
+    """18 x 18 of F2 for 16 x 16 of F3 in 4 x 4 tiles: a third more when rows between tiles are dropped."""
+    kept = pair(tmp_path, ROWS + HOLD.replace("POLICY", "slide") + COLUMNS, side=16)
+    dropped = pair(tmp_path, ROWS + COLUMNS + HOLD.replace("POLICY", "slide"), side=16)
+    assert operations(kept)["Layer1"] == 9 * 324
+    assert operations(dropped)["Layer1"] == 9 * 432
