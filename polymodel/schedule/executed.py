@@ -133,7 +133,7 @@ class _Inference:
         return parts
 
     def refuse_early_readers(self, d: Decision) -> None:
-        """An Einsum that repeats below a loop reads all of its inputs each time: they must be whole by then."""
+        """What repeats below a loop reads all its inputs each time: they must be whole by then."""
         for node, loop, _ in d.loops:
             if d.ties[node] == "bound":
                 continue
@@ -143,8 +143,8 @@ class _Inference:
                 if ties(self.cascade, self.tree, maker.name)[node] == "bound":
                     v = loop.variable_in(maker.name)
                     raise InPart(
-                        f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each makes "
-                        f"only a part of what {maker.name} gives it",
+                        f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
+                        f"makes only a part of what {maker.name} gives it",
                         f"move the loop over {v} below the split, or bind a rank variable of {d.name}: "
                         f"rank_variable: {{{maker.name}: {v}, {d.name}: ...}}",
                     )
