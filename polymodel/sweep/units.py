@@ -117,9 +117,19 @@ class Units:
         write_table(self.file, columns, about)
         self.saved = time.perf_counter()
 
+    def _refuse_other_shares(self, file: Path) -> None:
+        """Refused if the sweep was begun by another number of processes, whose shares are other ones."""
+        for other in sorted(file.parent.glob("state-*-of-*.parquet")):
+            of = other.stem.rpartition("-")[2]
+            if of != str(self.of):
+                raise Refused(f"{file.parent} was begun with workers={of}", f"go on with as many, or {ANEW}")
+
     def load(self) -> Snapshot | None:
         """The saved state, None if there is none. Refused if it belongs to another sweep."""
-        if self.file is None or not self.file.is_file():
+        if self.file is None:
+            return None
+        if not self.file.is_file():
+            self._refuse_other_shares(self.file)
             return None
         columns, about = read_table(self.file)
         if about.get("signature") != self.signature:
