@@ -13,8 +13,9 @@ def headline(report: Report) -> list[tuple[str, str]]:
     costs, problem = report.costs, report.problem
     cycles = costed.total_cycles(costs.latency)
     spent = engineering(report.total_latency, "s")
-    names = (problem.cascade.name, problem.hierarchy.name, problem.tree.name)
-    found = [(k, n) for k, n in zip(("workload", "architecture", "mapping"), names, strict=True) if n]
+    own = {"workload": problem.cascade.name, "architecture": problem.hierarchy.name}
+    own["mapping"] = problem.tree.name
+    found = [(k, report.names.get(k) or n) for k, n in own.items() if report.names.get(k) or n]
     found += [
         ("latency", spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"),
         ("energy", engineering(report.total_energy, "J")),
