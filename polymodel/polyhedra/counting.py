@@ -11,12 +11,27 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 
 _POINT_LIMIT = 200_000
+# Tiles in tiles in tiles: with so many counters barvinok may take minutes for a few hundred points, while isl
+# scans them in milliseconds. Sets are scanned if even their bounding box is small.
+_MANY, _SCANNED = 4, 1_000_000
+
+
+def _box(points: isl.Set) -> int:
+    """How many points the bounding box has."""
+    result = 1
+    for i in range(points.dim(isl.dim_type.set)):
+        result *= 1 + int(points.dim_max_val(i).to_python()) - int(points.dim_min_val(i).to_python())
+    return result
 
 
 def size(points: isl.Set) -> int:
     """How many integer points a bounded set has."""
     if points.dim(isl.dim_type.set) == 0:
         return 0 if points.is_empty() else 1
+    if points.is_empty():
+        return 0
+    if points.dim(isl.dim_type.set) >= _MANY and _box(points) <= _SCANNED:
+        return int(points.count_val().to_python())
     counted = points.card()
     pieces = counted.get_pieces()
     if not pieces:
