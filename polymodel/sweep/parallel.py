@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,8 +132,13 @@ def together(
     # With one job, joblib would run it here, after this process's own share.
     parallel = Parallel(n_jobs=max(2, len(others)), return_as="generator", batch_size=1, pre_dispatch="all")
     running = parallel(delayed(work)(order) for order in others)
-    mine()
-    yield from running
+    try:
+        mine()
+        yield from running
+    finally:
+        with warnings.catch_warnings():  # joblib advises on tasks that an interrupt cancels
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
 
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:

@@ -52,6 +52,11 @@ class Kept(Protocol):
     def snapshot(self, unit: int) -> Snapshot: ...
 
 
+def _plain(value: Any) -> object:
+    """A numpy number as Python has it."""
+    return value.item()
+
+
 @dataclass
 class Units:
     """The units of one process. `file`: where the state is saved, if anywhere.
@@ -108,7 +113,7 @@ class Units:
             columns[f"objective_{k}"] = np.concatenate([state.front_values[k], best])
         if state.rows:
             cells = (state.rows.get(int(i)) for i in every)
-            columns["cells"] = [None if c is None else json.dumps(c) for c in cells]
+            columns["cells"] = [None if c is None else json.dumps(c, default=_plain) for c in cells]
         about = {
             "signature": self.signature, "unit": state.unit, "infeasible": dict(state.infeasible),
             "done": state.done, "evaluated": state.evaluated, "best": len(state.best), "parts": state.parts,
