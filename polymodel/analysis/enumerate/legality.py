@@ -66,6 +66,32 @@ def _absent(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | Non
     return None
 
 
+def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
+    """An element that a consumer reads in one instance while a run that wrote it goes on in another.
+
+    The parts of a sum get together at the parent, when the runs that hold them have ended.
+    """
+    last: dict[Element, dict[tuple[Place, Time], Time]] = {}
+    wrote: set[tuple[Element, Place, Time]] = set()
+    for t in buffet.visits:
+        for p, tile in buffet.tiles[t].items():
+            for x, use in tile.items():
+                run = buffet.run[t][p][x]
+                last.setdefault(x, {})[p, run] = t
+                if producer in use.einsums:
+                    wrote.add((x, p, run))
+    for t in buffet.visits:
+        for p, tile in sorted(buffet.tiles[t].items()):
+            for x in sorted(x for x, use in tile.items() if consumer in use.einsums):
+                begun = buffet.run[t][p][x]
+                if any(q != p and e >= begun and (x, q, b) in wrote for (q, b), e in last[x].items()):
+                    reason = (
+                        f"other instances of node {buffet.node} ({buffet.component}) still hold parts of it"
+                    )
+                    return Violation(producer, consumer, buffet.tensor, x, reason)
+    return None
+
+
 def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
     """An element that the producer writes in several instances of its backing node."""
     where: dict[Element, Place] = {}
@@ -100,6 +126,11 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
             absent = _absent(home, producer.name, consumer.name)
             if absent:
                 return absent
+            for inner in chains[producer.name, tensor][1:]:
+                if inner in chains[consumer.name, tensor]:
+                    unfinished = _unfinished(inner, producer.name, consumer.name)
+                    if unfinished:
+                        return unfinished
     return None
 
 
