@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import islpy as isl
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
-from polymodel.polyhedra import build, counting, steps
+from polymodel.polyhedra import build, classes, counting, steps
 
 Point = tuple[int, ...]
 
@@ -115,3 +116,16 @@ def test_imperfect_tiles_of_three_levels_are_scanned() -> None:
     """A few hundred points; barvinok takes a quarter of a minute for them."""
     text, points = nested((57, 5), ((23, 7, 3), (4, 3, 2)))
     assert counting.size(build.parse_set(text)) == len(points)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
+def test_scanned_and_counted_fibres_agree(p: int, r: int, outer: int, inner: int) -> None:
+    text, points = nested((p, r), ((outer, min(inner, outer)), (inner,)))
+    wanted = Counter(point[:-1] for point in points)
+    for dims in (1, 99):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counting, "_VERY_MANY", dims)
+            classes.sizes.cache_clear()
+            found = classes.sizes(text, 3)
+        assert {point: size for domain, size in found for point in counting.points_of(domain)} == wanted
