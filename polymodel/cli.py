@@ -290,8 +290,21 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     if options.out:
         from polymodel.report.export import save
 
-        save(report, options.out, live=options.live, parquet=options.parquet)
+        saved = save(report, options.out, live=options.live, parquet=options.parquet)
+        told = _saved(saved)
+        if options.format == "table":
+            text += f"\n{told}\n"
+        else:
+            print(told, file=sys.stderr)
     return text, FINE if report.feasible else INFEASIBLE
+
+
+def _saved(files: Sequence[Path]) -> str:
+    """Where everything went: the pages and pictures by name, the tables by number."""
+    kinds = (".csv", ".parquet", ".json", ".txt")
+    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
+    tables = sum(f.suffix == ".csv" for f in files)
+    return f"saved {seen}, and {tables} tables beside them"
 
 
 def _formatted(report: Report, options: argparse.Namespace) -> str:
@@ -336,7 +349,7 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     if options.format == "csv":
         return found.table.to_csv(), code
     if options.format == "html":
-        return page("polymodel comparison", found.table.html()), code
+        return page("polymodel comparison", found.html()), code
     return f"a: {options.a}\nb: {options.b}\n\n{found}", code
 
 

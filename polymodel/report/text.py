@@ -58,8 +58,17 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
         ("Tiles", tiles.only(*tile_columns), ()),
         ("Lifetimes", table("lifetimes", live=live).only(*life_columns), ()),
         ("Accesses (all instances)", table("accesses").only("einsum", "component", "tensor", *bits), bits),
+        ("Reuse (what each policy would move)", _reuse(report), ()),
         ("What limits", table("bottleneck"), ()),
     ]
+
+
+def _reuse(report: Report) -> Table:
+    """Of all but backing nodes: they have no link to a parent."""
+    backing = {(b.node, b.tensor) for b in report.analysis.buffets if b.parent is None}
+    inner = report.table("reuse").where(lambda r: (r["node"], r["tensor"]) not in backing)
+    moved = ("moved_bits", "refill_bits", "slide_bits", "keep_previous_bits", "gap_bits")
+    return inner.only("einsum", "component", "tensor", "reuse", "reuse_factor", *moved)
 
 
 def report_text(report: Report, *, live: bool = False) -> str:

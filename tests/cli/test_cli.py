@@ -302,3 +302,16 @@ def test_a_size_that_is_not_whole(capsys: Captured, spec: str) -> None:
     code, _, err = run(capsys, "evaluate", spec, "--set", "TM=2.5")
     assert code == BAD_INPUT
     assert "use a whole number" in err
+
+
+def test_where_things_were_saved_is_said(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    out_dir = tmp_path / "out"
+    _, out, err = run(capsys, "evaluate", spec, "--out", str(out_dir))
+    last = out.splitlines()[-1]
+    assert last.startswith("saved ")
+    for name in ("report.html", "looptree.svg", "architecture.svg"):
+        assert str(out_dir / name) in last
+    _, out, err = run(capsys, "evaluate", spec, "--out", str(out_dir), "--format", "json")
+    assert json.loads(out)
+    assert "report.html" in err
+    assert "left out, it is All" in run(capsys, "schema", "arch")[1]
