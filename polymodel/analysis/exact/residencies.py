@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Node
-from polymodel.analysis.exact.grids import Grid, Grids, table, unfollowed
+from polymodel.analysis.exact.grids import Grid, Grids, contained, numbered, one_of_each, packed, unfollowed
 from polymodel.analysis.exact.live import node_carries
-from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.schedule.touch import Block, partition
 
 Mask = NDArray[np.bool_]
@@ -27,12 +27,12 @@ _CLASSES = 5
 
 @dataclass(frozen=True)
 class Spans:
-    """Per element of a block (`element`, ids): its instance, and the first and last of its stamps."""
+    """Per element of a block (ids): its instance, and the first and last of its stamps, by axis."""
 
     element: Ints
-    place: Ints
-    first: Ints
-    last: Ints
+    place: dict[int, Ints]
+    first: dict[int, Ints]
+    last: dict[int, Ints]
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,24 @@ class Residency:
             columns.append(total)
         return columns
 
-    def _key(self, block: int, user: str) -> Ints:
-        """Instance, time coordinates above the node, and ranks of every point."""
-        grid = self.grid(block, user)
-        above = self.axes(block, user, 0, self.node.loops)
-        spatial = self.axes(block, user, 0, 0, spatial=True)
-        columns = [grid.axes[a] for a in (*spatial, *above)]
-        return table([*columns, *self._ranks(block, user)], grid.count)
+    def _key(self, block: int) -> tuple[list[Ints], int, int]:
+        """All users' points: (instances, time above the node, ranks; how many of the first, the second)."""
+        spatial = self.axes(block, self.node.users[0], 0, 0, spatial=True)
+        above = self.axes(block, self.node.users[0], 0, self.node.loops)
+        parts = []
+        for user in self.node.users:
+            grid = self.grid(block, user)
+            parts.append([*(grid.axes[a] for a in (*spatial, *above)), *self._ranks(block, user)])
+        columns = [np.concatenate(same) for same in zip(*parts, strict=True)]
+        return columns, len(spatial), len(above)
 
     def _each(self) -> list[dict[str, Ints]]:
         """Per block, user and point: the element, numbered over all users."""
         found = []
         for block in range(len(self.blocks)):
-            keys = [self._key(block, e) for e in self.node.users]
-            parts = np.split(rank(np.concatenate(keys)), np.cumsum([len(k) for k in keys])[:-1])
+            counts = [self.grid(block, e).count for e in self.node.users]
+            rows = packed(self._key(block)[0], sum(counts))
+            parts = np.split(numbered(rows.keys, rows.bound)[0], np.cumsum(counts)[:-1])
             found.append(dict(zip(self.node.users, parts, strict=True)))
         return found
 
@@ -130,15 +134,19 @@ class Residency:
         """First and last use by one Einsum, over the time coordinates before axis `end`."""
         key = (block, user, end)
         if key not in self._spans:
-            grid = self.grid(block, user)
-            stamps = grid.table(self.axes(block, user, 0, end))
-            places = grid.table(self.axes(block, user, 0, 0, spatial=True))
-            ids = self.ids[block][user]
-            order = np.lexsort((rank(stamps), ids))
-            begins = np.flatnonzero(np.diff(ids[order], prepend=-1) != 0)
-            ends = np.append(begins[1:], len(order)) - 1
-            first, last = order[begins], order[ends]
-            self._spans[key] = Spans(ids[first], places[first], stamps[first], stamps[last])
+            grid, ids, size = self.grid(block, user), self.ids[block][user], self.size(block)
+            axes = self.axes(block, user, 0, end)
+            stamps = packed([grid.axes[a] for a in axes], grid.count)
+            first, last = np.full(size, stamps.bound), np.full(size, -1)
+            np.minimum.at(first, ids, stamps.keys)
+            np.maximum.at(last, ids, stamps.keys)
+            element = np.flatnonzero(last >= 0)
+            where = one_of_each(ids, size)[element]
+            place = {a: grid.axes[a][where] for a in self.axes(block, user, 0, 0, spatial=True)}
+            firsts, lasts = stamps.columns(first[element]), stamps.columns(last[element])
+            self._spans[key] = Spans(
+                element, place, dict(zip(axes, firsts, strict=True)), dict(zip(axes, lasts, strict=True))
+            )
         return self._spans[key]
 
     # Elements that stay from one visit to the next
@@ -163,22 +171,24 @@ class Residency:
             edges = np.flatnonzero(np.diff(outer, prepend=-1, append=-1))
             first, last = edges[:-1][outer], edges[1:][outer] - 1
             into, out, before, after = here == first, here == last, last, first
-        found = [
-            may[stamp] & np.isin(held * len(stamps) + other[stamp], held * len(stamps) + stamp)
-            for may, other in ((into, before), (out, after))
-        ]
+        given, bound = held * len(stamps) + stamp, (int(held.max()) + 1) * len(stamps)
+        found = [np.zeros(len(held), dtype=bool), np.zeros(len(held), dtype=bool)]
+        for mask, may, other in zip(found, (into, out), (before, after), strict=True):
+            asked = np.flatnonzero(may[stamp])
+            mask[asked] = contained((held * len(stamps) + other[stamp])[asked], given, bound)
         return found[0], found[1]
 
     def _held(self, block: int) -> tuple[Ints, Ints, Ints]:
         """Per element id: what it is in all visits, and the number of its visit; all visits in order."""
-        users = self.node.users
-        ids = np.unique(np.concatenate([*self.ids[block].values()]), return_index=True)[1]
-        keys = np.concatenate([self._key(block, e) for e in users])[ids]
-        lead = len(self.axes(block, users[0], 0, 0, spatial=True))
-        width = len(self.axes(block, users[0], 0, self.node.loops))
-        visits = keys[:, lead : lead + width]
-        lasting = np.concatenate([keys[:, :lead], keys[:, lead + width :]], axis=1)
-        return rank(lasting), rank(visits), distinct(visits)
+        columns, spatial, above = self._key(block)
+        where = one_of_each(np.concatenate([*self.ids[block].values()]), self.size(block))
+        rows = [c[where] for c in columns]
+        lasting = packed([*rows[:spatial], *rows[spatial + above :]], len(where))
+        visits = packed(rows[spatial : spatial + above], len(where))
+        numbers, different = numbered(visits.keys, visits.bound)
+        stamps = visits.columns(different)
+        table = np.stack(stamps, axis=1) if stamps else np.zeros((1, 0), dtype=np.int64)
+        return numbered(lasting.keys, lasting.bound)[0], numbers, table
 
     # Elements by the Einsums that use them
 
@@ -256,11 +266,13 @@ class Residency:
         end, other_earlier = self.grids.parting(one, other)
         strict = not other_earlier
         for block, mask in enumerate(self._common(users)):
-            times = []
+            times: list[dict[int, Ints]] = []
             for user in (one, other):
                 spans = self.spans(block, user, end)
-                times.append((spans.last if last else spans.first)[mask[spans.element]])
-            a, b = np.split(rank(np.concatenate(times)), 2)
+                keep = mask[spans.element]
+                times.append({x: c[keep] for x, c in (spans.last if last else spans.first).items()})
+            columns = [np.concatenate([times[0][x], times[1][x]]) for x in times[0]]
+            a, b = np.split(packed(columns, 2 * int(mask.sum())).keys, 2)
             if (a > b).any():
                 return False
             strict = strict or bool((a < b).all())
