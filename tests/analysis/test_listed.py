@@ -9,7 +9,7 @@ import pytest
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.exact import listed
+from polymodel.analysis.exact import listed, live
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
@@ -190,3 +190,13 @@ def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.Monke
         EXACT.analyse(given)
     assert "reuse: refill" in str(refusal.value)
     assert EXACT.analyse(given, reuse="refill").traffic == REFEREE.analyse(given, reuse="refill").traffic
+
+
+def test_lifetimes_of_too_many_instances_are_refused_and_whole_tiles_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_CELLS", 0)
+    with pytest.raises(Refused, match="too many instances and phases") as refusal:
+        EXACT.analyse(_spread_unevenly(), live=True)
+    assert "allocation: tile" in refusal.value.remedy
+    assert EXACT.analyse(_spread_unevenly()).working_sets
