@@ -95,6 +95,8 @@ def sweep(
         grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
     except SpecError as error:
         raise in_section(error, spec.locator, given=symbols is not None) from error
+    if grids[0].size * len(specs) >= 2**62:
+        raise Refused(f"{len(specs)} mappings of {grids[0].size} points each", "sweep fewer mappings at once")
     sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
     about = signature(specs, grids[0], names, rest)
