@@ -29,7 +29,7 @@ GIGABYTE = 2**20  # in the kilobytes of ru_maxrss
 
 
 def command(folder: Path, mapping: Path) -> list[str]:
-    symbols = (f"{n}={','.join(map(str, v))}" for n, v in LOOPS.items())  # type: ignore[union-attr]  # lists
+    symbols = (f"{n}={','.join(map(str, v))}" for n, v in LOOPS.items())  # type: ignore[union-attr]  # all are ranges
     spec = ("simple_two_level", "conv2d", str(mapping), "--var", f"P={SIDE}", "--var", f"Q={SIDE}")
     sizes = ("--var", "M=64", "--var", "C=64", "--no-prune", "--store", str(folder / "store"))
     every = [word for s in symbols for word in ("--symbol", s)]
