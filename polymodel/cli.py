@@ -19,6 +19,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
+    from polymodel.report.table import Table
 
 FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
 CODES = (
@@ -137,7 +138,7 @@ def _evaluate_command(commands: Commands) -> None:
         "--format", choices=("table", "json", "csv", "html"), default="table", help="default: table"
     )
     parser.add_argument(
-        "--table", default="summary", metavar="NAME", help="the table that --format csv prints"
+        "--table", metavar="NAME", help="print this table alone (default with --format csv: summary)"
     )
     parser.add_argument(
         "--live", action="store_true", help="also count lifetimes of single elements (slower)"
@@ -279,7 +280,7 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
     from polymodel.report.report import TABLES
 
-    if options.table not in TABLES:
+    if options.table is not None and options.table not in TABLES:
         message = f"--table {options.table}: there is no such table"
         raise SpecError([Diagnostic(message, "tables: " + ", ".join(TABLES))])
     if options.parquet and not options.out:
@@ -289,20 +290,48 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     if options.out:
         from polymodel.report.export import save
 
-        save(report, options.out, live=options.live, parquet=options.parquet)
+        saved = save(report, options.out, live=options.live, parquet=options.parquet)
+        told = _saved(saved)
+        if options.format == "table":
+            text += f"\n{told}\n"
+        else:
+            print(told, file=sys.stderr)
     return text, FINE if report.feasible else INFEASIBLE
 
 
+def _saved(files: Sequence[Path]) -> str:
+    """Where everything went: the pages and pictures by name, the tables by number."""
+    kinds = (".csv", ".parquet", ".json", ".txt")
+    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
+    tables = sum(f.suffix == ".csv" for f in files)
+    return f"saved {seen}, and {tables} tables beside them"
+
+
 def _formatted(report: Report, options: argparse.Namespace) -> str:
+    if options.table is not None or options.format == "csv":
+        return _table(report.table(options.table or "summary", live=options.live), options.format)
     if options.format == "json":
         return report.to_json(live=options.live)
-    if options.format == "csv":
-        return report.table(options.table, live=options.live).to_csv()
     if options.format == "html":
         return report.to_html(live=options.live)
     from polymodel.report.text import report_text
 
     return report_text(report, live=options.live)
+
+
+def _table(table: Table, style: str) -> str:
+    """One table alone."""
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if style == "csv":
+        return table.to_csv()
+    if style == "json":
+        return table_json(table)
+    if style == "html":
+        return page(table.name.replace("_", " "), table.html())
+    notes = "".join(f"  note: {n}\n" for n in table.notes)
+    return f"{table.text(indent='')}\n{notes}"
 
 
 def run_compare(options: argparse.Namespace) -> tuple[str, int]:
@@ -320,7 +349,7 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     if options.format == "csv":
         return found.table.to_csv(), code
     if options.format == "html":
-        return page("polymodel comparison", found.table.html()), code
+        return page("polymodel comparison", found.html()), code
     return f"a: {options.a}\nb: {options.b}\n\n{found}", code
 
 

@@ -55,6 +55,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
+    parser.add_argument(
+        "--no-prune",
+        action="store_true",
+        help="evaluate also what cannot be on a front, and count its reasons",
+    )
     parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
     parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
     parser.add_argument("--memory", default="1GB", metavar="SIZE", help="bound of kept rows (default: 1GB)")
@@ -86,6 +91,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         memory=options.memory,
         workers=options.workers,
         progress=bar,
+        prune=False if options.no_prune else None,
     )
     bar.finish()
     if options.out:

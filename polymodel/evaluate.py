@@ -35,12 +35,12 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
         raise not_a_spec("evaluate", spec)
     bound = spec.bind(**symbols) if symbols else spec
     if bound.mapping is None:
-        raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])
+        raise bound.no_mapping()
     faults = bound.check()
     if faults:
         raise SpecError(faults)
     problem = Problem(bound.workload, bound.arch, bound.mapping)
-    return evaluate_problem(problem, engine=engine, template=bound.template)
+    return evaluate_problem(problem, engine=engine, template=bound.template, names=bound.names)
 
 
 def closed_forms(
@@ -65,16 +65,23 @@ def closed_forms(
         raise not_a_spec("closed_forms", spec)
     tree = spec.mapping if bound else spec.template
     if tree is None:
-        raise SpecError([Diagnostic("the spec has no mapping", "add `mapping:`, or load one beside it")])
+        raise spec.no_mapping()
     problem = Problem(spec.workload, spec.arch, tree)
     refuse_what_is_not_built(problem)
     return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
 
 
-def evaluate_problem(problem: Problem, *, engine: str = "auto", template: LoopTree | None = None) -> Report:
+def evaluate_problem(
+    problem: Problem,
+    *,
+    engine: str = "auto",
+    template: LoopTree | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Report:
     """The same for resolved objects: cascade, hierarchy and LoopTree.
 
-    `template`: the LoopTree before its symbols got values, for `Report.symbolic`.
+    `template`: the LoopTree before its symbols got values, for `Report.symbolic`. `names`: what the report
+    calls workload, architecture and mapping.
     """
     refuse_what_is_not_built(problem)
     unbound = _unbound_symbols(problem)
@@ -88,7 +95,7 @@ def evaluate_problem(problem: Problem, *, engine: str = "auto", template: LoopTr
     live = any(c.allocation == "live" for c in problem.hierarchy.components)
     analysis = chosen.analyse(problem, live=live)
     found = costs(problem, analysis)
-    return Report(problem, analysis, found, chosen, perf_counter() - start, template)
+    return Report(problem, analysis, found, chosen, perf_counter() - start, template, names or {})
 
 
 class Auto:

@@ -23,7 +23,7 @@ from polymodel.mapping.resolve import (
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, add_object, read_file, read_mapping
+from polymodel.spec.document import Document, add_object, check_variables, read_file, read_mapping
 from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
@@ -42,7 +42,8 @@ class Spec:
     """A checked spec. `workload`, `arch` and `mapping` are resolved against `symbols`.
 
     The `raw_*` fields are the schema objects as written. `files` lists what was read;
-    `library` is the (workload, architecture) pair of library names, where known.
+    `library` is the (workload, architecture) pair of library names, where known; `chosen`
+    names the mapping as it was asked for, or says that it is the default one.
     """
 
     raw_workload: Workload | None = None
@@ -57,6 +58,7 @@ class Spec:
     files: tuple[str, ...] = ()
     folder: str = ""
     library: tuple[str | None, str | None] = (None, None)
+    chosen: str = ""
     locator: Locator = field(default_factory=lambda: Faults().locator)
 
     @cached_property
@@ -99,6 +101,22 @@ class Spec:
             return found.tree if found else None
         return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade))
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What the parts are called, where they have a name."""
+        raws = self.raw_workload, self.raw_arch, self.raw_mapping
+        workload, arch, mapping = (r.name if r is not None else "" for r in raws)
+        found = {"workload": workload or self.library[0], "architecture": arch or self.library[1]}
+        return {part: n for part, n in {**found, "mapping": self.chosen or mapping}.items() if n}
+
+    def no_mapping(self) -> SpecError:
+        """The error of a call that needs a mapping; it names the library's, where there are some."""
+        workload, arch = self.library
+        remedy = "add `mapping:`, or load one beside it"
+        if workload and arch and (known := library.variants(workload, arch)):
+            remedy = f"load one of {', '.join(f'{workload}/{v}' for v in known)}, or write your own"
+        return SpecError([Diagnostic("the spec has no mapping", remedy)])
+
     @cached_property
     def template(self) -> LoopTree | None:
         """The LoopTree as written: tile sizes that are symbols keep their names."""
@@ -117,7 +135,8 @@ class Spec:
     def with_mapping(self, mapping: LoopTree | MappingSpec | str | Path) -> Spec:
         """The same spec under another mapping: a LoopTree, a file, or the name of a library mapping."""
         if isinstance(mapping, (LoopTree, MappingSpec)):
-            return replace(self, raw_mapping=mapping, locator=Without(self.locator, "mapping"))._checked()
+            locator: Locator = Without(self.locator, "mapping")
+            return replace(self, raw_mapping=mapping, locator=locator, chosen="")._checked()
         document = Document()
         path = self._mapping_file(str(mapping), document)
         if path is not None:
@@ -129,7 +148,8 @@ class Spec:
         assert isinstance(found, MappingSpec)
         merged = {**self.declared, **document.symbols}
         locator = Joined(document.faults.locator, self.locator)
-        return replace(self, raw_mapping=found, declared=merged, locator=locator)._checked()
+        called = str(mapping)
+        return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
 
     def check(self) -> tuple[Diagnostic, ...]:
         """Every fault that stands between this spec and an evaluation; empty if there is none."""
@@ -224,7 +244,7 @@ def load(
     for source in sources:
         _read(source, document, given, pair)
     _add_default_mapping(document, given, pair)
-    _check_variables(given, document)
+    check_variables(given, document)
     if "renames" in document.sections and "workload" not in document.sections:
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
     spec = _with_symbols(_spec(document, given, pair), symbols or {}, document.faults)
@@ -263,6 +283,7 @@ class _Pair:
     workload: str | None = None
     arch: str | None = None
     variant: str = ""
+    chosen: str = ""
 
 
 def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
@@ -286,6 +307,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
         files=tuple(f for f in document.files if f),
         folder=document.folders.get("arch", ""),
         library=(pair.workload, pair.arch),
+        chosen=pair.chosen,
         locator=document.faults.locator,
     )
 
@@ -366,18 +388,7 @@ def _add_default_mapping(document: Document, variables: Mapping[str, object], pa
         message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
         document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
         return
+    others = [f"{pair.workload}/{v}" for v in library.variants(pair.workload, pair.arch) if v != variant]
+    default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
+    pair.chosen = f"{pair.workload}/{variant}{default}"
     read_file(path, document, variables)
-
-
-def _check_variables(given: Mapping[str, object], document: Document) -> None:
-    """A template variable that no template reads is a slip of the pen."""
-    for name in given:
-        if name in document.variables:
-            continue
-        if name in document.symbols:
-            document.faults.note(
-                Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)")
-            )
-        elif document.files:
-            near = suggestion(name, sorted(document.variables), "template variables")
-            document.faults.note(Diagnostic(f"no template uses the variable {name}", near))

@@ -32,6 +32,7 @@ from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
@@ -157,6 +158,10 @@ def ski_slope(
     Refused for more than 7 rank variables or counts beyond 2^62.
     """
     start = time.perf_counter()
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("ski_slope", spec)
     cascade = spec.workload
     if einsum is None and len(cascade) > 1:
         names = ", ".join(e.name for e in cascade)

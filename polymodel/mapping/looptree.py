@@ -85,6 +85,11 @@ class LoopTree:
     name: str = ""
     scheduler: Callable[[LoopTree, str], islpy.Map] | None = field(default=None, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        from polymodel.mapping.text import looptree_text
+
+        return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self).rstrip()
+
     def schedule(self, einsum: str) -> islpy.Map:
         """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec."""
         if self.scheduler is None:

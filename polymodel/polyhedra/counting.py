@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import islpy as isl
@@ -11,12 +12,28 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 
 _POINT_LIMIT = 200_000
+# Tiles in tiles in tiles: with so many counters barvinok may take minutes for a few hundred points, while isl
+# scans them in milliseconds. Sets are scanned if even their bounding box is small.
+_MANY, _SCANNED = 4, 1_000_000
+_VERY_MANY, _STAMPS = 8, 500  # the same for sizes by stamp, where few stamps make few pieces
+
+
+def _box(points: isl.Set) -> int:
+    """How many points the bounding box has."""
+    result = 1
+    for i in range(points.dim(isl.dim_type.set)):
+        result *= 1 + int(points.dim_max_val(i).to_python()) - int(points.dim_min_val(i).to_python())
+    return result
 
 
 def size(points: isl.Set) -> int:
     """How many integer points a bounded set has."""
     if points.dim(isl.dim_type.set) == 0:
         return 0 if points.is_empty() else 1
+    if points.is_empty():
+        return 0
+    if points.dim(isl.dim_type.set) >= _MANY and _box(points) <= _SCANNED:
+        return int(points.count_val().to_python())
     counted = points.card()
     pieces = counted.get_pieces()
     if not pieces:
@@ -72,6 +89,10 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
 
     Pieces where the size varies from point to point are split into single points.
     """
+    whole = relation.wrap()
+    many = whole.dim(isl.dim_type.set) >= _VERY_MANY
+    if many and not whole.is_empty() and _box(whole) <= _SCANNED and relation.domain().count_val() <= _STAMPS:
+        return _scanned(relation, points_of(whole))
     found: list[SizePiece] = []
     for domain, poly in relation.card().get_pieces():
         constant = _constant(poly)
@@ -87,6 +108,17 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
                 by_size[value] = by_size[value].union(single) if value in by_size else single
         found.extend(SizePiece(d, s) for s, d in by_size.items())
     return tuple(found)
+
+
+def _scanned(relation: isl.Map, points: list[tuple[int, ...]]) -> tuple[SizePiece, ...]:
+    """The pieces from all points of a small relation."""
+    width = relation.dim(isl.dim_type.in_)
+    by_size: dict[int, isl.Set] = {}
+    universe = isl.Set.universe(relation.domain().get_space())
+    for stamp, value in Counter(point[:width] for point in points).items():
+        single = _single(universe, stamp)
+        by_size[value] = by_size[value].union(single) if value in by_size else single
+    return tuple(SizePiece(d.coalesce(), s) for s, d in by_size.items())
 
 
 def _single(domain: isl.Set, point: tuple[int, ...]) -> isl.Set:

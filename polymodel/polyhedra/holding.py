@@ -94,6 +94,43 @@ def _idle(text: str, np: int, nt: int) -> isl.Set:
     return _visited(text, np, nt).subtract(parse_set(text)).coalesce()
 
 
+def unfinished(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
+    """Elements that one instance made and still holds while another, that reads them, holds them too.
+
+    For a node of a single factor. `kept`: the temporal counters over whose steps elements stay.
+    """
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    alive = _alive(trace, kept)
+    made = alive.intersect(_at(parse_set(trace.made), np, nt, 0, 2)).project_out(SET, np, nt)
+    read = alive.intersect(_at(parse_set(trace.read), np, nt, 1, 2)).project_out(SET, np + nt, nt)
+    pairs = made.insert_dims(SET, np, np).intersect(read.insert_dims(SET, 0, np))
+    apart = [f"c{i} != c{np + i}" for i in range(np)]
+    return _elements(pairs.intersect(_where(2 * np + nt + nx, [f"({' or '.join(apart)})"])), nx)
+
+
+def _alive(trace: Trace, kept: tuple[int, ...]) -> isl.Set:
+    """`[p, s, v, x]`: instance p holds x at s and at v, and all the way from one to the other."""
+    np, nt, nx = trace.np, trace.nt, trace.nx
+    dims = np + 2 * nt + nx
+    both = parse_set(trace.held)
+    both = _at(both, np, nt, 0, 2).intersect(_at(both, np, nt, 1, 2))
+    found = both.intersect(_where(dims, [f"c{np + i} = c{np + nt + i}" for i in range(nt)]))
+    for axis in kept:
+        steps = [f"c{np + i} = c{np + nt + i}" for i in range(axis)]
+        steps.append(f"c{np + axis} < c{np + nt + axis}")
+        found = found.union(both.intersect(_where(dims, steps)))
+    idle = _idle(trace.held, np, nt).insert_dims(SET, np, nt).insert_dims(SET, np + 2 * nt, nt)
+    for after in kept:
+        for before in kept:
+            facts = []
+            for start, axis in ((np, after), (np + nt, before)):
+                facts += [f"c{start + i} = c{start + nt + i}" for i in range(axis)]
+                facts.append(f"c{start + axis} < c{start + nt + axis}")
+            between = idle.intersect(_where(np + 3 * nt + nx, facts))
+            found = found.subtract(between.project_out(SET, np + nt, nt))
+    return found.coalesce()
+
+
 def _at(points: isl.Set, np: int, nt: int, slot: int, slots: int) -> isl.Set:
     """`[p, t, x]` widened to `slots` stamps; t becomes number `slot` of them."""
     points = points.insert_dims(SET, np, slot * nt)

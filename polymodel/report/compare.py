@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from polymodel.report.report import Report
-from polymodel.report.table import Cell, Column, Table, shown
+from polymodel.report.table import RATIO, Cell, Column, Table, shown
 from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
@@ -26,16 +26,24 @@ class Comparison:
         """The comparison as a DataFrame."""
         return self.table.frame()
 
-    def __str__(self) -> str:
-        columns = (*(Column(n) for n in ("quantity", "where", "a", "b")), Column("ratio"))
+    def _readable(self) -> Table:
+        """Figures with prefixes and units, each row in its own."""
+        columns = (*(Column(n) for n in ("quantity", "where", "a", "b")), Column("ratio", RATIO))
         rows = tuple(
             (str(q), str(w), shown(a, Column("a", str(u))), shown(b, Column("b", str(u))), ratio)
             for q, w, u, a, b, ratio in self.table.rows
         )
-        return Table("compare", columns, rows).text(indent="") + "\n"
+        return Table("compare", columns, rows)
+
+    def __str__(self) -> str:
+        return self._readable().text(indent="") + "\n"
+
+    def html(self) -> str:
+        """The comparison as an HTML table."""
+        return self._readable().html()
 
     def _repr_html_(self) -> str:
-        return self.table.html()
+        return self.html()
 
 
 def compare(a: Report, b: Report) -> Comparison:

@@ -112,6 +112,8 @@ def compile_cell(cell: object, symbols: Iterable[sympy.Symbol | str]) -> Compile
     import sympy
 
     names = tuple(str(s) for s in symbols)
+    if len({*names}) < len(names):
+        raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once")
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code
     if not isinstance(expr, sympy.Expr):
         raise _wrong(f"{cell!r} is no SymPy expression", "give a cell with a formula or a number")
@@ -214,7 +216,8 @@ def _done(step: Step, results: Sequence[Any], inputs: Sequence[Any], do: Numbers
         return reduce(do.times, [base] * abs(step.payload))
     if kind in ("Max", "Min"):
         better = operator.ge if kind == "Max" else operator.le
-        return reduce(lambda a, b: do.select(do.compared(better, a, b)[0], a, b), parts)
+        found = reduce(lambda a, b: do.select(do.compared(better, a, b)[0], a, b), parts)
+        return replace(found, bad=either(*(p.bad for p in parts)))
     if kind in _RELATIONS:
         return do.compared(_RELATIONS[kind], parts[0], parts[1])
     if kind in ("And", "Or", "Not", "ExprCondPair"):

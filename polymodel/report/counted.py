@@ -92,14 +92,16 @@ def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, .
     `accesses_per_element`: reads and writes over different elements ever held. `reuse_factor`: reads
     served downwards per element filled. `moved_bits` are fills and drains on the link to the parent
     (none for backing nodes), as given and under each policy; `gap_bits` is what the given policy moves
-    beyond `keep_previous`, the reuse that a better placement would win.
+    beyond `keep_previous`, the reuse that a better placement would win. Where a policy cannot be counted, or
+    would read elements that are not there, its figures are absent and `left_out` says why.
     """
     columns = (
         *KEY, Column("node"), Column("reuse"), Column("distinct_elements", "element"),
         Column("accesses_per_element", "element/element"), Column("reuse_factor", "element/element"),
         Column("moved_bits", "bit"), *(Column(f"{p}_bits", "bit") for p in POLICIES),
-        Column("gap_bits", "bit"),
+        Column("gap_bits", "bit"), Column("left_out"),
     )  # fmt: skip
+    missing = "; ".join(notes)
     rows = []
     for einsum, b in rows_of(counts):
         key = (einsum, b.node, b.tensor)
@@ -118,6 +120,7 @@ def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, .
             einsum, b.component, b.tensor, b.node, b.reuse, b.distinct,
             total / b.distinct if b.distinct else None, reads / fills if fills else None,
             given, *policies, given - least if isinstance(least, int) else None,
+            missing,
         ))  # fmt: skip
     return Table("reuse", columns, tuple(rows), notes)
 

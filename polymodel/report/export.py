@@ -35,6 +35,12 @@ def _saved(
     return paths
 
 
+def table_json(table: Table) -> str:
+    """The rows of one table as JSON text, figures as in `as_data`."""
+    rows = [{k: _plain(v) for k, v in r.items()} for r in table.records()]
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
 def as_data(report: Report, live: bool = True) -> dict[str, Json]:
     """The report as plain data with stable keys.
 

@@ -72,7 +72,7 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
         notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
         title = escape(name.replace("_", " "))
         parts.append(f'<h2>{title}</h2><div class="wide">{table.html()}</div>{notes}')
-    names = [n for n in (report.problem.cascade.name, report.problem.hierarchy.name) if n]
+    names = [v for k, v in headline(report) if k in ("workload", "architecture")]
     text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
     if file is not None:
         Path(file).write_text(text, encoding="utf-8")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ class Report(Frames):
     engine: Engine
     seconds: float = 0.0
     template: LoopTree | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def symbolic(self) -> SymbolicReport:

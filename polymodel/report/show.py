@@ -6,8 +6,8 @@ from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.text import looptree_text
 from polymodel.report.hierarchy_text import cascade_text, hierarchy_text
-from polymodel.report.looptree_text import looptree_text
 from polymodel.report.page import page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg

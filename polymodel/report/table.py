@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.report.glossary import TERMS
 from polymodel.report.quantities import engineering
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # Units that the heading already says.
 PLAIN = frozenset({"element", "operation", "stamp", "cycle", "element/element"})
+
+RATIO = "b/a"
 
 Cell = int | float | str | bool | None
 
@@ -129,7 +132,7 @@ class Table:
         esc = html.escape
         right = [self._numeric(i) for i in range(len(self.columns))]
         heads = zip(self.columns, right, strict=True)
-        head = "".join(f"<th{_side(r)}>{esc(c.heading)}</th>" for c, r in heads)
+        head = "".join(f"<th{_side(r)}{_meaning(c)}>{esc(c.heading)}</th>" for c, r in heads)
         lines = []
         for row in self.rows:
             cells = []
@@ -139,6 +142,11 @@ class Table:
             lines.append(f"<tr>{''.join(cells)}</tr>")
         body = "\n".join(lines)
         return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+
+
+def _meaning(column: Column) -> str:
+    found = TERMS.get(column.name, "")
+    return f' title="{html.escape(found)}"' if found else ""
 
 
 def _side(right: bool) -> str:
@@ -166,6 +174,8 @@ def shown(value: Cell, column: Column) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
+    if column.unit == RATIO:
+        return f"{value:.4g}"
     if column.unit == "1":
         return "inf" if math.isinf(value) else f"{100 * value:.1f} %"
     if not column.unit and isinstance(value, int):

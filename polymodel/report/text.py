@@ -13,8 +13,9 @@ def headline(report: Report) -> list[tuple[str, str]]:
     costs, problem = report.costs, report.problem
     cycles = costed.total_cycles(costs.latency)
     spent = engineering(report.total_latency, "s")
-    names = (problem.cascade.name, problem.hierarchy.name, problem.tree.name)
-    found = [(k, n) for k, n in zip(("workload", "architecture", "mapping"), names, strict=True) if n]
+    own = {"workload": problem.cascade.name, "architecture": problem.hierarchy.name}
+    own["mapping"] = problem.tree.name
+    found = [(k, report.names.get(k) or n) for k, n in own.items() if report.names.get(k) or n]
     found += [
         ("latency", spent if cycles is None else f"{spent} ({engineering(cycles)} cycles)"),
         ("energy", engineering(report.total_energy, "J")),
@@ -57,8 +58,17 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
         ("Tiles", tiles.only(*tile_columns), ()),
         ("Lifetimes", table("lifetimes", live=live).only(*life_columns), ()),
         ("Accesses (all instances)", table("accesses").only("einsum", "component", "tensor", *bits), bits),
+        ("Reuse (what each policy would move)", _reuse(report), ()),
         ("What limits", table("bottleneck"), ()),
     ]
+
+
+def _reuse(report: Report) -> Table:
+    """Of all but backing nodes: they have no link to a parent."""
+    backing = {(b.node, b.tensor) for b in report.analysis.buffets if b.parent is None}
+    inner = report.table("reuse").where(lambda r: (r["node"], r["tensor"]) not in backing)
+    moved = ("moved_bits", "refill_bits", "slide_bits", "keep_previous_bits", "gap_bits")
+    return inner.only("einsum", "component", "tensor", "reuse", "reuse_factor", *moved)
 
 
 def report_text(report: Report, *, live: bool = False) -> str:

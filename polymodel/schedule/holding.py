@@ -18,7 +18,7 @@ from polymodel.mapping.looptree import Reuse
 from polymodel.polyhedra import holding, order, steps
 from polymodel.polyhedra.bounded import bounded
 from polymodel.polyhedra.holding import Order, Trace
-from polymodel.schedule.touch import Touch, View, joint_blocks, partition, touch
+from polymodel.schedule.touch import Touch, View, joint_blocks, merge_blocks, partition, touch
 
 if TYPE_CHECKING:
     import islpy
@@ -101,18 +101,40 @@ def scattered(node: Held) -> dict[int, int] | None:
     return None
 
 
+def kept_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
+    """The temporal axes over whose steps the policy lets elements stay."""
+    if reuse == "refill":
+        return ()
+    innermost = innermost_dependent(node) if reuse == "slide" else -1
+    return tuple(a for a in node.temporal if a >= innermost)
+
+
+def unfinished(
+    users: tuple[View, ...], pair: tuple[View, View], kept: tuple[int, ...], what: str, remedy: str
+) -> dict[int, int] | None:
+    """An element that the second of `pair` reads in one instance while parts of it are still in another.
+
+    Partial sums get together at the parent only when their runs end. Raises Refused as `lost` does.
+    """
+    blocks = partition(users)
+    first, second, every = (touch(views, blocks) for views in (pair[:1], pair[1:], users))
+    if scattered(Held(first, second, every)) is None:
+        return None
+    whole = merge_blocks(blocks, range(len(blocks)))
+    (made,), (read,), (held_,) = (touch(views, whole).factors for views in (pair[:1], pair[1:], users))
+    trace = Trace(made.text, read.text, held_.text, len(made.spatial), len(made.temporal))
+    positions = tuple(held_.temporal.index(a) for a in kept)
+    with bounded(what, remedy):
+        point = order.sample(holding.unfinished(trace, positions))
+    return None if point is None else dict(zip(held_.ranks, point, strict=True))
+
+
 def _losses(node: Held, reuse: Reuse) -> Iterator[Query]:
     """All ways to lose an element; each asks every factor one question."""
     for axis in node.all.spatial:
         yield partial(node.elsewhere, axis)
-    temporal = node.all.temporal
-    kept = temporal
-    if reuse == "refill":
-        kept = ()
-    elif reuse == "slide":
-        innermost = innermost_dependent(node.all)
-        kept = tuple(a for a in temporal if a >= innermost)
-    for axis in temporal:
+    kept = kept_axes(node.all, reuse)
+    for axis in node.all.temporal:
         if axis not in kept:
             yield partial(node.revisited, axis)
     for idle in range(len(node.all.factors)):

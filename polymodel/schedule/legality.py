@@ -13,7 +13,7 @@ from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import order
 from polymodel.schedule.executed import InPart, executed
-from polymodel.schedule.holding import held, lost, scattered
+from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
@@ -238,7 +238,7 @@ def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse
         f"store {tensor} above the loops over it that stand above its storage",
     )
     if element is None:
-        return None
+        return _inner(problem, tensor, producer, consumer, reuse)
     return _fault(
         tensor,
         below[producer],
@@ -252,6 +252,53 @@ def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse
 def _homeless(producer: str, consumer: str, tensor: str) -> Diagnostic:
     message = f"{producer} and {consumer} share no storage node of {tensor}"
     return Diagnostic(message, f"store {tensor} above the split of the two")
+
+
+def _inner(
+    problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None
+) -> Diagnostic | None:
+    """At storage nodes further in that both share, parts of what is read are not in other instances."""
+    tree = problem.tree
+    if any(problem.cascade[e].is_copy for e in (producer, consumer)):
+        return None  # copies touch outermost nodes alone
+    theirs = {s.id for s in storage_chain(tree, consumer, tensor)}
+    above = -1
+    stays: tuple[int, ...] | None = None  # axes over which the parent keeps elements; None: all
+    for step in storage_chain(tree, producer, tensor):
+        if step.id not in theirs:
+            break
+        assert isinstance(step.node, StorageNode)
+        loops = [loop for i, loop in tree.loops(producer) if i < step.id]
+        names = [e for e in users(tree, step.id) if _uses(problem, e, tensor)]
+        if above >= 0:
+            names = [e for e in names if not problem.cascade[e].is_copy]
+        below = {e: _view(problem, e, tensor, len(loops)) for e in names}
+        policy = reuse or step.node.reuse
+        if above >= 0:
+            node = held(below[producer], below[consumer], tuple(below.values()))
+            kept = tuple(a for a in kept_axes(node.all, policy) if a >= above or stays is None or a in stays)
+            pair = below[producer], below[consumer]
+            where = f"{step.node.component} (node {step.id})"
+            element = unfinished(
+                tuple(below.values()),
+                pair,
+                kept,
+                f"whether {where} holds all of {tensor} in one instance when {consumer} reads it "
+                "takes too long to decide",
+                f"store {tensor} below the split, once for each branch, instead of in node {step.id}",
+            )
+            if element is not None:
+                return _fault(
+                    tensor,
+                    below[producer],
+                    element,
+                    f"{consumer} reads {tensor} in {where} while other instances still hold parts "
+                    f"that {producer} wrote",
+                    f"store {tensor} below the split, once for each branch, instead of in node {step.id}",
+                )
+            stays = kept
+        above = len(loops)
+    return None
 
 
 def _uses(problem: Case, einsum: str, tensor: str) -> bool:

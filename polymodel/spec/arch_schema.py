@@ -49,7 +49,8 @@ class Link(SchemaObject):
 
 
 class Fanout(SchemaObject):
-    """A named fanout dimension. `may_reuse`: tensors that may be multicast or reduced across it."""
+    """A named fanout dimension. `may_reuse`: tensors that may be multicast or reduced across it, a set
+    expression; left out, it is All."""
 
     name: NameText
     fanout: Number

@@ -242,3 +242,17 @@ def _section(entry: Entry, document: Document) -> None:
         document.sections[entry.key] = model.model_validate(data)
     except ValidationError as error:
         faults_of(error, model, (entry.key,), document.faults)
+
+
+def check_variables(given: Mapping[str, object], document: Document) -> None:
+    """A template variable that no template reads is a slip of the pen."""
+    for name in given:
+        if name in document.variables:
+            continue
+        if name in document.symbols:
+            document.faults.note(
+                Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)")
+            )
+        elif document.files:
+            near = suggestion(name, sorted(document.variables), "template variables")
+            document.faults.note(Diagnostic(f"no template uses the variable {name}", near))

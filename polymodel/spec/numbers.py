@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.faults import TextFault, close_to, suggestion
 from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
 
 Value = int | float
@@ -71,7 +71,9 @@ def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:
         return value
     if tree.name.lower() in _CONSTANTS:
         return _CONSTANTS[tree.name.lower()]
-    near = suggestion(tree.name, symbols, "symbols") if symbols else "declare it under symbols:"
+    near = close_to(tree.name, symbols)
+    declare = f"declare it: symbols: {{{tree.name}: ...}}, or give it a value: --set {tree.name}=..."
+    near = f"did you mean {near}?" if near else declare
     raise TextFault(f"unknown symbol {tree.name}", tree.offset, near)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,13 +41,25 @@ class Block:
         return value if value.dtype == np.float64 else value.astype(np.float64)
 
 
-@dataclass(frozen=True)
 class Found:
-    """Joules, seconds, and per limit (need, fits), each broadcast against [left, right]."""
+    """Joules, seconds, and whether each limit is kept, broadcast against [left, right]; found on demand."""
 
-    energy: Array
-    latency: Array
-    fits: tuple[Array, ...]
+    def __init__(self, evaluator: Evaluator, block: Block) -> None:
+        self.evaluator, self.block = evaluator, block
+
+    @cached_property
+    def latency(self) -> Array:
+        return self.evaluator.latency(self.block)
+
+    @cached_property
+    def energy(self) -> Array:
+        joules = _weighted(self.block, self.evaluator.energy, self.evaluator.energy_constant)
+        leak = self.evaluator.costing.leak
+        return joules + leak * self.latency if leak else joules
+
+    @cached_property
+    def fits(self) -> tuple[Array, ...]:
+        return tuple(fits(limit, self.block) for limit in self.evaluator.costing.limits)
 
 
 class Evaluator:
@@ -65,13 +77,14 @@ class Evaluator:
         self.energy_constant = math.fsum(constant)
 
     def __call__(self, block: Block) -> Found:
-        latency: Array = 0.0
+        return Found(self, block)
+
+    def latency(self, block: Block) -> Array:
+        """Seconds: Einsums one after the other, each as slow as its slowest component."""
+        seconds: Array = 0.0
         for parts in self.costing.latency:
-            latency = latency + self._slowest(parts, block)
-        energy = _weighted(block, self.energy, self.energy_constant)
-        if self.costing.leak:
-            energy = energy + self.costing.leak * latency
-        return Found(energy, latency, tuple(fits(limit, block) for limit in self.costing.limits))
+            seconds = seconds + self._slowest(parts, block)
+        return seconds
 
     def _slowest(self, parts: tuple[Busy, ...], block: Block) -> Array:
         slowest: Array = 0.0

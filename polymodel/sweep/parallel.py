@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from polymodel.sweep.objectives import known_objectives
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
+STATE = 2  # of a saved state's columns: the states of other releases are those of other sweeps
 PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
 
 
@@ -131,13 +133,18 @@ def together(
     # With one job, joblib would run it here, after this process's own share.
     parallel = Parallel(n_jobs=max(2, len(others)), return_as="generator", batch_size=1, pre_dispatch="all")
     running = parallel(delayed(work)(order) for order in others)
-    mine()
-    yield from running
+    try:
+        mine()
+        yield from running
+    finally:
+        with warnings.catch_warnings():  # joblib advises on tasks that an interrupt cancels
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
 
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
     """A fingerprint of everything that the found points depend on."""
-    parts: list[object] = [grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
+    parts: list[object] = [STATE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
     parts += [tuple(names), rest]
     for s in specs:
         parts += [s.raw_workload, s.raw_renames, s.raw_arch, s.template, sorted(s.declared.items(), key=str)]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INTERRUPTED = "interrupted after"
+HTML_ROWS = 12
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,20 @@ class Sweep:
         assert tree is not None
         symbols = {n: v for n, v in {**spec.declared, **spec.given}.items() if v is not None}
         return mapping_to_yaml(tree, symbols)
+
+    def _repr_html_(self) -> str:
+        """The counts, and the first rows of the front, or of the best by the first objective."""
+        from html import escape
+
+        shown = ["mapping", *self.grid.names, *(n for n, _ in self.grid.linked), *self.objectives, "feasible"]
+        rows = self.frame[shown] if len(self.frame) else self.frame
+        if len(rows):
+            rows = rows.sort_values(["feasible", self.objectives[0]], ascending=[False, True], kind="stable")
+        units = {o: f"{o} [{self.unit(o)}]" for o in self.objectives if self.unit(o)}
+        table: str = rows.head(HTML_ROWS).rename(columns=units).to_html(index=False) if len(rows) else ""
+        more = len(rows) - HTML_ROWS
+        rest = f"<p>... {more} more rows in <code>.frame</code></p>" if more > 0 else ""
+        return f"<pre>{escape(repr(self))}</pre>{table}{rest}"
 
     def __repr__(self) -> str:
         kept = len(next(iter(self.columns.values()), ()))

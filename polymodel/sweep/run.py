@@ -95,6 +95,8 @@ def sweep(
         grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
     except SpecError as error:
         raise in_section(error, spec.locator, given=symbols is not None) from error
+    if grids[0].size * len(specs) >= 2**62:
+        raise Refused(f"{len(specs)} mappings of {grids[0].size} points each", "sweep fewer mappings at once")
     sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
     rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
     about = signature(specs, grids[0], names, rest)
@@ -154,6 +156,7 @@ class _Search:
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found | None] = field(default_factory=dict)
     pruned: int = 0
+    skipped: int = 0  # points that are illegal, left out or pruned, so that they take no time
     before: int = 0
 
     def __post_init__(self) -> None:
@@ -282,10 +285,11 @@ class _Search:
         return self.units.mine(self.state)
 
     def report(self) -> None:
-        """Tell how far it is; the other processes are about as far."""
+        """Tell how far it is, among points that are not skipped; the other processes are about as far."""
         if self.progress is not None:
-            done = min(self.total, self.state.done * self.units.of)
-            self.progress(done, self.total, perf_counter() - self.start)
+            of, total = self.units.of, self.total - self.skipped
+            done = self.state.done - self.skipped if of == 1 else self.state.evaluated * of
+            self.progress(max(0, min(total, done)), total, perf_counter() - self.start)
 
     def block(self, i: int, part: Roles, share: int, given: Mapping[str, Any]) -> None:
         """One mapping under one choice of what changes its counts."""
@@ -306,6 +310,7 @@ class _Search:
         if self.asked.prunes(found.points):
             found = pruned(found, self.objectives, grid)
             self.pruned += found.pruned
+        self.skipped += found.skipped
         for v in found.variants:
             self.places[_place(i, part, {**given, **v.given})] = found, v
         run_block(found, self.objectives, grid, self.state, self.units, self.report)

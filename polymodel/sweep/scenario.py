@@ -78,6 +78,12 @@ class Scenario:
         """Points that satisfy the axes' constraints but are not evaluated, since no front needs them."""
         return math.prod(a.size + a.pruned for a in self.axes) * len(self.variants) - self.points
 
+    @property
+    def skipped(self) -> int:
+        """Points that take no time: illegal ones, those that constraints leave out, pruned ones."""
+        whole = math.prod(a.whole for a in self.axes)
+        return whole * (len(self.variants) + len(self.unfit)) - self.points
+
     def held(self, grid: Grid) -> frozenset[str]:
         """Independent symbols that constraints tie to other axes or to the architecture."""
         uses = Uses(grid, _texts(self.spec, dict(grid.linked)))

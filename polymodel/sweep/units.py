@@ -52,6 +52,11 @@ class Kept(Protocol):
     def snapshot(self, unit: int) -> Snapshot: ...
 
 
+def _plain(value: Any) -> object:
+    """A numpy number as Python has it."""
+    return value.item()
+
+
 @dataclass
 class Units:
     """The units of one process. `file`: where the state is saved, if anywhere.
@@ -108,7 +113,7 @@ class Units:
             columns[f"objective_{k}"] = np.concatenate([state.front_values[k], best])
         if state.rows:
             cells = (state.rows.get(int(i)) for i in every)
-            columns["cells"] = [None if c is None else json.dumps(c) for c in cells]
+            columns["cells"] = [None if c is None else json.dumps(c, default=_plain) for c in cells]
         about = {
             "signature": self.signature, "unit": state.unit, "infeasible": dict(state.infeasible),
             "done": state.done, "evaluated": state.evaluated, "best": len(state.best), "parts": state.parts,
@@ -117,9 +122,19 @@ class Units:
         write_table(self.file, columns, about)
         self.saved = time.perf_counter()
 
+    def _refuse_other_shares(self, file: Path) -> None:
+        """Refused if the sweep was begun by another number of processes, whose shares are other ones."""
+        for other in sorted(file.parent.glob("state-*-of-*.parquet")):
+            of = other.stem.rpartition("-")[2]
+            if of != str(self.of):
+                raise Refused(f"{file.parent} was begun with workers={of}", f"go on with as many, or {ANEW}")
+
     def load(self) -> Snapshot | None:
         """The saved state, None if there is none. Refused if it belongs to another sweep."""
-        if self.file is None or not self.file.is_file():
+        if self.file is None:
+            return None
+        if not self.file.is_file():
+            self._refuse_other_shares(self.file)
             return None
         columns, about = read_table(self.file)
         if about.get("signature") != self.signature:

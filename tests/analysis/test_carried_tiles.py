@@ -12,7 +12,7 @@ from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
-from polymodel.analysis.exact import arrays, listings, steady, sweep
+from polymodel.analysis.exact import arrays, listings, occupancy, steady, sweep
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.gaps import Gaps, Memory
 from polymodel.errors import Refused
@@ -172,3 +172,17 @@ def test_triangles_are_counted_not_listed() -> None:
     rows = {(w.einsum, w.component, w.measure): w.bits for w in EXACT.analyse(_causal(4096, 64)).working_sets}
     band = sum(range(4096 - 64 + 1, 4096 + 1))
     assert rows["E0", "GLB", "tile"] == 8 * (4096 * 4 + (4096 - 64) * 4 + band + 64 * 4)
+
+
+def test_classes_that_cannot_be_the_peak_are_not_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imperfect tiles of five variables on two levels: hundreds of combinations, few of which count."""
+    sizes = {"p": 11, "r": 3, "m": 7, "c": 5, "n": 5}
+    e0 = einsum("E0", "I[n,c,p+r]", "F[m,c,r]", "O[n,m,p]", sizes=sizes)
+    outer = [loop(v, t) for v, t in {"n": 3, "p": 5, "m": 4, "c": 3, "r": 2}.items()]
+    inner = [loop(v, t) for v, t in {"p": 3, "m": 3, "c": 2, "n": 2}.items()]
+    given = problem(e0, dram("I", "F", "O"), *outer, *inner, glb("I", "F", "O"), mac())
+    wanted = EXACT.analyse(given).working_sets
+    monkeypatch.setattr(occupancy, "_COMBINATIONS", 8)
+    assert EXACT.analyse(given).working_sets == wanted
+    (bits,) = (w.bits for w in wanted if (w.component, w.measure) == ("GLB", "tile"))
+    assert bits == 8 * (2 * 2 * (3 + 2 - 1) + 3 * 2 * 2 + 2 * 3 * 3)

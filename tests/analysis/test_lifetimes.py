@@ -136,6 +136,27 @@ def test_the_gpt3_layer() -> None:
     assert peaks["VMEM", "QK", "live"] < peaks["VMEM", "QK", "tile"]
 
 
+@pytest.mark.parametrize("order", ["mn", "nm"])
+def test_readers_that_use_an_element_in_turn(order: str) -> None:
+    """X[m,k] and X[k,m] under shared loops: which Einsum is first or last differs from element to element."""
+    sizes = {"m": 5, "n": 5, "k": 5}
+    cascade = Cascade(
+        (
+            einsum("E0", "X[m,n]", "A[m,n,k]", "Y[m,n]", sizes=sizes),
+            einsum("E1", "X[n,m]", "B[m,n,k]", "Z[m,n]", sizes=sizes),
+        )
+    )
+    branches = ((Loop("k", 2), ComputeNode("E0", "MAC")), (Loop("k", 3), ComputeNode("E1", "MAC")))
+    above = (dram("A", "B", "Y", "Z"), glb("X"), Loop(order[0], 2), Loop(order[1], 1))
+    layout = lay_out(Problem(cascade, hierarchy(), LoopTree((*above, Split(branches)))))
+    counts, rows = factored_counts(layout)
+    expected, listed = live_counts(layout)
+    assert counts == expected
+    assert {(w.component, w.einsum): w.bits for w in rows} == {
+        (w.component, w.einsum): w.bits for w in listed
+    }
+
+
 @pytest.mark.parametrize("scale", [Fraction(3, 2), Fraction(11, 10), Fraction(7, 3)])
 @pytest.mark.parametrize("order", ["kmn", "nkm", "mkn"])
 def test_fractions_of_bits_are_rounded_up_per_tensor(scale: Fraction, order: str) -> None:

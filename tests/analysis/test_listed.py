@@ -9,7 +9,7 @@ import pytest
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
-from polymodel.analysis.exact import listed
+from polymodel.analysis.exact import listed, live
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
@@ -72,31 +72,18 @@ def test_what_a_consumer_keeps_alive_in_one_instance_each_drains_once(
     assert moved(found, "RF", "T", "E1") == (4, 0, 0, 0)
 
 
-def _reduced_and_kept() -> Problem:
-    """k = 0, 1 in instances 0, 1 sum T; E1 keeps T alive in instance 0 only, until n = 1."""
-    e0 = einsum("E0", "A[n,k]", "T[m]", sizes={"n": 1, "k": 2, "m": 3})
-    e1 = einsum("E1", "T[m]", "W[n,k]", "Z[n,k]", sizes={"n": (1, 2), "k": 1, "m": 3})
-    home = StorageNode("RF", ("A", "T", "W", "Z"), "keep_previous")
+def test_sums_that_move_from_instance_to_instance_until_a_consumer_keeps_one_alive() -> None:
+    """T[m+n] is summed in instance m at n = 0, 1, 2; at n = 3, 4 E1 reads T[0:3] in instance 0."""
+    e0 = einsum("E0", "A[m]", "B[n]", "T[m+n]", sizes={"m": 3, "n": 3})
+    e1 = einsum("E1", "T[b]", "W[m,n]", "Z[m,n]", sizes={"b": 3, "m": 1, "n": (3, 4)})
+    every = "A", "B", "T", "W", "Z"
+    home = StorageNode("RF", every, "keep_previous")
     split = Split(((mac("E0"),), (mac("E1"),)))
-    return problem((e0, e1), dram("A", "T", "W", "Z"), loop("n", 1), spread("k", 1), home, split)
-
-
-def test_instances_that_consumers_keep_alive_drain_later_than_the_others() -> None:
-    """Instance 1 drains its 3 partial sums after n = 0; instance 0 after n = 2, not together with it."""
-    found = agreed(_reduced_and_kept())
-    assert moved(found, "RF", "T")[1] == 6
-    assert moved(found, "DRAM", "T") == (0, 0, 0, 6)
-
-
-def test_a_reduction_that_consumers_keep_alive_is_refused_above_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = _reduced_and_kept()
-    monkeypatch.setattr(listed, "LIMIT", 0)
-    with pytest.raises(Refused, match="T is carried, shared with consumers and reduced") as refusal:
-        EXACT.analyse(given)
-    assert "use reuse: refill" in str(refusal.value)
-    agreed(given, "refill")
+    found = agreed(problem((e0, e1), dram(*every), loop("n", 1), spread("m", 1), home, split))
+    # 9 runs of 5 elements: 4 begin with what others drained. T[2], last written in instance 0, stays on.
+    assert moved(found, "RF", "T") == (4, 9, 4, 9)
+    assert moved(found, "DRAM", "T") == (4, 0, 0, 9)
+    assert moved(found, "RF", "T", "E1") == (6, 0, 2, 0)
 
 
 @pytest.mark.parametrize("reuse", ["refill", "keep_previous"])
@@ -203,3 +190,13 @@ def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.Monke
         EXACT.analyse(given)
     assert "reuse: refill" in str(refusal.value)
     assert EXACT.analyse(given, reuse="refill").traffic == REFEREE.analyse(given, reuse="refill").traffic
+
+
+def test_lifetimes_of_too_many_instances_are_refused_and_whole_tiles_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_CELLS", 0)
+    with pytest.raises(Refused, match="too many instances and phases") as refusal:
+        EXACT.analyse(_spread_unevenly(), live=True)
+    assert "allocation: tile" in refusal.value.remedy
+    assert EXACT.analyse(_spread_unevenly()).working_sets

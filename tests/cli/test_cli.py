@@ -269,3 +269,49 @@ def test_facade_import_is_quick() -> None:
     script = "import time; t = time.perf_counter(); import polymodel; print(time.perf_counter() - t)"
     best = min(float(process("-c", script).stdout) for _ in range(3))
     assert best < 0.4
+
+
+def test_a_table_alone_in_every_format(capsys: Captured, spec: str) -> None:
+    for style in ("table", "json", "csv", "html"):
+        code, out, err = run(capsys, "evaluate", spec, "--set", "TM=2", "--table", "reuse", "--format", style)
+        assert (code, err) == (FINE, "")
+        assert "distinct" in out
+        assert "Lifetimes" not in out
+        assert "lifetimes" not in out
+
+
+def test_a_mapping_that_is_missing_is_named(capsys: Captured) -> None:
+    code, _, err = run(capsys, "evaluate", "matmul", "simple_two_level")
+    assert code == BAD_INPUT
+    assert "matmul/output_stationary, matmul/weight_stationary" in err
+
+
+def test_the_default_mapping_is_said(capsys: Captured) -> None:
+    code, out, _ = run(capsys, "evaluate", "attention", "simple_two_level")
+    assert code == FINE
+    head = [line for line in out.splitlines() if line.startswith("mapping")]
+    assert head == [
+        "mapping       attention/tiled_fused (the default; also: attention/unfused, attention/untiled_fused)"
+    ]
+    _, out, _ = run(capsys, "evaluate", "attention/unfused", "simple_two_level")
+    assert "mapping       attention/unfused\n" in out
+    assert "workload      attention\n" in out
+
+
+def test_a_size_that_is_not_whole(capsys: Captured, spec: str) -> None:
+    code, _, err = run(capsys, "evaluate", spec, "--set", "TM=2.5")
+    assert code == BAD_INPUT
+    assert "use a whole number" in err
+
+
+def test_where_things_were_saved_is_said(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    out_dir = tmp_path / "out"
+    _, out, err = run(capsys, "evaluate", spec, "--out", str(out_dir))
+    last = out.splitlines()[-1]
+    assert last.startswith("saved ")
+    for name in ("report.html", "looptree.svg", "architecture.svg"):
+        assert str(out_dir / name) in last
+    _, out, err = run(capsys, "evaluate", spec, "--out", str(out_dir), "--format", "json")
+    assert json.loads(out)
+    assert "report.html" in err
+    assert "left out, it is All" in run(capsys, "schema", "arch")[1]

@@ -10,6 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
 from polymodel.cli_sweep import Bar
+from polymodel.sweep import parallel
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.values import all_sizes, divisors, powers
 from tests.cli.test_cli import SMALL
@@ -212,3 +213,12 @@ def test_the_rate_of_a_resumed_run_is_that_of_this_run() -> None:
     bar(1_000_010, 2_000_000, 0.1)
     bar(1_000_110, 2_000_000, 10.1)
     assert "10/s" in lines[-1]
+
+
+def test_pruning_can_be_turned_off(capsys: Captured, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PRUNE_FROM", 1)
+    arguments = ("sweep", spec, "--symbol", "TM=all_sizes(m)")
+    pruned, whole = (run(capsys, *arguments, *more)[1] for more in ((), ("--no-prune",)))
+    assert "  pruned: " in pruned
+    assert "  pruned: " not in whole
+    assert pruned.partition("\n\n")[2] == whole.partition("\n\n")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import islpy as isl
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.errors import Refused
-from polymodel.polyhedra import build, counting, steps
+from polymodel.polyhedra import build, classes, counting, steps
 
 Point = tuple[int, ...]
 
@@ -74,3 +75,57 @@ def test_a_loop_of_one_iteration_never_moves() -> None:
     text, _ = tiles(4, 4, 1)
     assert not steps.moves(text, 0, 1, 0)
     assert not steps.depends(text, 0, 1, 0)
+
+
+def nested(
+    extents: tuple[int, int], tiles: tuple[tuple[int, ...], tuple[int, ...]]
+) -> tuple[str, set[Point]]:
+    """`[counters of p..., counters of r..., x]` with x = p + r, both tiled several times."""
+    points: set[Point] = set()
+    for values in itertools.product(*map(range, extents)):
+        counters: list[int] = []
+        for value, sizes in zip(values, tiles, strict=True):
+            for size in sizes:
+                counters.append(value // size)
+                value %= size
+        points.add((*counters, sum(values)))
+    bounds, names = [], []
+    for v, (extent, sizes) in enumerate(zip(extents, tiles, strict=True)):
+        bounds.append(f"0 <= v{v} < {extent}")
+        start = "0"
+        for size in sizes:
+            names.append(f"c{len(names)}")
+            start = f"{start} + {size}*{names[-1]}"
+            bounds.append(f"{start} <= v{v} < {start} + {size} and {names[-1]} >= 0")
+    body = " and ".join(bounds)
+    return f"{{ [{', '.join(names)}, x] : exists v0, v1 : x = v0 + v1 and {body} }}", points
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 12), st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
+def test_scanned_and_counted_sizes_agree(p: int, r: int, outer: int, inner: int) -> None:
+    text, points = nested((p, r), ((outer, min(inner, outer)), (inner,)))
+    found = build.parse_set(text)
+    assert counting.size(found) == len(points)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_SCANNED", 0)
+        assert counting.size(found) == len(points)
+
+
+def test_imperfect_tiles_of_three_levels_are_scanned() -> None:
+    """A few hundred points; barvinok takes a quarter of a minute for them."""
+    text, points = nested((57, 5), ((23, 7, 3), (4, 3, 2)))
+    assert counting.size(build.parse_set(text)) == len(points)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(2, 5), st.integers(1, 6), st.integers(1, 3))
+def test_scanned_and_counted_fibres_agree(p: int, r: int, outer: int, inner: int) -> None:
+    text, points = nested((p, r), ((outer, min(inner, outer)), (inner,)))
+    wanted = Counter(point[:-1] for point in points)
+    for dims in (1, 99):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(counting, "_VERY_MANY", dims)
+            classes.sizes.cache_clear()
+            found = classes.sizes(text, 3)
+        assert {point: size for domain, size in found for point in counting.points_of(domain)} == wanted

@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import islpy as isl
 import pytest
 
+import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.report.looptree_text import looptree_text
+from polymodel.mapping.text import looptree_text
+from polymodel.report.compare import compare
 from polymodel.report.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.report.show import show_text
@@ -159,3 +161,35 @@ def test_energy_plot_stacks_to_the_total(fused: Report) -> None:
 )
 def test_engineering_numbers(value: float, unit: str, text: str) -> None:
     assert engineering(value, unit) == text
+
+
+def test_headings_explain_themselves(fused: Report) -> None:
+    from polymodel.report.glossary import TERMS
+
+    page = fused.to_html(live=False)
+    for term in ("visits", "drain_bits", "slack_s", "keep_previous_bits"):
+        assert f'title="{TERMS[term]}"' in page
+
+
+def test_ratios_are_plain_numbers(fused: Report, spread: Report) -> None:
+    found = compare(fused, spread)
+    ratios = [r for r in found.frame()["ratio"] if r == r]
+    assert any(0 < r < 1 for r in ratios)
+    for text in (str(found), found._repr_html_()):
+        for ratio in ratios:
+            assert f"{ratio:.4g}" in text
+
+
+def test_a_policy_without_figures_says_why() -> None:
+    report = pm.evaluate(pm.load("edge_npu", "resnet_bottleneck_block/tiled_fused"))
+    reuse = report.reuse
+    assert reuse["refill_bits"].isna().all()
+    assert reuse["left_out"].str.contains("refill is left out").all()
+    assert "refill is left out" in str(report)
+    assert (pm.evaluate(pm.load("matmul", "edge_npu")).reuse["left_out"] == "").all()
+
+
+def test_a_looptree_can_be_read() -> None:
+    tree = pm.load("simple_two_level", "attention/tiled_fused").template
+    assert "for m, tile 8" in repr(tree)
+    assert "((Softmax)) on MAC" in repr(tree)

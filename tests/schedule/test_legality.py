@@ -127,6 +127,41 @@ def test_partial_sums_in_several_instances_are_not_the_whole() -> None:
     assert not verdict(small.problem(e0, small.dram("A"), small.spread("m", 1), *alone[2:]))
 
 
+def reduced(reuse: Reuse, *, first: int = 0, apart: bool = False) -> Problem:
+    """k = 0, 1 of T are summed in instances 0, 1 of RF, below DRAM, at n = 0; E1 reads T from n = `first`."""
+    e0 = small.einsum("E0", "A[n,k]", "T[m]", sizes={"n": 1, "k": 2, "m": 3})
+    e1 = small.einsum("E1", "T[m]", "W[n,k]", "Z[n,k]", sizes={"n": (first, 2), "k": 1, "m": 3})
+    rf = StorageNode("RF", ("T",), reuse)
+    branches = (
+        ((rf, small.mac("E0")), (rf, small.mac("E1"))) if apart else ((small.mac("E0"),), (small.mac("E1"),))
+    )
+    nodes = (Split(branches),) if apart else (rf, Split(branches))
+    loops = Loop("n", 1), small.spread("k", 1)
+    return small.problem((e0, e1), small.dram("A", "T", "W", "Z"), *loops, *nodes)
+
+
+def test_parts_of_a_sum_in_other_instances_are_not_read() -> None:
+    lacking = "E1 reads T in RF (node 3) while other instances still hold parts that E0 wrote"
+    assert lacking in verdict(reduced("refill"))
+    assert not verdict(reduced("refill", apart=True))
+    assert not verdict(reduced("refill", first=1))  # drained, added up and filled again
+    # Instance 1 has drained its part, but instance 0 keeps its own and never gets it.
+    assert lacking in verdict(reduced("keep_previous", first=1))
+    assert lacking in verdict(reduced("keep_previous", first=2))  # n = 1 is no visit that could drop it
+
+
+@pytest.mark.parametrize(("index", "legal"), [("n-1", True), ("2-n", False)])
+def test_a_part_that_was_dropped_in_between_comes_back_whole(index: str, legal: bool) -> None:
+    """T[0] is made in instance 0, T[1] in 0 and 1, T[2] in 1. E1, in instance 0, reads T[0] and T[1] at n = 1
+    and 2: T[1] is not there at n = 1, and comes anew from DRAM; or the other way round: then a part stays."""
+    e0 = small.einsum("E0", "A[n,k]", "T[m+k]", sizes={"n": 1, "k": 2, "m": 2})
+    e1 = small.einsum("E1", f"T[{index}]", "W[n,k]", "Z[n,k]", sizes={"n": (1, 2), "k": 1})
+    split = Split(((small.mac("E0"),), (small.mac("E1"),)))
+    nodes = Loop("n", 1), small.spread("k", 1), StorageNode("RF", ("T",), "keep_previous"), split
+    found = verdict(small.problem((e0, e1), small.dram("A", "T", "W", "Z"), *nodes))
+    assert found == "" if legal else "T[R0=1]" in found
+
+
 def test_what_isl_cannot_decide_in_bounded_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     given = kept(Loop("n", 3), reuse="keep_previous")
     monkeypatch.setattr(bounded, "OPERATIONS", 1)

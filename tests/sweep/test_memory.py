@@ -153,6 +153,15 @@ def test_columns_of_huge_integers_read_back_exactly(tmp_path: Path) -> None:
     assert StoredColumns(file)["a"] == [str(10**60)]
 
 
+def test_more_points_than_numbers_are_refused() -> None:
+    tree = matmul().template
+    assert tree is not None
+    values = {**SYMBOLS, **{f"S{i}": range(2**16) for i in range(3)}}
+    where = [f"S{i} >= 0" for i in range(3)]
+    with pytest.raises(pm.Refused, match="2 mappings of"):
+        pm.sweep(matmul(), values, mappings=[tree, tree], where=where)
+
+
 def test_sizes_beyond_int64_are_evaluated_one_by_one() -> None:
     found = pm.sweep(matmul(2**70), {"TM": [2**65, 3], "TN": [5], "TK": [18]}, keep="all")
     assert "beyond 2^62: points evaluated one by one" in found.notes[0]

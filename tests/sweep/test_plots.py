@@ -170,3 +170,11 @@ def test_traffic_is_in_the_order_that_it_says(found: pm.Sweep) -> None:
     many = found.plot("traffic")
     assert not many.patches
     assert len(many.collections) == 2
+
+
+def test_a_sweep_shows_itself_in_a_notebook(found: pm.Sweep) -> None:
+    page = found._repr_html_()
+    assert "448 points" in page
+    assert "accesses:DRAM [bit]" in page
+    assert f"{len(found.frame) - 12} more rows" in page
+    assert "<table" not in pm.sweep(found.specs[0], {"TM": [1], "TK": [2]}, where=["TM > 1"])._repr_html_()

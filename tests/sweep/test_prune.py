@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Atom, Leaf, Level
 from polymodel.analysis.symbolic.forms import Form
+from polymodel.sweep import kernel as kernels
 from polymodel.sweep import run as sweeping
 from polymodel.sweep.axes import Axis
 from polymodel.sweep.dominance import least
@@ -274,6 +275,18 @@ def test_what_is_worse_for_sure_goes_whatever_its_number(
     found = same_front(matmul("inf", "inf"), symbols, objectives=objectives)
     if "energy" in objectives:
         assert found.evaluated == 1
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_progress_is_that_of_the_work(prune: bool) -> None:
+    told: list[tuple[int, int]] = []
+    small = mock.patch.object(sweeping, "LINES", 2), mock.patch.object(kernels, "RIGHT", 64)
+    with small[0], small[1], mock.patch.object(sweeping, "BLOCK", 64):
+        found = pm.sweep(matmul(), LEVELS, prune=prune, progress=lambda done, of, _: told.append((done, of)))
+    assert {of for _, of in told} == {found.evaluated}
+    assert told[-1][0] == found.evaluated
+    assert len(told) > 3
+    assert 0 < told[0][0] < found.evaluated
 
 
 def test_only_fronts_are_pruned() -> None:

@@ -87,6 +87,13 @@ def test_two_processes_find_the_same(spec: pm.Spec, tmp_path: Path, keep: Any) -
     assert {p.name for p in tmp_path.glob("state-*")} == {"state-0-of-2.parquet", "state-1-of-2.parquet"}
 
 
+def test_a_store_goes_on_with_as_many_workers(spec: pm.Spec, tmp_path: Path) -> None:
+    whole = pm.sweep(spec, SYMBOLS, workers=2, store=tmp_path)
+    with pytest.raises(pm.Refused, match="was begun with workers=2"):
+        pm.sweep(spec, SYMBOLS, store=tmp_path)
+    same(pm.sweep(spec, SYMBOLS, store=tmp_path, resume=False), whole)
+
+
 def test_wrong_options_are_refused(spec: pm.Spec) -> None:
     with pytest.raises(pm.SpecError, match="workers=0"):
         pm.sweep(spec, SYMBOLS, workers=0)

@@ -79,7 +79,11 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
     if chains[consumer, tensor][0] is not home:
         element = min(_use_times(read, tensor))
         return Violation(producer, consumer, tensor, element, "they share no storage of it")
-    return _stale(home, made, read, tensor) if again else _absent(home, producer, consumer)
+    if again:
+        return _stale(home, made, read, tensor)
+    shared = (b for b in chains[producer, tensor][1:] if b in chains[consumer, tensor])
+    found = [_absent(home, producer, consumer), *(_unfinished(b, producer, consumer) for b in shared)]
+    return next((f for f in found if f), None)
 
 
 def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> Violation | None:
@@ -109,6 +113,32 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
             return Violation(*names, x, reason)
         if finished >= o.time:
             return Violation(*names, x, "it is read before all operations that produce it")
+    return None
+
+
+def _unfinished(buffet: BuffetWalk, producer: str, consumer: str) -> Violation | None:
+    """An element that a consumer reads in one instance while a run that wrote it goes on in another.
+
+    The parts of a sum get together at the parent, when the runs that hold them have ended.
+    """
+    last: dict[Element, dict[tuple[Place, Time], Time]] = {}
+    wrote: set[tuple[Element, Place, Time]] = set()
+    for t in buffet.visits:
+        for p, tile in buffet.tiles[t].items():
+            for x, use in tile.items():
+                run = buffet.run[t][p][x]
+                last.setdefault(x, {})[p, run] = t
+                if producer in use.einsums:
+                    wrote.add((x, p, run))
+    for t in buffet.visits:
+        for p, tile in sorted(buffet.tiles[t].items()):
+            for x in sorted(x for x, use in tile.items() if consumer in use.einsums):
+                begun = buffet.run[t][p][x]
+                if any(q != p and e >= begun and (x, q, b) in wrote for (q, b), e in last[x].items()):
+                    reason = (
+                        f"other instances of node {buffet.node} ({buffet.component}) still hold parts of it"
+                    )
+                    return Violation(producer, consumer, buffet.tensor, x, reason)
     return None
 
 

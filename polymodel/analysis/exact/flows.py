@@ -9,7 +9,7 @@ from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, check_ends, check_reducible, examine
+from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
@@ -105,7 +105,6 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
     check_reducible(levels[-1], shared, tensor)
     try:
-        check_ends(tuple(levels), shared, tensor)
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
         if not any(level.carries for level in levels):
@@ -116,7 +115,10 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
 
 
 def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) -> bool:
-    """False where consumers keep a run alive after its last write, so that its start is counted instead."""
+    """False where consumers keep a run alive after its last write, so that its start is counted instead.
+
+    In a legal mapping no other instance holds a part of the element in such a run: it is drained alone.
+    """
     return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
 
 

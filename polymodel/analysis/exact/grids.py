@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, counter_of
@@ -33,12 +35,64 @@ class Grid:
     axes: dict[int, Ints]
     count: int
 
-    def table(self, axes: tuple[int, ...]) -> Ints:
-        return table([self.axes[a] for a in axes], self.count)
+
+@dataclass(frozen=True)
+class Packed:
+    """Rows of several columns as integers below `bound`, in the order of the rows."""
+
+    keys: Ints
+    low: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    @property
+    def bound(self) -> int:
+        return prod(self.extents)
+
+    def columns(self, keys: Ints) -> list[Ints]:
+        found = []
+        for low, extent in zip(reversed(self.low), reversed(self.extents), strict=True):
+            keys, digit = np.divmod(keys, extent)
+            found.append(digit + low)
+        return found[::-1]
 
 
-def table(columns: list[Ints], rows: int) -> Ints:
-    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
+def packed(columns: Sequence[Ints], rows: int) -> Packed:
+    """Rows as integers."""
+    low = tuple(int(c.min()) for c in columns)
+    extents = tuple(int(c.max()) - b + 1 for c, b in zip(columns, low, strict=True))
+    if prod(extents) >= 2**62:
+        raise unfollowed("their coordinates exceed 62 bits")
+    keys = np.zeros(rows, dtype=np.int64)
+    for column, b, n in zip(columns, low, extents, strict=True):
+        keys = keys * n + (column - b)
+    return Packed(keys, low, extents)
+
+
+def numbered(keys: Ints, bound: int) -> tuple[Ints, Ints]:
+    """(number of every key among the different ones in order, these). Keys are below `bound`."""
+    if bound > 8 * len(keys) + 65536:
+        different, numbers = np.unique(keys, return_inverse=True)
+        return np.asarray(numbers, dtype=np.int64).reshape(-1), different
+    present = np.zeros(bound, dtype=bool)
+    present[keys] = True
+    return np.asarray((np.cumsum(present) - 1)[keys], dtype=np.int64), np.flatnonzero(present)
+
+
+def contained(keys: Ints, given: Ints, bound: int) -> NDArray[np.bool_]:
+    """Which of the keys are among the given ones; all are below `bound`."""
+    if bound > 8 * len(given) + 65536:
+        order = np.sort(given)  # np.isin hashes, which is slower
+        return np.asarray(order[np.minimum(np.searchsorted(order, keys), len(order) - 1)] == keys)
+    present = np.zeros(bound, dtype=bool)
+    present[given] = True
+    return np.asarray(present[keys])
+
+
+def one_of_each(numbers: Ints, count: int) -> Ints:
+    """A position of every number."""
+    where = np.zeros(count, dtype=np.int64)
+    where[numbers] = np.arange(len(numbers))
+    return where
 
 
 class Grids:
@@ -50,12 +104,22 @@ class Grids:
         for (einsum, _), view in layout.full.items():
             self.views.setdefault(einsum, view)
         self._made: dict[tuple[str, frozenset[str]], Grid] = {}
+        self._stamps: dict[tuple[str, tuple[int, ...]], list[Ints]] = {}
 
     def of(self, einsum: str, variables: frozenset[str]) -> Grid:
         key = (einsum, variables)
         if key not in self._made:
             self._made[key] = _grid(self.views[einsum], variables)
         return self._made[key]
+
+    def stamps(self, einsum: str, variables: frozenset[str], axes: tuple[int, ...]) -> list[Ints]:
+        """The different values of these axes in order, one column each."""
+        key = (einsum, axes)
+        if key not in self._stamps:
+            grid = self.of(einsum, variables)
+            rows = packed([grid.axes[a] for a in axes], grid.count)
+            self._stamps[key] = rows.columns(numbered(rows.keys, rows.bound)[1])
+        return self._stamps[key]
 
     def variable(self, einsum: str, axis: int) -> str:
         view = self.views[einsum]

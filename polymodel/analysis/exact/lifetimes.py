@@ -20,7 +20,7 @@ from polymodel.analysis.exact.live import live_counts, nominal_trips
 from polymodel.analysis.exact.occupancy import Item, is_persistent, item_of
 from polymodel.analysis.exact.peaks import Interleaving, Rounding, Term
 from polymodel.analysis.exact.residencies import Residency, Use
-from polymodel.analysis.exact.sweep import Ints, distinct
+from polymodel.analysis.exact.sweep import Ints
 from polymodel.analysis.exact.timetrees import Rows, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
@@ -157,37 +157,38 @@ class Frame:
     def _times(self, group: frozenset[int]) -> tuple[int, ...]:
         return tuple(a for a in self.temporal if a in group)
 
-    def _phases(self, group: frozenset[int]) -> Ints:
+    def _phases(self, group: frozenset[int]) -> list[Ints]:
         """Stamps of the executing Einsum over the axes of a group."""
         variables = frozenset(self.grids.variable(self.einsum, a) for a in group if a >= 0)
-        return distinct(self.grids.of(self.einsum, variables).table(self._times(group)))
+        return self.grids.stamps(self.einsum, variables, self._times(group))
 
     def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
         """Elements of an edge at each stamp of a group: the product of its blocks there."""
         spots = sorted(a for a in group if a < 0)
-        axes: list[int] = []
-        sites, times = np.zeros((1, len(spots)), dtype=np.int64), np.zeros((1, 0), dtype=np.int64)
+        sites = [np.zeros(1, dtype=np.int64) for _ in spots]
+        times: dict[int, Ints] = {}
+        count = 1
         for b in self._blocks(edge, group):
             spans = edge.residency.spans(b, edge.use.user, edge.end)
             keep = edge.use.masks[b][spans.element]
-            stamps = (spans.last if edge.use.last else spans.first)[keep]
-            if len(times) * len(stamps) > _POINTS:
+            stamps = spans.last if edge.use.last else spans.first
+            more = int(keep.sum())
+            here = self._sites(edge, spots, {a: c[keep] for a, c in spans.place.items()}, more)
+            if count * more > _POINTS:
                 raise unfollowed("too many elements of ranks that are tied together")
-            here = self._sites(edge, b, spots, spans.place[keep])
-            sites = np.repeat(sites, len(stamps), axis=0) + np.tile(here, (len(sites), 1))
-            parts = [np.repeat(times, len(stamps), axis=0), np.tile(stamps, (len(times), 1))]
-            times = np.concatenate(parts, axis=1)
-            axes += edge.residency.axes(b, edge.use.user, 0, edge.end)
-        order = [axes.index(a) for a in self._times(group) if a in axes]
-        return Rows(len(order), sites, times[:, order])
+            sites = [np.repeat(s, more) + np.tile(h, count) for s, h in zip(sites, here, strict=True)]
+            times = {a: np.repeat(c, more) for a, c in times.items()}
+            times |= {a: np.tile(c[keep], count) for a, c in stamps.items()}
+            count *= more
+        given = tuple(times[a] for a in self._times(group) if a in times)
+        return Rows(tuple(sites), given, count)
 
-    def _sites(self, edge: Edge, block: int, spots: list[int], place: Ints) -> Ints:
+    def _sites(self, edge: Edge, spots: list[int], place: dict[int, Ints], count: int) -> list[Ints]:
         """A block's share of instances' coordinates."""
-        mine = edge.residency.axes(block, edge.use.user, 0, 0, spatial=True)
-        found = np.zeros((len(place), len(spots)), dtype=np.int64)
+        found = [np.zeros(count, dtype=np.int64) for _ in spots]
         for axis, spot, times in self.spots[edge.use.user]:
-            if axis in mine:
-                found[:, spots.index(-1 - spot)] += times * place[:, mine.index(axis)]
+            if axis in place:
+                found[spots.index(-1 - spot)] = found[spots.index(-1 - spot)] + times * place[axis]
         return found
 
     @cached_property
@@ -196,18 +197,17 @@ class Frame:
         reach = lcm(*(r.period for r in self.roundings))
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
-            kinds: dict[tuple[int, bytes, bytes], int] = {}
+            kinds: dict[tuple[int | bytes, ...], int] = {}
             rows: list[Rows] = []
             for i, edge in enumerate(self.edges):
                 made = self._rows(edge, group)
-                key = (made.depth, made.places.tobytes(), made.stamps.tobytes())
+                key: tuple[int | bytes, ...] = (made.depth, made.count)
+                key += tuple(c.tobytes() for c in (*made.places, *made.stamps))
                 if key not in kinds:
                     kinds[key] = len(rows)
                     rows.append(made)
                 columns[i].append(kinds[key])
-            spots = sum(1 for a in group if a < 0)
-            places = [r.places for r in rows] or [np.zeros((1, spots), dtype=np.int64)]
-            trees.append(tree(self._phases(group), distinct(np.concatenate(places)), rows, reach))
+            trees.append(tree(self._phases(group), rows, reach))
         order = tuple(next(g for g, axes in enumerate(self.groups) if a in axes) for a in self.temporal)
         return Interleaving(tuple(trees), order), [tuple(c) for c in columns]
 

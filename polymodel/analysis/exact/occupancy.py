@@ -282,4 +282,19 @@ def _classes(text: str, spatial: tuple[int, ...], temporal: tuple[int, ...], ite
         for loops in (item.not_first, item.not_last):
             flags.append(tuple(temporal.index(a) for a in (loops or ()) if a in temporal))
         requests.append((tuple(inside), flags[0], flags[1]))
-    return list(classes.rows(text, len(spatial), len(temporal), tuple(requests)))
+    return _largest_rows(list(classes.rows(text, len(spatial), len(temporal), tuple(requests))))
+
+
+def _largest_rows(rows: list[Row]) -> list[Row]:
+    """Rows that no other row exceeds: an item counts for more with a larger size, and away from its edges."""
+    if len(rows) < 2:
+        return rows
+    table = np.array(
+        [[(size, not first, not last) for size, first, last in row] for row in rows], dtype=object
+    )
+    table = table.reshape(len(rows), -1)
+    kept: list[int] = []
+    for i in np.argsort(-table.sum(axis=1), kind="stable"):  # what exceeds a row comes before it
+        if not any((table[i] <= table[k]).all() for k in kept):
+            kept.append(int(i))
+    return [rows[i] for i in sorted(kept)]

@@ -72,22 +72,6 @@ def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
                 )
 
 
-def check_ends(levels: tuple[Level, ...], shared: frozenset[int], tensor: str) -> None:
-    """Drains of a node that consumers keep visiting end later than production; no reductions there.
-
-    Factors with ranks do not reduce: `examine` wants each of their elements in one instance.
-    """
-    for level in levels[1:]:
-        apart = not level.carries or level.now == level.held
-        reduced = [a for f in level.now.factors if not f.ranks for a in f.spatial]
-        if not apart and any(a >= level.charge and a in shared for a in reduced):
-            raise Refused(
-                f"{tensor} is carried, shared with consumers and reduced over a fanout, "
-                "and its Einsums have too many iterations to list",
-                "use reuse: refill for this output",
-            )
-
-
 def examine(
     levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:

@@ -10,29 +10,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Node
-from polymodel.analysis.exact.grids import Grid, Grids, table, unfollowed
+from polymodel.analysis.exact.grids import Grid, Grids, contained, numbered, one_of_each, packed, unfollowed
 from polymodel.analysis.exact.live import node_carries
-from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.schedule.touch import Block, partition
 
 Mask = NDArray[np.bool_]
-_CLASSES = 5
+Masks = tuple[Mask, ...]
+_CLASSES = 6
+_PARTS = 500
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Per element of a block (`element`, ids): its instance, and the first and last of its stamps."""
+    """Per element of a block (ids): its instance, and the first and last of its stamps, by axis."""
 
     element: Ints
-    place: Ints
-    first: Ints
-    last: Ints
+    place: dict[int, Ints]
+    first: dict[int, Ints]
+    last: dict[int, Ints]
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Use:
     """`coefficient` x the elements in all `masks` (one per block): first or `last` use, by Einsum `user`."""
 
     coefficient: int
-    masks: tuple[Mask, ...]
+    masks: Masks
     user: str
     last: bool
 
@@ -93,20 +95,24 @@ class Residency:
             columns.append(total)
         return columns
 
-    def _key(self, block: int, user: str) -> Ints:
-        """Instance, time coordinates above the node, and ranks of every point."""
-        grid = self.grid(block, user)
-        above = self.axes(block, user, 0, self.node.loops)
-        spatial = self.axes(block, user, 0, 0, spatial=True)
-        columns = [grid.axes[a] for a in (*spatial, *above)]
-        return table([*columns, *self._ranks(block, user)], grid.count)
+    def _key(self, block: int) -> tuple[list[Ints], int, int]:
+        """All users' points: (instances, time above the node, ranks; how many of the first, the second)."""
+        spatial = self.axes(block, self.node.users[0], 0, 0, spatial=True)
+        above = self.axes(block, self.node.users[0], 0, self.node.loops)
+        parts = []
+        for user in self.node.users:
+            grid = self.grid(block, user)
+            parts.append([*(grid.axes[a] for a in (*spatial, *above)), *self._ranks(block, user)])
+        columns = [np.concatenate(same) for same in zip(*parts, strict=True)]
+        return columns, len(spatial), len(above)
 
     def _each(self) -> list[dict[str, Ints]]:
         """Per block, user and point: the element, numbered over all users."""
         found = []
         for block in range(len(self.blocks)):
-            keys = [self._key(block, e) for e in self.node.users]
-            parts = np.split(rank(np.concatenate(keys)), np.cumsum([len(k) for k in keys])[:-1])
+            counts = [self.grid(block, e).count for e in self.node.users]
+            rows = packed(self._key(block)[0], sum(counts))
+            parts = np.split(numbered(rows.keys, rows.bound)[0], np.cumsum(counts)[:-1])
             found.append(dict(zip(self.node.users, parts, strict=True)))
         return found
 
@@ -130,15 +136,19 @@ class Residency:
         """First and last use by one Einsum, over the time coordinates before axis `end`."""
         key = (block, user, end)
         if key not in self._spans:
-            grid = self.grid(block, user)
-            stamps = grid.table(self.axes(block, user, 0, end))
-            places = grid.table(self.axes(block, user, 0, 0, spatial=True))
-            ids = self.ids[block][user]
-            order = np.lexsort((rank(stamps), ids))
-            begins = np.flatnonzero(np.diff(ids[order], prepend=-1) != 0)
-            ends = np.append(begins[1:], len(order)) - 1
-            first, last = order[begins], order[ends]
-            self._spans[key] = Spans(ids[first], places[first], stamps[first], stamps[last])
+            grid, ids, size = self.grid(block, user), self.ids[block][user], self.size(block)
+            axes = self.axes(block, user, 0, end)
+            stamps = packed([grid.axes[a] for a in axes], grid.count)
+            first, last = np.full(size, stamps.bound), np.full(size, -1)
+            np.minimum.at(first, ids, stamps.keys)
+            np.maximum.at(last, ids, stamps.keys)
+            element = np.flatnonzero(last >= 0)
+            where = one_of_each(ids, size)[element]
+            place = {a: grid.axes[a][where] for a in self.axes(block, user, 0, 0, spatial=True)}
+            firsts, lasts = stamps.columns(first[element]), stamps.columns(last[element])
+            self._spans[key] = Spans(
+                element, place, dict(zip(axes, firsts, strict=True)), dict(zip(axes, lasts, strict=True))
+            )
         return self._spans[key]
 
     # Elements that stay from one visit to the next
@@ -163,22 +173,24 @@ class Residency:
             edges = np.flatnonzero(np.diff(outer, prepend=-1, append=-1))
             first, last = edges[:-1][outer], edges[1:][outer] - 1
             into, out, before, after = here == first, here == last, last, first
-        found = [
-            may[stamp] & np.isin(held * len(stamps) + other[stamp], held * len(stamps) + stamp)
-            for may, other in ((into, before), (out, after))
-        ]
+        given, bound = held * len(stamps) + stamp, (int(held.max()) + 1) * len(stamps)
+        found = [np.zeros(len(held), dtype=bool), np.zeros(len(held), dtype=bool)]
+        for mask, may, other in zip(found, (into, out), (before, after), strict=True):
+            asked = np.flatnonzero(may[stamp])
+            mask[asked] = contained((held * len(stamps) + other[stamp])[asked], given, bound)
         return found[0], found[1]
 
     def _held(self, block: int) -> tuple[Ints, Ints, Ints]:
         """Per element id: what it is in all visits, and the number of its visit; all visits in order."""
-        users = self.node.users
-        ids = np.unique(np.concatenate([*self.ids[block].values()]), return_index=True)[1]
-        keys = np.concatenate([self._key(block, e) for e in users])[ids]
-        lead = len(self.axes(block, users[0], 0, 0, spatial=True))
-        width = len(self.axes(block, users[0], 0, self.node.loops))
-        visits = keys[:, lead : lead + width]
-        lasting = np.concatenate([keys[:, :lead], keys[:, lead + width :]], axis=1)
-        return rank(lasting), rank(visits), distinct(visits)
+        columns, spatial, above = self._key(block)
+        where = one_of_each(np.concatenate([*self.ids[block].values()]), self.size(block))
+        rows = [c[where] for c in columns]
+        lasting = packed([*rows[:spatial], *rows[spatial + above :]], len(where))
+        visits = packed(rows[spatial : spatial + above], len(where))
+        numbers, different = numbered(visits.keys, visits.bound)
+        stamps = visits.columns(different)
+        table = np.stack(stamps, axis=1) if stamps else np.zeros((1, 0), dtype=np.int64)
+        return numbered(lasting.keys, lasting.bound)[0], numbers, table
 
     # Elements by the Einsums that use them
 
@@ -189,20 +201,19 @@ class Residency:
         A residency starts at every visit of an element, less those into which the element is carried.
         """
         found: dict[tuple[bytes | str | bool, ...], Use] = {}
-        for count, masks, ends in self._cells():
-            for last in (False, True):
-                sets = [(count, masks)]
-                for step in self.steps.values():
-                    sets.append((-count, tuple(m & s[last] for m, s in zip(masks, step, strict=True))))
-                for number, chosen in sets:
-                    if all(m.any() for m in chosen):
-                        key = (*_bytes(chosen), ends[last], last)
-                        before = found[key].coefficient if key in found else 0
-                        found[key] = Use(before + number, chosen, ends[last], last)
+        for count, masks, user, last in self._cells():
+            sets = [(count, masks)]
+            for step in self.steps.values():
+                sets.append((-count, tuple(m & s[last] for m, s in zip(masks, step, strict=True))))
+            for number, chosen in sets:
+                if all(m.any() for m in chosen):
+                    key: tuple[bytes | str | bool, ...] = (*_bytes(chosen), user, last)
+                    before = found[key].coefficient if key in found else 0
+                    found[key] = Use(before + number, chosen, user, last)
         return tuple(use for use in found.values() if use.coefficient)
 
-    def _cells(self) -> Iterator[tuple[int, tuple[Mask, ...], tuple[str, str]]]:
-        """(sign, product set, Einsums that use its elements first and last in a visit)."""
+    def _cells(self) -> Iterator[tuple[int, Masks, str, bool]]:
+        """(sign, product set, the Einsum that uses its elements first (last) in a visit, whether last)."""
         kinds: dict[tuple[bytes, ...], list[str]] = {}
         for user in self.node.users:
             kinds.setdefault(_bytes(tuple(p[user] for p in self.present)), []).append(user)
@@ -211,61 +222,72 @@ class Residency:
             raise unfollowed(f"{len(groups)} Einsums use different parts of {self.node.tensor}")
         for size in range(1, len(groups) + 1):
             for chosen in combinations(range(len(groups)), size):
-                exact = self._only(groups, chosen)
-                if exact:
-                    users = tuple(u for u in self.node.users if any(u in groups[g] for g in chosen))
-                    ends = self._starter(users), self._finisher(users)
-                    for count, masks in exact.values():
-                        yield count, masks, ends
+                users = tuple(u for u in self.node.users if any(u in groups[g] for g in chosen))
+                for count, masks in self._only(groups, chosen):
+                    for last in (False, True):
+                        for part, user in self._ends(users, masks, last):
+                            yield count, part, user, last
 
-    def _common(self, users: tuple[str, ...]) -> tuple[Mask, ...]:
+    def _common(self, users: tuple[str, ...]) -> Masks:
         return tuple(np.logical_and.reduce([p[u] for u in users]) for p in self.present)
 
-    def _only(
-        self, groups: list[list[str]], chosen: tuple[int, ...]
-    ) -> dict[tuple[bytes, ...], tuple[int, tuple[Mask, ...]]]:
+    def _only(self, groups: list[list[str]], chosen: tuple[int, ...]) -> list[tuple[int, Masks]]:
         """The elements that exactly the chosen groups use, as a signed sum of product sets."""
         rest = [g for g in range(len(groups)) if g not in chosen]
-        total: dict[tuple[bytes, ...], tuple[int, tuple[Mask, ...]]] = {}
+        total: dict[tuple[bytes, ...], tuple[int, Masks]] = {}
         for size in range(len(rest) + 1):
             for more in combinations(rest, size):
                 masks = self._common(tuple(groups[g][0] for g in (*chosen, *more)))
                 if all(m.any() for m in masks):
                     key = _bytes(masks)
                     total[key] = (total.get(key, (0, masks))[0] + (-1) ** size, masks)
-        return {key: value for key, value in total.items() if value[0]}
+        return [value for value in total.values() if value[0]]
 
-    def _starter(self, users: tuple[str, ...]) -> str:
-        """The Einsum that uses each common element first: its producer, which comes before all readers."""
-        if self.node.producer in users:
-            return self.node.producer
-        for user in users:
-            if all(self._before(user, u, users, last=False) for u in users if u != user):
-                return user
-        raise unfollowed(f"{self.node.tensor} is first used by another Einsum from element to element")
+    def _ends(self, users: tuple[str, ...], masks: Masks, last: bool) -> list[tuple[Masks, str]]:
+        """Parts of a product set, each with the Einsum among `users` that uses its elements first (last).
 
-    def _finisher(self, users: tuple[str, ...]) -> str:
-        readers = tuple(u for u in users if u != self.node.producer) or users
-        for user in reversed(readers):
-            if all(self._before(u, user, users, last=True) for u in readers if u != user):
-                return user
-        raise unfollowed(f"{self.node.tensor} is last used by another Einsum from element to element")
+        The producer of an element comes before all that read it: mappings are legal.
+        """
+        producer = self.node.producer
+        if producer in users:
+            if not last:
+                return [(masks, producer)]
+            users = tuple(u for u in users if u != producer) or users
+        found = [(masks, users[0])]
+        for user in users[1:]:
+            found = [part for m, best in found for part in self._pair(best, user, m, last)]
+            if len(found) > _PARTS:
+                raise unfollowed(f"{self.node.tensor} is used first or last by Einsums in turn")
+        return found
 
-    def _before(self, one: str, other: str, users: tuple[str, ...], *, last: bool) -> bool:
-        """Whether the first (last) use by `one` is before that by `other`, for every common element."""
+    def _pair(self, one: str, other: str, masks: Masks, last: bool) -> list[tuple[Masks, str]]:
+        """Parts of a product set by which of two Einsums is first (last) to use an element.
+
+        That is decided at the outermost time coordinate in which their uses differ.
+        """
         end, other_earlier = self.grids.parting(one, other)
-        strict = not other_earlier
-        for block, mask in enumerate(self._common(users)):
-            times = []
-            for user in (one, other):
-                spans = self.spans(block, user, end)
-                times.append((spans.last if last else spans.first)[mask[spans.element]])
-            a, b = np.split(rank(np.concatenate(times)), 2)
-            if (a > b).any():
-                return False
-            strict = strict or bool((a < b).all())
-        return strict
+        codes = [self._apart(block, one, other, end, last) for block in range(len(masks))]
+        parts = []
+        for values in product(*(np.unique(c[m]).tolist() for c, m in zip(codes, masks, strict=True))):
+            first = min((v for v in values if v), key=abs, default=1 if other_earlier else -1)
+            winner = other if (first > 0) != last else one
+            mine = tuple(m & (c == v) for m, c, v in zip(masks, codes, values, strict=True))
+            parts.append((mine, winner))
+        return [(masks, parts[0][1])] if len({winner for _, winner in parts}) == 1 else parts
+
+    def _apart(self, block: int, one: str, other: str, end: int, last: bool) -> Ints:
+        """Per element: 1 + the first axis in which their uses differ, negative if `one` is first; or 0."""
+        found = np.zeros(self.size(block), dtype=np.int64)
+        spans = [self.spans(block, user, end) for user in (one, other)]
+        both, here, there = np.intersect1d(
+            spans[0].element, spans[1].element, assume_unique=True, return_indices=True
+        )
+        first, second = ((s.last if last else s.first) for s in spans)
+        for axis in sorted(first, reverse=True):
+            a, b = first[axis][here], second[axis][there]
+            found[both] = np.where(a == b, found[both], np.sign(a - b) * (axis + 1))
+        return found
 
 
-def _bytes(masks: tuple[Mask, ...]) -> tuple[bytes, ...]:
+def _bytes(masks: Masks) -> tuple[bytes, ...]:
     return tuple(np.packbits(m).tobytes() for m in masks)

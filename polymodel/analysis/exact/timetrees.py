@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.analysis.exact.grids import numbered, one_of_each, packed, unfollowed
 from polymodel.analysis.exact.sweep import Ints
 
 Flags = NDArray[np.bool_]
@@ -20,11 +22,15 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rows:
-    """One row per element: its instance, and the first `depth` time coordinates of a use."""
+    """One row per element: coordinates of its instance, and the first time coordinates of a use."""
 
-    depth: int
-    places: Ints
-    stamps: Ints
+    places: tuple[Ints, ...]
+    stamps: tuple[Ints, ...]
+    count: int
+
+    @property
+    def depth(self) -> int:
+        return len(self.stamps)
 
 
 @dataclass(frozen=True)
@@ -55,126 +61,127 @@ class Tree:
     levels: tuple[Level, ...]
 
 
-def _classes(rows: Ints) -> tuple[Ints, Ints]:
+def _classes(columns: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
     """(class of each row, one row of each class)."""
-    _, where, ids = np.unique(_packed(rows), return_index=True, return_inverse=True)
-    return np.asarray(ids, dtype=np.int64).reshape(-1), np.asarray(where, dtype=np.int64)
+    keys = packed(columns, rows)
+    numbers, different = numbered(keys.keys, keys.bound)
+    return numbers, one_of_each(numbers, len(different))
 
 
-def _packed(rows: Ints) -> Ints:
-    """One integer per row, equal for equal rows only, in lexicographic order."""
-    key = np.zeros(len(rows), dtype=np.int64)
-    top = 1
-    for column in rows.T:
-        low, high = int(column.min()), int(column.max())
-        if low == high:
-            continue
-        if top * (high - low + 1) >= 2**62:
-            key = np.unique(key, return_inverse=True)[1].reshape(-1)
-            top = int(key.max()) + 1
-            if top * (high - low + 1) >= 2**62:
-                column = np.unique(column, return_inverse=True)[1].reshape(-1)
-                low, high = 0, int(column.max())
-        key = key * (high - low + 1) + (column - low)
-        top *= high - low + 1
-    return key
+def tree(phases: Sequence[Ints], rows: Sequence[Rows], reach: int = 1) -> Tree:
+    """The tree over all `phases` (stamps of the executing Einsum, in order) in every instance of the rows."""
+    count = len(phases[0]) if phases else 1
+    low, extents = [], []
+    for c, column in enumerate(phases):
+        each = [column, *(r.stamps[c] for r in rows if r.depth > c and r.count)]
+        low.append(min(int(x.min()) for x in each))
+        extents.append(max(int(x.max()) for x in each) - low[-1] + 2)
+    below = [prod(extents[d:]) for d in range(len(extents) + 1)]
 
+    def stamp(columns: Sequence[Ints], size: int) -> Ints:
+        """Digits from 1 on; 0 stands for those that a prefix lacks."""
+        key = np.zeros(size, dtype=np.int64)
+        for c, column in enumerate(columns):
+            key = key + (column - (low[c] - 1)) * below[c + 1]
+        return key
 
-def tree(phases: Ints, places: Ints, rows: Sequence[Rows], reach: int = 1) -> Tree:
-    """The tree over all `phases` (stamps of the executing Einsum) in every instance of `places`."""
-    width = phases.shape[1]
-    low = phases.min(axis=0)
-    for r in rows:
-        if len(r.stamps):
-            low[: r.depth] = np.minimum(low[: r.depth], r.stamps.min(axis=0))
-    tables = [_rows(np.repeat(places, len(phases), axis=0), np.tile(phases, (len(places), 1)), low)]
-    tables += [_rows(r.places, r.stamps, low) for r in rows]
-    depths = np.repeat([width, *(r.depth for r in rows)], [len(t) for t in tables])
-    source = np.repeat(np.arange(len(tables)), [len(t) for t in tables])
-    everything = np.concatenate(tables)
-    ids, where = _classes(everything)
-    nodes, depth = everything[where], depths[where]
-    histogram = np.zeros((len(nodes), len(rows)), dtype=np.int64)
-    counted = source > 0
-    np.add.at(histogram, (ids[counted], source[counted] - 1), 1)
-    phase = np.zeros(len(nodes), dtype=bool)
-    phase[ids[~counted]] = True
-    ends = np.array([r.depth for r in rows], dtype=np.int64)
-    return Tree(_levels(nodes, depth, histogram, phase, ends, places.shape[1], reach))
-
-
-def _rows(places: Ints, stamps: Ints, low: Ints) -> Ints:
-    """Coordinates from 1 on; 0 stands for those that a prefix lacks."""
-    given = stamps.shape[1]
-    missing = np.zeros((len(places), len(low) - given), dtype=np.int64)
-    return np.concatenate([places, stamps - low[:given] + 1, missing], axis=1)
+    sites = packed(
+        [np.concatenate(x) for x in zip(*(r.places for r in rows), strict=True)], sum(r.count for r in rows)
+    )
+    bound = sites.bound * below[0]
+    if bound >= 2**62:
+        raise unfollowed("their coordinates exceed 62 bits")
+    places = numbered(sites.keys, sites.bound)[1] if rows else np.zeros(1, dtype=np.int64)
+    cuts = np.cumsum([0, *(r.count for r in rows)])
+    keys = [(places[:, None] * below[0] + stamp(phases, count)).reshape(-1)]
+    for r, begin in zip(rows, cuts, strict=False):
+        keys.append(sites.keys[begin : begin + r.count] * below[0] + stamp(r.stamps, r.count))
+    ids, nodes = numbered(np.concatenate(keys), bound)
+    parts = np.split(ids, np.cumsum([len(k) for k in keys])[:-1])
+    phase, depth = np.zeros(len(nodes), dtype=bool), np.full(len(nodes), len(extents))
+    phase[parts[0]] = True
+    for r, part in zip(rows, parts[1:], strict=True):
+        depth[part] = r.depth
+    histograms = [np.bincount(part, minlength=len(nodes)) for part in parts[1:]]
+    return Tree(_levels(nodes, depth, histograms, phase, [r.depth for r in rows], below, reach))
 
 
 def _levels(
     nodes: Ints,
     depth: Ints,
-    histogram: Ints,
+    histograms: list[Ints],
     phase: Flags,
-    ends: Ints,
-    lead: int,
+    ends: list[int],
+    below: list[int],
     reach: int,
 ) -> tuple[Level, ...]:
     """Classes from the leaves up. `nodes` are different and sorted; a prefix stands before its extensions."""
-    width = nodes.shape[1] - lead
+    width = len(below) - 1
     here = np.flatnonzero(depth == width)
-    kind, where = _classes(np.concatenate([histogram[here], phase[here, None]], axis=1))
+    leaves = [h[here] for h in histograms]
+    kind, where = _classes([*leaves, phase[here].astype(np.int64)], len(here))
     none = np.zeros(0, dtype=np.int64)
-    leaves = Level(histogram[here][where], phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))
-    found = [leaves]
-    below = here
+    counts = np.stack([h[where] for h in leaves], axis=1) if leaves else np.zeros((len(where), 0), np.int64)
+    found = [Level(counts, phase[here][where], none, none, np.zeros((0, len(ends)), np.int64))]
     for d in range(width - 1, -1, -1):
         ours = np.flatnonzero(depth == d)
-        every = np.concatenate([ours, below])
-        order = np.argsort(every, kind="stable")
-        every, own = every[order], (np.arange(len(every)) < len(ours))[order]
-        kinds = np.concatenate([np.full(len(ours), -1, dtype=np.int64), kind])[order]
-        prefix = nodes[every, : lead + d]
-        fresh = np.concatenate(([True], (prefix[1:] != prefix[:-1]).any(axis=1)))
+        every, own = here, np.zeros(len(here), dtype=bool)
+        if len(ours):
+            order = np.argsort(np.concatenate([ours, here]), kind="stable")
+            every, own = np.concatenate([ours, here])[order], order < len(ours)
+            kind = np.concatenate([np.full(len(ours), -1, dtype=np.int64), kind])[order]
+        fresh = np.diff(nodes[every] // below[d], prepend=-1) != 0
         parent = np.cumsum(fresh) - 1
-        ending = np.zeros((int(parent[-1]) + 1, len(ends)), dtype=np.int64)
-        ending[parent[own]] = histogram[every[own]]
-        kind, level = _level(parent[~own], kinds[~own], ending, found[0], ends > d, reach)
+        ending = {}
+        for h, end in enumerate(ends):
+            if end == d:
+                ending[h] = np.zeros(int(parent[-1]) + 1, dtype=np.int64)
+                ending[h][parent[own]] = histograms[h][every[own]]
+        deeper = np.array([end > d for end in ends], dtype=bool)
+        kind, level = _level(parent[~own], kind[~own], int(parent[-1]) + 1, ending, found[0], deeper, reach)
         found.insert(0, level)
-        below = every[fresh]
+        here = every[fresh]
     return tuple(found)
 
 
 def _level(
     parent: Ints,
     child: Ints,
-    ending: Ints,
+    count: int,
+    ending: dict[int, Ints],
     below: Level,
     deeper: Flags,
     reach: int,
 ) -> tuple[Ints, Level]:
     """(class per node, the level) of nodes with these children (in time order) and own counts."""
-    count = len(ending)
-    cuts = np.flatnonzero(
-        np.concatenate(([True], (parent[1:] != parent[:-1]) | (child[1:] != child[:-1])))
-        if len(parent)
-        else np.zeros(0, dtype=bool)
-    )
-    length = np.diff(np.concatenate((cuts, [len(parent)])))
+    cuts = np.flatnonzero((np.diff(parent, prepend=-1) != 0) | (np.diff(child, prepend=-1) != 0))
+    length = np.diff(cuts, append=len(parent))
     owner, kind = parent[cuts], child[cuts]
     runs = np.bincount(owner, minlength=count)
     first = np.concatenate(([0], np.cumsum(runs)[:-1]))
     classes = np.empty(count, dtype=np.int64)
     members: list[int] = []
-    for n in np.unique(runs):
+    for n in np.flatnonzero(np.bincount(runs)):
         mine = np.flatnonzero(runs == n)
-        at = first[mine][:, None] + np.arange(n)
-        ids, where = _classes(np.concatenate([ending[mine], kind[at], length[at]], axis=1))
+        columns = [e[mine] for e in ending.values()]
+        for k in range(n):
+            columns += [kind[first[mine] + k], length[first[mine] + k]]
+        ids, where = _distinct(columns, len(mine))
         classes[mine] = ids + len(members)
         members += mine[where].tolist()
+    own = np.zeros((len(members), len(deeper)), dtype=np.int64)
+    for h, e in ending.items():
+        own[:, h] = e[members]
     spans = [slice(int(first[node]), int(first[node] + runs[node])) for node in members]
-    return classes, _options(
-        [ending[n] for n in members], [(kind[s], length[s]) for s in spans], below, deeper, reach
-    )
+    return classes, _options(list(own), [(kind[s], length[s]) for s in spans], below, deeper, reach)
+
+
+def _distinct(columns: list[Ints], rows: int) -> tuple[Ints, Ints]:
+    """Like `_classes`, for any number of columns."""
+    numbers, where = np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for start in range(0, len(columns), 2):
+        numbers, where = _classes([numbers, *columns[start : start + 2]], rows)
+    return numbers, where
 
 
 def _options(
