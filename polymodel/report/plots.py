@@ -31,14 +31,11 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
 
 
 def _axes(height: float) -> Axes:
-    # A Figure of its own rather than pyplot's: nothing is left open, and no display is needed.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    # Pyplot's figures are those that a notebook shows.
+    import matplotlib.pyplot as plt
 
-    figure = Figure(figsize=(8, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes: Axes = figure.add_subplot()
-    return axes
+    made: Axes = plt.subplots(figsize=(8, height), layout="constrained")[1]
+    return made
 
 
 def _prefixed(ax: Axes, unit: str, which: str) -> None:

@@ -89,9 +89,7 @@ def sweep(
     try:
         asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
         check_options(eps, workers, asked.keep)
-        specs = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
-        if not specs:
-            raise wrong("`mappings` is empty", "give at least one, or leave it out")
+        specs = _mapped(spec, mappings)
         grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
     except SpecError as error:
         raise in_section(error, spec.locator, given=symbols is not None) from error
@@ -105,6 +103,16 @@ def sweep(
         for share, place in enumerate(files(store, workers))
     ]
     return _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
+
+
+def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
+    """The spec under each mapping."""
+    if mappings is None and spec.raw_mapping is None:
+        raise spec.no_mapping()
+    found = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
+    if not found:
+        raise wrong("`mappings` is empty", "give at least one, or leave it out")
+    return found
 
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:

@@ -9,13 +9,21 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
-from polymodel.cli_sweep import Bar
+from polymodel.cli_sweep import UNFINISHED, Bar
 from polymodel.sweep import parallel
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.values import all_sizes, divisors, powers
 from tests.cli.test_cli import SMALL
 
 Captured = pytest.CaptureFixture[str]
+ROWS = """
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, C]}
+  - !Temporal {rank_variable: m, tile_shape: TM}
+  - !Storage {component: GLB, tensors: [A, B, C]}
+  - !Compute {einsum: Matmul, component: MAC}
+"""
 SECTION = """
 sweep:
   symbols: {TM: divisors(m)}
@@ -222,3 +230,21 @@ def test_pruning_can_be_turned_off(capsys: Captured, spec: str, monkeypatch: pyt
     assert "  pruned: " in pruned
     assert "  pruned: " not in whole
     assert pruned.partition("\n\n")[2] == whole.partition("\n\n")[2]
+
+
+def test_a_front_that_outgrows_its_memory_is_unfinished_or_goes_to_the_store(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "rows.yaml"
+    mapping.write_text(ROWS, encoding="utf-8")
+    wanted = ("--objective", "accesses:DRAM", "--objective", "working_set:GLB", "--format", "csv")
+    sweep = ("sweep", "matmul", "simple_two_level", str(mapping), "--symbol", "TM=all_sizes(m)", *wanted)
+    _, whole, _ = run(capsys, *sweep)
+    assert len(whole.splitlines()) > 8
+    code, some, err = run(capsys, *sweep, "--memory", "5KB")
+    assert code == UNFINISHED
+    assert "the front outgrew memory=5KB" in err
+    assert len(some.splitlines()) > 5
+    for again in ((), ("--no-resume",), ()):
+        stored = run(capsys, *sweep, "--memory", "5KB", "--store", str(tmp_path / "store"), *again)
+        assert stored[:2] == (FINE, whole)

@@ -26,6 +26,7 @@ def spec() -> pm.Spec:
         (lambda s: pm.compare(1, 2), "compare: 1 is no report.*evaluate"),
         (lambda s: pm.compare(s, s), "is no report"),
         (lambda s: pm.ski_slope("x"), "ski_slope: 'x' is no spec"),
+        (lambda s: pm.sweep(pm.load("matmul", "simple_two_level"), {"TM": [1]}), "matmul/weight_stationary"),
         (lambda s: pm.sweep(s, {"TM": [1]}, top=0), "top=0"),
         (lambda s: pm.sweep(s, {"TM": [1]}, top=-1, keep="top"), "top=-1"),
         (lambda s: pm.sweep(s, {"TM": "divisor(m)"}), r"did you mean divisors\(m\)"),
