@@ -23,8 +23,8 @@ class Comparison:
     table: Table
 
     def frame(self) -> pandas.DataFrame:
-        """The comparison as a DataFrame."""
-        return self.table.frame()
+        """The comparison as a DataFrame; `a` and `b` are floats there, feasible is 1 and not feasible 0."""
+        return self.table.frame().astype({"a": float, "b": float})
 
     def _readable(self) -> Table:
         """Figures with prefixes and units, each row in its own."""

@@ -193,3 +193,11 @@ def test_a_looptree_can_be_read() -> None:
     tree = pm.load("simple_two_level", "attention/tiled_fused").template
     assert "for m, tile 8" in repr(tree)
     assert "((Softmax)) on MAC" in repr(tree)
+
+
+def test_a_comparison_is_a_table_of_numbers(fused: Report, spread: Report) -> None:
+    frame = compare(fused, spread).frame()
+    assert frame["a"].dtype == frame["b"].dtype == float
+    energy = frame[(frame["quantity"] == "energy") & (frame["where"] == "")]
+    assert energy["a"].item() == fused.total_energy
+    assert frame.set_index("quantity").loc["feasible", "a"] == 1
