@@ -25,7 +25,7 @@ from tests.analysis.test_agreement import drawing
 from tests.cost.cases import chain
 from tests.generators import problems
 
-REFUSED_AT_MOST = 0.05
+REFUSED_AT_MOST = 0.01
 SETTINGS: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
