@@ -27,7 +27,7 @@ from polymodel.spec.document import Document, add_object, check_variables, read_
 from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.symbols import symbol_values, words_of
+from polymodel.spec.symbols import symbol_values, used_symbols, words_of
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 
@@ -108,6 +108,13 @@ class Spec:
         workload, arch, mapping = (r.name if r is not None else "" for r in raws)
         found = {"workload": workload or self.library[0], "architecture": arch or self.library[1]}
         return {part: n for part, n in {**found, "mapping": self.chosen or mapping}.items() if n}
+
+    def used_symbols(self) -> dict[str, Value | str]:
+        """Symbols that workload and architecture use, as written or as bound; tile sizes are none of them."""
+        return used_symbols({**self.declared, **self.given}, self._words())
+
+    def _words(self) -> set[str]:
+        return words_of(s.model_dump() if s else None for s in (self.raw_workload, self.raw_arch))
 
     def no_mapping(self) -> SpecError:
         """The error of a call that needs a mapping; it names the library's, where there are some."""
@@ -258,8 +265,7 @@ def load(
 
 
 def _with_symbols(spec: Spec, symbols: Mapping[str, Value], faults: Faults) -> Spec:
-    used = words_of(s.model_dump() if s else None for s in (spec.raw_workload, spec.raw_arch))
-    known = {**spec.symbols, **dict.fromkeys(n for n in symbols if n in used)}
+    known = {**spec.symbols, **dict.fromkeys(symbols.keys() & spec._words())}
     for fault in _symbol_faults(symbols, known):
         faults.note(fault)
     return replace(spec, given=dict(symbols)) if symbols else spec

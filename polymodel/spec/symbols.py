@@ -21,6 +21,15 @@ def words_of(value: object) -> set[str]:
     return {w for v in value for w in words_of(v)} if isinstance(value, Iterable) else set()
 
 
+def used_symbols(symbols: Mapping[str, Value | str | None], used: Iterable[str]) -> dict[str, Value | str]:
+    """The symbols that are used, or that used ones are made of, without those that have no value yet."""
+    every = {n: v for n, v in symbols.items() if v is not None}
+    found = set(used)
+    for _ in every:
+        found |= words_of([v for n, v in every.items() if n in found and isinstance(v, str)])
+    return {n: v for n, v in every.items() if n in found}
+
+
 def symbol_values(
     declared: Mapping[str, Value | str | None], given: Mapping[str, Value], faults: Faults
 ) -> dict[str, Value | None]:

@@ -152,12 +152,11 @@ class Sweep:
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
 
     def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
-        """The row's mapping as YAML that loads back, with the values of all symbols."""
+        """The row's mapping as YAML that loads back, with the symbols of workload and architecture."""
         spec = self.spec(row)
         tree = spec.mapping
         assert tree is not None
-        symbols = {n: v for n, v in {**spec.declared, **spec.given}.items() if v is not None}
-        return mapping_to_yaml(tree, symbols)
+        return mapping_to_yaml(tree, spec.used_symbols())
 
     def _repr_html_(self) -> str:
         """The counts, and the first rows of the front, or of the best by the first objective."""

@@ -109,6 +109,7 @@ def test_a_winner_as_yaml_brings_its_symbols(tmp_path: Path) -> None:
     found = pm.sweep(spec, {"TM": [2, 4], "PX": [3, 5]})
     best = folder / "best.yaml"
     best.write_text(found.mapping_yaml(found.best()))
+    assert "TM" not in best.read_text()
     again = pm.evaluate(pm.load(rest, str(best)))
     assert again.total_energy == found.best()["energy"]
     # A source that declares the same symbol alike is no contradiction.
