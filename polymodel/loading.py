@@ -27,7 +27,7 @@ from polymodel.spec.document import Document, add_object, check_variables, read_
 from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.symbols import symbol_values, used_symbols, words_of
+from polymodel.spec.symbols import symbol_faults, symbol_values, used_symbols, words_of
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 
@@ -134,7 +134,7 @@ class Spec:
 
     def bind(self, **symbols: Value) -> Spec:
         """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
-        faults = _symbol_faults(symbols, self.symbols)
+        faults = symbol_faults(symbols, self.symbols)
         if faults:
             raise SpecError(faults)
         return replace(self, given={**self.given, **symbols})._checked()
@@ -266,20 +266,9 @@ def load(
 
 def _with_symbols(spec: Spec, symbols: Mapping[str, Value], faults: Faults) -> Spec:
     known = {**spec.symbols, **dict.fromkeys(symbols.keys() & spec._words())}
-    for fault in _symbol_faults(symbols, known):
+    for fault in symbol_faults(symbols, known):
         faults.note(fault)
     return replace(spec, given=dict(symbols)) if symbols else spec
-
-
-def _symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) -> list[Diagnostic]:
-    found = []
-    for name, value in symbols.items():
-        if name not in known:
-            near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
-            found.append(Diagnostic(f"unknown symbol {name}", near))
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            found.append(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
-    return found
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from polymodel.spec.faults import Faults, TextFault
+from polymodel.errors import Diagnostic
+from polymodel.spec.faults import Faults, TextFault, suggestion
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 
 # Fields that hold names, set expressions or remarks, never numbers.
@@ -62,4 +63,16 @@ def symbol_values(
 
     for name in written:
         value(name, ())
+    return found
+
+
+def symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) -> list[Diagnostic]:
+    """What is wrong with values given to symbols: unknown names, and what is no number."""
+    found = []
+    for name, value in symbols.items():
+        if name not in known:
+            near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
+            found.append(Diagnostic(f"unknown symbol {name}", near))
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            found.append(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
     return found
