@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -13,8 +14,10 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, counter_of
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
+from polymodel.polyhedra.counting import points_of
+from polymodel.polyhedra.sets import parsed
 from polymodel.schedule.text import essential_constraints
-from polymodel.schedule.touch import View
+from polymodel.schedule.touch import Block, View
 
 _POINTS = 5_000_000
 
@@ -103,28 +106,30 @@ class Grids:
         self.views: dict[str, View] = {}
         for (einsum, _), view in layout.full.items():
             self.views.setdefault(einsum, view)
-        self._made: dict[tuple[str, frozenset[str]], Grid] = {}
+        self._made: dict[tuple[str, frozenset[str], frozenset[int]], Grid] = {}
         self._stamps: dict[tuple[str, tuple[int, ...]], list[Ints]] = {}
 
-    def of(self, einsum: str, variables: frozenset[str]) -> Grid:
-        key = (einsum, variables)
+    def of(self, einsum: str, blocks: Sequence[Block]) -> Grid:
+        """The Einsum's points over its variables and loops in these blocks."""
+        view = self.views[einsum]
+        variables = frozenset(v for b in blocks for e, v in b.variables if e == einsum)
+        loops = frozenset(i for b in blocks for i in b.loops) if view.parts else frozenset[int]()
+        key = (einsum, variables, loops)
         if key not in self._made:
-            self._made[key] = _grid(self.views[einsum], variables)
+            if view.parts:
+                self._made[key] = _executed(view, variables, loops)
+            else:
+                self._made[key] = _grid(view, variables)
         return self._made[key]
 
-    def stamps(self, einsum: str, variables: frozenset[str], axes: tuple[int, ...]) -> list[Ints]:
+    def stamps(self, einsum: str, blocks: Sequence[Block], axes: tuple[int, ...]) -> list[Ints]:
         """The different values of these axes in order, one column each."""
         key = (einsum, axes)
         if key not in self._stamps:
-            grid = self.of(einsum, variables)
+            grid = self.of(einsum, blocks)
             rows = packed([grid.axes[a] for a in axes], grid.count)
             self._stamps[key] = rows.columns(numbered(rows.keys, rows.bound)[1])
         return self._stamps[key]
-
-    def variable(self, einsum: str, axis: int) -> str:
-        view = self.views[einsum]
-        loops = len(view.loops)
-        return view.loops[axis][1].variable_in(einsum) if axis < loops else view.offsets[axis - loops]
 
     def temporal(self, einsum: str) -> tuple[int, ...]:
         """Positions of all time coordinates: temporal loops, then offsets."""
@@ -164,6 +169,36 @@ def _grid(view: View, variables: frozenset[str]) -> Grid:
             )
     values = {v: a[keep] for v, a in values.items()}
     return Grid(values, _axes(view, values), int(keep.sum()))
+
+
+def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> Grid:
+    """The same where what executes is given as parts: their combinations."""
+    values: dict[str, Ints] = {}
+    axes: dict[int, Ints] = {}
+    position = {node: i for i, (node, _, _) in enumerate(view.loops)}
+    count = 1
+    for part in view.parts:
+        if not (loops & set(part.loops) or variables & set(part.variables)):
+            continue
+        points = _points(part.text)
+        more = len(points)
+        if count * more > _POINTS:
+            raise unfollowed(f"iterations of Einsum {view.einsum.name} that are tied together are too many")
+        values = {v: np.repeat(c, more) for v, c in values.items()}
+        axes = {i: np.repeat(c, more) for i, c in axes.items()}
+        columns = iter([np.tile(c, count) for c in points.T])
+        axes |= {position[node]: next(columns) for node in part.loops}
+        values |= {v: next(columns) for v in part.variables}
+        offsets = {v: next(columns) for v in part.variables}
+        axes |= {i: offsets[v] for i, v in enumerate(view.offsets, start=len(view.loops)) if v in offsets}
+        count *= more
+    return Grid(values, axes, count)
+
+
+@lru_cache(maxsize=256)
+def _points(text: str) -> Ints:
+    points = points_of(parsed(text))
+    return np.array(points, dtype=np.int64).reshape(len(points), -1)
 
 
 def _axes(view: View, values: dict[str, Ints]) -> dict[int, Ints]:

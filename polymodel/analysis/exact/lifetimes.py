@@ -24,7 +24,7 @@ from polymodel.analysis.exact.sweep import Ints
 from polymodel.analysis.exact.timetrees import Rows, Tree, tree
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
-from polymodel.schedule.touch import partition
+from polymodel.schedule.touch import Block, axes_of, partition
 
 _POINTS = 5_000_000
 _RESTS = 1000
@@ -66,6 +66,7 @@ class Frame:
         self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
         self.edges = [e for _, mine in found for e in mine]
         self.temporal = grids.temporal(einsum)
+        self.alone = partition((grids.views[einsum].bare(),))
         self.weights = [
             i.bits * i.scale * i.instances for i in (item_of(grids.layout, n) for n in self.nodes)
         ]
@@ -121,13 +122,7 @@ class Frame:
 
     def _grouped(self) -> tuple[frozenset[int], ...]:
         """Classes of tied axes of the Einsum, and coordinates of instances (-1, -2, ...)."""
-        view = self.grids.views[self.einsum]
-        bare = view.bare()
-        count = len(view.loops) + len(view.offsets)
-        ties = []
-        for block in partition((bare,)):
-            names = {v for _, v in block.variables}
-            ties.append({a for a in range(count) if self.grids.variable(self.einsum, a) in names})
+        ties = [set(self._own(block)) for block in self.alone]
         for edge in self.edges:
             ties += [set(self._columns(edge, b)) for b in range(len(edge.residency.blocks))]
         groups: list[set[int]] = []
@@ -136,6 +131,11 @@ class Frame:
                 hit = [g for g in groups if g & tie]
                 groups = [g for g in groups if not g & tie] + [set().union(tie, *hit)]
         return tuple(frozenset(g) for g in sorted(groups, key=min))
+
+    def _own(self, block: Block) -> list[int]:
+        """The executing Einsum's axes in one of its blocks."""
+        axes = axes_of(self.grids.views[self.einsum])
+        return [i for i, axis in enumerate(axes) if block.has(self.einsum, axis)]
 
     def _columns(self, edge: Edge, block: int) -> tuple[int, ...]:
         """Time axes of the executing Einsum that a block shares, and its instances' coordinates."""
@@ -159,8 +159,8 @@ class Frame:
 
     def _phases(self, group: frozenset[int]) -> list[Ints]:
         """Stamps of the executing Einsum over the axes of a group."""
-        variables = frozenset(self.grids.variable(self.einsum, a) for a in group if a >= 0)
-        return self.grids.stamps(self.einsum, variables, self._times(group))
+        blocks = [b for b in self.alone if group & set(self._own(b))]
+        return self.grids.stamps(self.einsum, blocks, self._times(group))
 
     def _rows(self, edge: Edge, group: frozenset[int]) -> Rows:
         """Elements of an edge at each stamp of a group: the product of its blocks there."""
@@ -227,7 +227,7 @@ class Frame:
             )
         return tuple(found)
 
-    def alone(self, buffet: int) -> int:
+    def single(self, buffet: int) -> int:
         """The largest number of live elements of one buffet."""
         return self._built[0].peak([t for t in self.terms if t.buffet == buffet], len(self.nodes))[0]
 
@@ -278,7 +278,7 @@ class _Part:
             for i, node in enumerate(part.nodes):
                 if einsum in node.users:
                     key = (node.id, node.tensor)
-                    counts[key] = max(counts[key], part.alone(i))
+                    counts[key] = max(counts[key], part.single(i))
         return _working_set(frame, self.component, self.fixed)
 
 

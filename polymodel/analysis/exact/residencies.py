@@ -70,11 +70,8 @@ class Residency:
         self.steps = {a: step for a, step in steps.items() if all(into.any() for into, _ in step)}
         self.start = min(self.steps, default=node.loops)
 
-    def variables(self, block: int, user: str) -> frozenset[str]:
-        return frozenset(v for e, v in self.blocks[block].variables if e == user)
-
     def grid(self, block: int, user: str) -> Grid:
-        return self.grids.of(user, self.variables(block, user))
+        return self.grids.of(user, (self.blocks[block],))
 
     def axes(self, block: int, user: str, low: int, high: int, spatial: bool = False) -> tuple[int, ...]:
         """Axes of a block with low <= position < high: temporal ones, or the spatial ones above the node."""
@@ -246,10 +243,11 @@ class Residency:
     def _ends(self, users: tuple[str, ...], masks: Masks, last: bool) -> list[tuple[Masks, str]]:
         """Parts of a product set, each with the Einsum among `users` that uses its elements first (last).
 
-        The producer of an element comes before all that read it: mappings are legal.
+        The producer of an element comes before all that read it, as mappings are legal, unless it is
+        executed again.
         """
         producer = self.node.producer
-        if producer in users:
+        if producer in users and not self.grids.views[producer].parts:
             if not last:
                 return [(masks, producer)]
             users = tuple(u for u in users if u != producer) or users
