@@ -7,15 +7,17 @@ Node ids are positions in preorder, counting every node (also splits and compute
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from polymodel.errors import Refused
 
 if TYPE_CHECKING:
     import islpy
+
+    from polymodel.workload.einsum import Cascade
 
 Reuse = Literal["refill", "slide", "keep_previous"]
 
@@ -77,21 +79,34 @@ class Step:
     branch: int = -1
 
 
+class Scheduler(Protocol):
+    """What a tree needs to know to print its schedules: the cascade it maps."""
+
+    @property
+    def cascade(self) -> Cascade: ...
+
+    def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map: ...
+
+
 @dataclass(frozen=True)
 class LoopTree:
     """A whole mapping."""
 
     nodes: tuple[Node, ...]
     name: str = ""
-    scheduler: Callable[[LoopTree, str], islpy.Map] | None = field(default=None, compare=False, repr=False)
+    scheduler: Scheduler | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         from polymodel.mapping.text import looptree_text
 
-        return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self).rstrip()
+        cascade = self.scheduler.cascade if self.scheduler else None
+        return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self, cascade).rstrip()
 
     def schedule(self, einsum: str) -> islpy.Map:
-        """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec."""
+        """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec.
+
+        Multi-valued for an Einsum that executes some iterations again; without those that never execute.
+        """
         if self.scheduler is None:
             remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
             raise Refused("this LoopTree knows no workload", remedy)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.ties import marks
+from polymodel.workload.einsum import Cascade
 
 
-def node_text(node: Node) -> str:
-    """One node in one line."""
+def node_text(node: Node, mark: str = "") -> str:
+    """One node in one line; `mark` says what a loop infers or repeats."""
     if isinstance(node, StorageNode):
         policy = "" if node.reuse == "refill" else f"  ({node.reuse})"
         return f"[({node.component})] {', '.join(node.tensors)}{policy}"
@@ -17,26 +21,33 @@ def node_text(node: Node) -> str:
     first = "" if node.initial_tile_shape is None else f", first tile {node.initial_tile_shape}"
     bound = "".join(f", {v} in {e}" for e, v in node.per_einsum)
     where = f"parallel over {node.component}.{node.dim}: " if node.spatial else "for "
-    return f"{where}{node.rank_variable}{bound}, tile {node.tile_shape}{first}"
+    noted = f"  ({mark})" if mark else ""
+    return f"{where}{node.rank_variable}{bound}, tile {node.tile_shape}{first}{noted}"
 
 
-def looptree_text(tree: LoopTree) -> str:
-    """The whole tree; what stands below a loop is indented."""
+def looptree_text(tree: LoopTree, cascade: Cascade | None = None) -> str:
+    """The whole tree; what stands below a loop is indented.
+
+    With the cascade, loops say which Einsums they infer or repeat.
+    """
     lines: list[str] = []
-    _write(tree.nodes, "", lines)
+    noted = marks(cascade, tree) if cascade else {}
+    _write(tree.nodes, "", lines, iter(range(10**9)), noted)
     return "\n".join(lines) + "\n"
 
 
-def _write(nodes: tuple[Node, ...], lead: str, lines: list[str]) -> None:
+def _write(
+    nodes: tuple[Node, ...], lead: str, lines: list[str], ids: Iterator[int], noted: Mapping[int, str]
+) -> None:
     for node in nodes:
-        lines.append(lead + node_text(node))
+        lines.append(lead + node_text(node, noted.get(next(ids), "")))
         if isinstance(node, Loop):
             lead += "  "
         if isinstance(node, Split):
             for i, branch in enumerate(node.branches):
                 last = i == len(node.branches) - 1
                 start = len(lines)
-                _write(branch, lead + ("   " if last else "│  "), lines)
+                _write(branch, lead + ("   " if last else "│  "), lines, ids, noted)
                 if len(lines) > start:
                     corner = "└─ " if last else "├─ "
                     lines[start] = lead + corner + lines[start][len(lead) + 3 :]

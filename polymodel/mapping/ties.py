@@ -30,6 +30,20 @@ def ties(cascade: Cascade, tree: LoopTree, einsum: str) -> dict[int, Tie]:
     return {i: tie(cascade, tree, einsum, i, loop) for i, loop in tree.loops(einsum)}
 
 
+def marks(cascade: Cascade, tree: LoopTree) -> dict[int, str]:
+    """Of loops that do not bind every Einsum below them, by node id, what they do: `infers Conv1`."""
+    found: dict[int, dict[Tie, list[str]]] = {}
+    for einsum in tree.einsums:
+        for node, kind in ties(cascade, tree, einsum).items():
+            if kind != "bound":
+                found.setdefault(node, {}).setdefault(kind, []).append(einsum)
+    verbs: tuple[tuple[Tie, str], ...] = (("inferred", "infers"), ("repeated", "repeats"))
+    return {
+        node: "; ".join(f"{verb} {', '.join(names[kind])}" for kind, verb in verbs if kind in names)
+        for node, names in found.items()
+    }
+
+
 def decided_above(found: dict[int, Tie]) -> int:
     """The id of the innermost loop that binds no rank variable of the Einsum, -1 if every loop does.
 

@@ -5,12 +5,14 @@ Factors are over `[p..., t..., x...]` as in `steps`. Parts are over `[loops..., 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import islpy as isl
 
 from polymodel.polyhedra import steps
 from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.counting import size
 from polymodel.polyhedra.steps import Mode
 
 SET, IN = isl.dim_type.set, isl.dim_type.in_
@@ -105,12 +107,43 @@ def tiled(text: str, outer: int, variables: int, inner: int, facts: str, begins:
 @lru_cache(maxsize=8192)
 def image(parts: tuple[str, ...], outputs: str) -> str:
     """The image of the product of some sets under a map from their dimensions in a row."""
+    return str(_product(parts).apply(isl.Map(outputs)).coalesce())
+
+
+def _product(parts: tuple[str, ...]) -> isl.Set:
     whole = isl.Set("{ [] }")
     for text in parts:
         part = parse_set(text)
         dims = whole.dim(SET)
         whole = whole.insert_dims(SET, dims, part.dim(SET)).intersect(part.insert_dims(SET, 0, dims))
-    return str(whole.apply(isl.Map(outputs)).coalesce())
+    return whole
+
+
+def named_relation(
+    parts: tuple[str, ...],
+    names: Sequence[str],
+    pair: tuple[str, str],
+    ins: Sequence[str],
+    outs: Sequence[str],
+) -> isl.Map:
+    """The image of a product of sets, whose dimensions are `names`, under `pair`: `"[a]", "T[a + b]"`.
+
+    `ins` and `outs` name the dimensions of the two sides.
+    """
+    source, target = pair
+    whole = _product(parts).apply(isl.Map(f"{{ [{', '.join(names)}] -> [{source} -> {target}] }}"))
+    relation = whole.unwrap().coalesce()
+    for kind, dims in ((IN, ins), (isl.dim_type.out, outs)):
+        for i, name in enumerate(dims):
+            relation = relation.set_dim_name(kind, i, name)
+    return relation
+
+
+def points(text: str, first: int, count: int) -> int:
+    """How many different values the dimensions from `first` on take together."""
+    found = parse_set(text)
+    found = found.project_out(SET, first + count, found.dim(SET) - first - count).project_out(SET, 0, first)
+    return size(found)
 
 
 @lru_cache(maxsize=8192)

@@ -111,5 +111,5 @@ def save(
     to_json(report, target / "report.json", live)
     to_html(report, target / "report.html", live)
     (target / "report.txt").write_text(report_text(report, live=live), encoding="utf-8")
-    found += show_pictures(target, None, report.problem.hierarchy, report.problem.tree)
+    found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

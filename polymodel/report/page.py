@@ -46,7 +46,7 @@ def _head(report: Report) -> str:
 def fragment(report: Report, *, live: bool) -> str:
     """Figures, the LoopTree and the main tables; further tables are folded away."""
     parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report)]
-    tree = looptree_svg(report.problem.tree)
+    tree = looptree_svg(report.problem.tree, report.problem.cascade)
     parts.append(f'<details open><summary>LoopTree</summary><div class="wide">{tree}</div></details>')
     for i, (title, table, _) in enumerate(sections(report, live=live)):
         opened = " open" if i < 3 else ""
@@ -62,13 +62,16 @@ def fragment(report: Report, *, live: bool) -> str:
 def to_html(report: Report, file: str | Path | None = None, live: bool = True) -> str:
     """The report with all tables and both pictures as one page; hover over a number for its exact value."""
     arch = architecture_svg(report.problem.hierarchy)
+    tree = looptree_svg(report.problem.tree, report.problem.cascade)
     parts = [
         _head(report),
-        f'<h2>LoopTree</h2><div class="wide">{looptree_svg(report.problem.tree)}</div>',
+        f'<h2>LoopTree</h2><div class="wide">{tree}</div>',
         f'<h2>Architecture</h2><div class="wide">{arch}</div>',
     ]
     for name in TABLES:
         table = report.table(name, live=live)
+        if name == "fusion" and not table.rows:
+            continue
         notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
         title = escape(name.replace("_", " "))
         parts.append(f'<h2>{title}</h2><div class="wide">{table.html()}</div>{notes}')

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.mapping.looptree import Loop
+from polymodel.schedule.relations import executed_tiles
 from polymodel.schedule.touch import loop_origins
 from polymodel.workload.einsum import Einsum
 
@@ -35,9 +36,15 @@ def counters(problem: Problem, einsum: str, node: int) -> tuple[Counter, ...]:
 
 
 def tile_relation(problem: Problem, einsum: str, node: int, tensor: str) -> str:
-    """`{ [stamp] -> tensor[element] : ... }`: what one Einsum touches below a node at each stamp."""
+    """`{ [stamp] -> tensor[element] : ... }`: what one Einsum touches below a node at each stamp.
+
+    Raises Refused where what the Einsum executes is not covered.
+    """
     e = problem.cascade[einsum]
     access = e.access_of(tensor)
+    executes = executed_tiles(problem.cascade, problem.tree, einsum, node, access)
+    if executes is not None:
+        return str(executes)
     stamp = counters(problem, einsum, node)
     places = [f"x{i}" for i in range(len(access.projection))]
     bodies = []

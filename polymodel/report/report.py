@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TABLES = (
     "summary", "tiles", "accesses", "reuse", "lifetimes", "working_sets",
-    "latency", "energy", "bottleneck", "roofline", "area",
+    "latency", "energy", "bottleneck", "roofline", "area", "fusion",
 )  # fmt: skip
 
 
@@ -121,6 +121,22 @@ class Report(Frames):
                 notes.append(f"{policy} is left out: {refusal.message}")
         return found, tuple(notes)
 
+    @cached_property
+    def _retained(self) -> tuple[Analysis | None, tuple[str, ...]]:
+        """The analysis if nothing inferred were executed twice, or the reason why there is none."""
+        from polymodel.report.fusion import retained
+
+        try:
+            other = retained(self.problem)
+            if other is self.problem:
+                return self.analysis, ()
+            broken = check(other)
+            if broken:
+                return None, (f"extra traffic is left out: {broken[0].message}",)
+            return self.engine.analyse(other), ()
+        except Refused as refusal:
+            return None, (f"extra traffic is left out: {refusal.message}",)
+
     def table(self, name: str, *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
 
@@ -132,6 +148,10 @@ class Report(Frames):
             return counted.accesses(self.counts)
         if name == "reuse":
             return counted.reuse(self.counts, *self._policies)
+        if name == "fusion":
+            from polymodel.report.fusion import fusion
+
+            return fusion(self.counts, *self._retained)
         if name not in TABLES:
             raise KeyError(f"no table {name}; there are {', '.join(TABLES)}")
         made: Table = getattr(costed, name)(self.costs)
@@ -166,6 +186,11 @@ class Report(Frames):
     def area(self) -> pandas.DataFrame:
         """Area per component: see `report.costed.area`."""
         return self.table("area").frame()
+
+    @property
+    def fusion(self) -> pandas.DataFrame:
+        """What loops infer or repeat, and what is executed and read again: see `report.fusion.fusion`."""
+        return self.table("fusion").frame()
 
     def sensitivity(self, of: Cost = "energy") -> pandas.DataFrame:
         """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,

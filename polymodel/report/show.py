@@ -22,7 +22,7 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
     if arch is not None:
         parts.append(f"architecture {arch.name}".rstrip() + "\n" + _indented(hierarchy_text(arch)))
     if mapping is not None:
-        parts.append(f"mapping {mapping.name}".rstrip() + "\n" + _indented(looptree_text(mapping)))
+        parts.append(f"mapping {mapping.name}".rstrip() + "\n" + _indented(looptree_text(mapping, workload)))
     return "\n".join(parts)
 
 
@@ -38,7 +38,7 @@ def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
     if arch is not None:
         parts.append(f'<h2>Architecture</h2><div class="wide">{architecture_svg(arch)}</div>')
     if mapping is not None:
-        parts.append(f'<h2>LoopTree</h2><div class="wide">{looptree_svg(mapping)}</div>')
+        parts.append(f'<h2>LoopTree</h2><div class="wide">{looptree_svg(mapping, workload)}</div>')
     return page("polymodel spec", "\n".join(parts))
 
 
@@ -53,5 +53,5 @@ def show_pictures(
         found[-1].write_text(architecture_svg(arch), encoding="utf-8")
     if mapping is not None:
         found.append(folder / "looptree.svg")
-        found[-1].write_text(looptree_svg(mapping), encoding="utf-8")
+        found[-1].write_text(looptree_svg(mapping, workload), encoding="utf-8")
     return tuple(found)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.ties import marks
 from polymodel.report.drawing import CAP, PAD, Label, colours, line, picture, shape, text, wrapped
+from polymodel.workload.einsum import Cascade
 
 GAP = 14
 FORK = 26
@@ -35,8 +38,8 @@ class Column:
     height: float
 
 
-def label(node: Node) -> Label:
-    """What is written in a node."""
+def label(node: Node, mark: str = "") -> Label:
+    """What is written in a node; `mark` says what a loop infers or repeats."""
     if isinstance(node, StorageNode):
         policy = () if node.reuse == "refill" else (node.reuse.replace("_", " "),)
         return Label((node.component, *wrapped(node.tensors, 18), *policy))
@@ -47,11 +50,12 @@ def label(node: Node) -> Label:
     head = f"{'parallel' if node.spatial else 'for'} {node.rank_variable}: tile {node.tile_shape}{first}"
     bound = wrapped(tuple(f"{e}: {v}" for e, v in node.per_einsum), 24)
     where = (f"over {node.component}.{node.dim}",) if node.spatial else ()
-    return Label((head, *bound, *where), bold=False)
+    noted = tuple(line for verb in mark.split("; ") if verb for line in wrapped(tuple(verb.split(", ")), 28))
+    return Label((head, *bound, *where, *noted), bold=False)
 
 
-def _box(node: Node) -> Box:
-    words = label(node)
+def _box(node: Node, mark: str) -> Box:
+    words = label(node, mark)
     width, height = words.width + 2 * PAD, words.height + PAD
     if isinstance(node, StorageNode):
         return Box(node, words, max(width, 70), height + 3 * CAP)
@@ -60,14 +64,15 @@ def _box(node: Node) -> Box:
     return Box(node, words, max(width, 90), height)
 
 
-def _column(nodes: tuple[Node, ...]) -> Column:
-    boxes = tuple(_box(n) for n in nodes if not isinstance(n, Split))
+def _column(nodes: tuple[Node, ...], ids: Iterator[int], noted: Mapping[int, str]) -> Column:
+    marked = [(n, noted.get(next(ids), "")) for n in nodes]
+    boxes = tuple(_box(n, mark) for n, mark in marked if not isinstance(n, Split))
     height = sum(b.height for b in boxes) + GAP * max(len(boxes) - 1, 0)
     width = max((b.width for b in boxes), default=0.0)
     last = nodes[-1] if nodes else None
     if not isinstance(last, Split):
         return Column(boxes, (), False, width, height)
-    branches = tuple(_column(b) for b in last.branches)
+    branches = tuple(_column(b, ids, noted) for b in last.branches)
     spread = sum(b.width for b in branches) + BETWEEN * (len(branches) - 1)
     deep = max((b.height for b in branches), default=0.0)
     return Column(boxes, branches, last.pipeline, max(width, spread, 100), height + 2 * FORK + deep)
@@ -110,9 +115,12 @@ def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -
         _draw(branch, centre, bar + FORK, shades, out)
 
 
-def looptree_svg(tree: LoopTree) -> str:
-    """The LoopTree as an SVG document; branches are numbered in order of execution."""
-    column = _column(tree.nodes)
+def looptree_svg(tree: LoopTree, cascade: Cascade | None = None) -> str:
+    """The LoopTree as an SVG document; branches are numbered in order of execution.
+
+    With the cascade, loops say which Einsums they infer or repeat.
+    """
+    column = _column(tree.nodes, iter(range(10**9)), marks(cascade, tree) if cascade else {})
     shades = colours([n.component for _, n, _ in tree.walk() if isinstance(n, StorageNode)])
     body: list[str] = []
     _draw(column, MARGIN + column.width / 2, MARGIN, shades, body)

@@ -47,8 +47,11 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
     shown = ["einsum", "n_instances", "operations", "latency_s", "cycles", "energy_J", "limiting", "feasible"]
     if all(v is None for v in summary.column("cycles")):
         shown.remove("cycles")
+    fused = table("fusion")
+    fusing = "Fusion (what is executed again, and reads because of it)"
     return [
         ("Per Einsum", summary.only(*shown), ()),
+        *([(fusing, fused, ())] if fused.rows else []),
         ("Energy by component", costed.energy_by_component(report.costs), joules),
         (
             "Working sets (peak bits in the busiest instance)",
