@@ -79,7 +79,7 @@ def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | No
         check_box(problem.cascade[name])
     _check_loops(problem)
     paths = {
-        e: tuple(Axis(loop.rank_variable, loop.tile_shape, loop, i) for i, loop in tree.loops(e))
+        e: tuple(Axis(loop.variable_in(e), loop.tile_shape, loop, i) for i, loop in tree.loops(e))
         for e in tree.einsums
     }
     executed = {e: paths[e] + _offsets(problem.cascade[e], paths[e]) for e in tree.einsums}
@@ -158,20 +158,19 @@ def _check_loops(problem: Problem) -> None:
             raise NotSeparable(
                 f"the loop over {node.rank_variable} has an initial_tile_shape of its own", "use engine exact"
             )
-        if node.per_einsum:
-            raise NotSeparable("loops that bind other rank variables per Einsum have no closed form")
         ranges = {}
         for e in users(tree, node_id):
-            if node.rank_variable not in cascade[e].rank_variables:
+            variable = node.variable_in(e)
+            if variable not in cascade[e].rank_variables:
                 raise NotSeparable(
-                    f"Einsum {e} stands below a loop over {node.rank_variable}, which it does not have: "
+                    f"Einsum {e} stands below a loop over {variable}, which it does not have: "
                     "what it executes is inferred",
                     "use engine exact",
                 )
-            ranges[cascade[e].bound(node.rank_variable)] = e
+            ranges[cascade[e].bound(variable)] = e
         if len(ranges) > 1:
             raise NotSeparable(
-                f"{' and '.join(ranges.values())} run {node.rank_variable} over different ranges",
+                f"{' and '.join(ranges.values())} run the loop over {node.rank_variable} in other ranges",
                 "use engine exact",
             )
 
