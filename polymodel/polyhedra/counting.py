@@ -67,21 +67,25 @@ def _constant(poly: isl.QPolynomial) -> int | None:
 
 def points_of(domain: isl.Set) -> list[tuple[int, ...]]:
     """All points of a small bounded set, in isl's order; refuses more than 200,000."""
-    found: list[tuple[int, ...]] = []
-    n = domain.dim(isl.dim_type.set)
+    return [tuple(point) for point in point_table(domain).tolist()]
 
+
+def point_table(domain: isl.Set) -> NDArray[np.int64]:
+    """The same as a table of one row per point and one column per dimension."""
+    count, width = size(domain), domain.dim(isl.dim_type.set)
     # isl swallows exceptions of callbacks, so the size is checked before.
-    if size(domain) > _POINT_LIMIT:
+    if count > _POINT_LIMIT:
         raise Refused(
             "a piece of the iteration space has too many different tile sizes to enumerate",
             "use rectangular tiles or a smaller workload",
         )
-
-    def take(point: isl.Point) -> None:
-        found.append(tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(n)))
-
-    domain.foreach_point(take)
-    return found
+    found: list[str] = []
+    # Read off the points' text, "{ [1, 2] }": five times as fast as asking for each coordinate.
+    domain.flatten().reset_tuple_id().foreach_point(lambda point: found.append(str(point)[3:-3]))
+    table = (
+        np.fromstring(",".join(found), dtype=np.int64, sep=",") if width and found else np.zeros(0, np.int64)
+    )
+    return table.reshape(len(found), width)
 
 
 def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
@@ -106,7 +110,7 @@ def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:
             value = int(poly.eval(single.sample_point()).to_python())
             if value:
                 by_size[value] = by_size[value].union(single) if value in by_size else single
-        found.extend(SizePiece(d, s) for s, d in by_size.items())
+        found.extend(SizePiece(d.coalesce(), s) for s, d in by_size.items())
     return tuple(found)
 
 
@@ -132,25 +136,33 @@ def count_by(points: isl.Set, keep: int) -> NDArray[np.object_]:
 
     Shape: one axis per kept dimension, as long as its largest value plus one.
     """
-    if keep == 0:
+    return count_at(points, tuple(range(keep)))
+
+
+def count_at(points: isl.Set, kept: tuple[int, ...]) -> NDArray[np.object_]:
+    """The same per value of the dimensions at positions `kept`, which ascend."""
+    if not kept:
         out = np.empty((), dtype=object)
         out[()] = size(points)
         return out
     total = points.dim(isl.dim_type.set)
     if points.is_empty():
-        return np.zeros((0,) * keep, dtype=object)
-    outer = points.project_out(isl.dim_type.set, keep, total - keep)
-    shape = tuple(int(outer.dim_max_val(i).to_python()) + 1 for i in range(keep))
+        return np.zeros((0,) * len(kept), dtype=object)
+    outer = points
+    for position in reversed(range(total)):
+        if position not in kept:
+            outer = outer.project_out(isl.dim_type.set, position, 1)
+    shape = tuple(int(outer.dim_max_val(i).to_python()) + 1 for i in range(len(kept)))
     result = np.zeros(shape, dtype=object)
-    if total == keep:
+    if total == len(kept):
         for point in points_of(points):
             result[point] = 1
         return result
     relation = isl.Map.from_domain_and_range(
         isl.Set.universe(outer.get_space()), isl.Set.universe(points.get_space())
     )
-    for i in range(keep):
-        relation = relation.equate(isl.dim_type.in_, i, isl.dim_type.out, i)
+    for i, position in enumerate(kept):
+        relation = relation.equate(isl.dim_type.in_, i, isl.dim_type.out, position)
     relation = relation.intersect_range(points)
     for piece in fibre_sizes(relation):
         for point in points_of(piece.domain):
