@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference import accelforge, skislope, timeloop
-from tests.reference.check import HERE, find_cases, find_slopes, load, main
+from tests.reference.check import HERE, check_folder, find_cases, find_slopes, load, main
 from tests.reference.common import affine, engine
 
 TOO_LARGE = {"40_chain3_128_fused_m16", "conv_res3_3L", "conv_sp_3L"}
@@ -33,7 +33,7 @@ def test_accelforge_case(path: Path) -> None:
     ids=lambda f: f.name,
 )
 def test_timeloop_case(folder: Path) -> None:
-    outcome = timeloop.check(load(folder / "spec.yaml"), folder, engine("enumerate"))
+    outcome = check_folder(folder, engine("enumerate"))
     assert outcome.checked > 20
     assert not outcome.mismatches
 
