@@ -6,7 +6,7 @@ for ONE execution of each Einsum: `n_instances` is applied later, in `cost`. Int
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 
@@ -179,8 +179,62 @@ class TransferSizes:
 
 
 @dataclass(frozen=True)
+class StageWork:
+    """What one Einsum does in one slot of a pipeline, of one execution.
+
+    `operations`: of the instance that executes most. `loads`: for each memory and toll that moves anything,
+    outermost first, the Pareto-maximal (read bits, write bits) pairs over its instances.
+    """
+
+    einsum: str
+    operations: int
+    loads: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """`count` equal slots of a pipeline: per stage, what runs one after the other (nothing: it is idle).
+
+    `phase`: `fill`, `steady` or `drain`. `shared`: the joint loads of components that several stages load.
+    """
+
+    phase: str
+    count: int
+    stages: tuple[tuple[StageWork | PipelineRun, ...], ...]
+    shared: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class PipelineRun:
+    """All slots of a pipeline (node id of its split), inside a stage: those of one iteration there.
+
+    docs/semantics.md, Pipelines. Equal slots are one record, in no order of time.
+    """
+
+    node: int
+    slots: tuple[Slot, ...]
+
+
+def ordered_slots(counts: dict[Slot, int]) -> tuple[Slot, ...]:
+    """Slots (with count 1) and how many there are of each: fill first, then in an order of their own."""
+    order = ("fill", "steady", "drain")
+    slots = (replace(slot, count=n) for slot, n in counts.items())
+    return tuple(sorted(slots, key=lambda s: (order.index(s.phase), repr(s))))
+
+
+def phase_of(slot: int, iterations: int, stages: int) -> str:
+    """Whether a slot of a wrap fills the pipeline, drains it, or neither."""
+    if slot >= iterations:
+        return "drain"
+    return "fill" if slot < stages - 1 else "steady"
+
+
+@dataclass(frozen=True)
 class Analysis:
-    """Everything an engine counts for one spec. Tuples are sorted by tree order, then tensor order."""
+    """Everything an engine counts for one spec. Tuples are sorted by tree order, then tensor order.
+
+    `pipelines`: those in no stage of another.
+    """
 
     engine: str
     buffets: tuple[Buffet, ...]
@@ -193,3 +247,4 @@ class Analysis:
     links: tuple[LinkTraffic, ...] = ()
     refills: tuple[RefillLoad, ...] = ()
     transfers: tuple[TransferSizes, ...] = ()
+    pipelines: tuple[PipelineRun, ...] = ()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, build_buffets
+from polymodel.analysis.enumerate.copies import play_copies
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
-from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation, play_copies, refuse_unreducible
+from polymodel.analysis.enumerate.pipeline import Slots
+from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation, refuse_unreducible
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
+from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
@@ -32,6 +35,7 @@ class Enumerate:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
+        overlapped = pipelines_of(problem)
         walks = walk_all(problem, reuse)
         phases = phases_of(walks)
         by_key, chains = build_buffets(problem, walks, phases, reuse)
@@ -51,7 +55,8 @@ class Enumerate:
             )
         firsts = first_accesses(problem.cascade)
         bits = {t: a.bits_per_value for t, a in firsts.items()}
-        ledger = Ledger(bits, Wires(problem, bits), problem.hierarchy)
+        inside = frozenset(e for p in overlapped for e in p.einsums)
+        ledger = Ledger(bits, Wires(problem, bits), problem.hierarchy, inside)
         for tensor in problem.cascade.tensors:
             Simulation(problem, walks, chains, tensor, ledger).play()
         play_copies(walks, chains, ledger)
@@ -70,6 +75,7 @@ class Enumerate:
             links=ledger.wires.rows(problem),
             refills=_refill_rows(problem, ledger),
             transfers=_transfer_rows(problem, buffets, ledger),
+            pipelines=Slots(problem, overlapped, walks, ledger).runs() if overlapped else (),
         )
 
 

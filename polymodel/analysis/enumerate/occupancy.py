@@ -14,6 +14,7 @@ from polymodel.analysis.enumerate.buffets import BuffetWalk
 from polymodel.analysis.enumerate.traffic import Instance
 from polymodel.analysis.enumerate.walk import Element, Place, Time, physical
 from polymodel.analysis.result import Resident, WorkingSet
+from polymodel.mapping.pipelines import Pipeline, around, pipelines
 from polymodel.workload.einsum import TensorAccess
 
 Span = tuple[Place, int, int, int]  # instance, first phase, last phase (inclusive), elements
@@ -107,14 +108,20 @@ def live_peak(buffet: BuffetWalk, timeline: Timeline) -> int:
 
 
 def occupied_bits(
-    problem: Problem, buffet: BuffetWalk, first: TensorAccess, timeline: Timeline, measure: str
+    problem: Problem,
+    buffet: BuffetWalk,
+    first: TensorAccess,
+    timeline: Timeline,
+    measure: str,
+    copies: int = 1,
 ) -> dict[Instance, list[int]]:
-    """Bits of one buffet per hardware instance and phase."""
+    """Bits of one buffet per hardware instance and phase; `copies` of each tile unless all of it stays."""
     users = [e for e in problem.cascade if buffet.tensor in e.tensors]
     lasting = buffet.parent is None and any(e.access_of(buffet.tensor).persistent for e in users)
     factor = max(e.n_instances for e in users) if lasting else 1
     if buffet.parent is not None and problem.hierarchy.doubles(buffet.component):
         factor = 2
+    factor *= 1 if lasting else copies
     scale = first.backing_scale if buffet.parent is None else 1
     spans = lasting_spans if lasting else MEASURES[measure]
     per_place = counts(spans(buffet, timeline), len(timeline.phases))
@@ -144,6 +151,60 @@ def _component_peaks(
         yield WorkingSet(component, einsum, measure, total, residents)
 
 
+class Stages:
+    """Working sets of one component under the Einsums of pipelines: other stages count at their peaks."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        buffets: list[BuffetWalk],
+        firsts: dict[str, TensorAccess],
+        timeline: Timeline,
+        component: str,
+        measure: str,
+    ) -> None:
+        self.problem, self.firsts, self.timeline = problem, firsts, timeline
+        self.component, self.measure = component, measure
+        self.buffets = [b for b in buffets if b.component == component]
+
+    def rows(self) -> Iterator[WorkingSet]:
+        for einsum in self.problem.tree.einsums:
+            if around(self.problem.tree, einsum):
+                row = self.row(einsum, None)
+                if row is not None:
+                    yield row
+
+    def bits(self, b: BuffetWalk, einsum: str) -> dict[Instance, list[int]]:
+        """One buffet while the Einsum runs; nothing if it belongs to another stage."""
+        copies, measure = 0, self.measure
+        on_path = any(s.id == b.node for s in self.problem.tree.path(einsum))
+        for p in around(self.problem.tree, einsum):
+            if b.node > p.node and b.users[0] in p.einsums and p.stage_of(b.users[0]) != p.stage_of(einsum):
+                return {}
+            if on_path and b.node < p.node:
+                copies = max(copies, p.copies(b.node, b.users))
+        if copies:
+            measure = "reserved"
+        return occupied_bits(self.problem, b, self.firsts[b.tensor], self.timeline, measure, max(copies, 1))
+
+    def row(self, einsum: str, inside: Pipeline | None) -> WorkingSet | None:
+        """The peak of all buffets, or of those in the Einsum's stage of a pipeline alone."""
+        scope = inside.node if inside else -1
+        mine = [b for b in self.buffets if b.node > scope and (not inside or b.users[0] in inside.einsums)]
+        parts = {b.key: self.bits(b, einsum) for b in mine}
+        found = _component_peaks(self.component, parts, self.timeline, self.measure)
+        held = [r for r in found if r.einsum == einsum]
+        for p in around(self.problem.tree, einsum):
+            if p.node > scope:
+                others = (s for b, s in enumerate(p.stages) if b != p.stage_of(einsum))
+                peaks = ([self.row(e, p) for e in stage] for stage in others)
+                held += [max(r, key=lambda w: w.bits) for each in peaks if (r := [w for w in each if w])]
+        if not held:
+            return None
+        residents = tuple(r for w in held for r in w.residents)
+        return WorkingSet(self.component, einsum, self.measure, sum(w.bits for w in held), residents)
+
+
 def working_sets(
     problem: Problem,
     buffets: list[BuffetWalk],
@@ -160,7 +221,10 @@ def working_sets(
                 for b in buffets
                 if b.component == component.name
             }
-            found += _component_peaks(component.name, parts, timeline, measure)
+            rows = _component_peaks(component.name, parts, timeline, measure)
+            found += (r for r in rows if not around(problem.tree, r.einsum))
+            if measure != "live" and pipelines(problem.tree):
+                found += Stages(problem, buffets, firsts, timeline, component.name, measure).rows()
     einsums, components = problem.tree.einsums, [c.name for c in problem.hierarchy.components]
     return tuple(
         sorted(

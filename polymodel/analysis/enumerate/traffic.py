@@ -27,6 +27,7 @@ Counts = dict[str, int]
 Instance = tuple[tuple[str, str, int], ...]
 End = tuple[str, str, Instance, int, str]  # Einsum, component, instance, side, refilled storage or ""
 Row = tuple[str, int | None, str, str, str]  # Einsum, node (None: a toll), component, tensor, kind
+Event = tuple[str, str, Time, bool]  # Einsum, component, the child's stamp, as it ends
 Moved = tuple[str, Place, Element]  # Einsum that it is booked to, the child's instance, the element
 
 
@@ -36,8 +37,10 @@ class Ledger:
     Where an action rounds transfers up, their elements are gathered first: `settle` ends it.
     """
 
-    def __init__(self, bits: dict[str, int], wires: Wires, hierarchy: Hierarchy) -> None:
-        self.bits, self.wires, self.hierarchy = bits, wires, hierarchy
+    def __init__(
+        self, bits: dict[str, int], wires: Wires, hierarchy: Hierarchy, overlapped: frozenset[str]
+    ) -> None:
+        self.bits, self.wires, self.hierarchy, self.overlapped = bits, wires, hierarchy, overlapped
         self.gathered: dict[Row, dict[tuple[object, ...], int]] = defaultdict(lambda: defaultdict(int))
         self.serial = count()
         self.traffic: dict[tuple[str, int, str], Counts] = defaultdict(lambda: defaultdict(int))
@@ -48,6 +51,9 @@ class Ledger:
         self.shares: dict[tuple[str, str, str], dict[Instance, list[int]]] = defaultdict(
             lambda: defaultdict(lambda: [0, 0])
         )
+        # When loads of Einsums in pipelines (`overlapped`) happen: nothing is rounded there.
+        self.moment: tuple[Time, bool] = ((), False)
+        self.timed: dict[Event, dict[Instance, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
 
     def access(
         self,
@@ -92,6 +98,8 @@ class Ledger:
         """Bits that one instance moves in one direction, perhaps as a part of a storage's refill."""
         einsum, component, instance, side, refilled = end
         self.loads[einsum, component][instance][side] += bits
+        if einsum in self.overlapped:
+            self.timed[einsum, component, *self.moment][instance][side] += bits
         if refilled:
             self.shares[einsum, component, refilled][instance][side] += bits
 
@@ -229,6 +237,7 @@ class Simulation:
 
     def open(self, buffet: BuffetWalk, t: Time) -> None:
         """A visit begins: what is not carried is forgotten, what is needed and exists is filled."""
+        self.ledger.moment = t, False
         valued, dirty = self.valued[buffet.node], self.dirty[buffet.node]
         tiles, carried = buffet.tiles[t], buffet.carried[t]
         for p in set(valued) | set(dirty) | set(tiles):
@@ -262,6 +271,7 @@ class Simulation:
         """A visit ends: written elements that do not stay are drained."""
         if buffet.parent is None:
             return
+        self.ledger.moment = t, True
         after = buffet.carried.get(buffet.following.get(t, ()), {}) if t in buffet.following else {}
         leaving: list[Moved] = []
         for p in buffet.tiles[t]:
@@ -277,6 +287,7 @@ class Simulation:
         position = self.walks[einsum].einsum.accesses.index(access)
         moved = [(einsum, o.place, o.elements[position]) for o in operations]
         parent = self.chains[einsum][-1]
+        self.ledger.moment = operations[0].time, False
         if not access.output:
             self.serve(None, parent, moved)
             return
@@ -369,30 +380,3 @@ def refuse_unreducible(problem: Problem, walks: dict[str, EinsumWalk], chains: C
                     f" {loop.variable}, which does not index it, but the dimension may not reduce it",
                     f"add {tensor} to may_reuse of {loop.dim}, or unroll another rank variable there",
                 )
-
-
-def play_copies(walks: dict[str, EinsumWalk], chains: Chains, ledger: Ledger) -> None:
-    """Copies: one read at the source's backing node and one write at the destination's per element."""
-    for name, walk in walks.items():
-        if not walk.einsum.is_copy:
-            continue
-        source = next(a for a in walk.einsum.accesses if not a.output)
-        origin = chains[name, source.tensor][0]
-        for position, access in enumerate(walk.einsum.accesses):
-            if not access.output:
-                continue
-            target = chains[name, access.tensor][0]
-            if target.component == origin.component:
-                continue
-            done = set()
-            for op in walk.operations:
-                stamp = (op.time[: target.n_time], op.place[: target.n_place], op.elements[position])
-                if stamp not in done:
-                    done.add(stamp)
-                    together = target.tensor, *stamp[:2]
-                    ledger.access(name, origin, op.place[: origin.n_place], "reads_fill", together)
-                    ledger.access(name, target, op.place[: target.n_place], "writes_fill", together)
-                    ends = origin.component, target.component
-                    ledger.wires.transfer(
-                        target.tensor, ends, [(name, walk.spatial, op.place[: target.n_place])], 0
-                    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result_view, shared_axes
@@ -11,6 +12,7 @@ from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
 from polymodel.analysis.exact.tally import Product
+from polymodel.analysis.exact.timed import timed
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
 from polymodel.analysis.exact.transfers import moved
 from polymodel.analysis.exact.uneven import RefilledChain
@@ -34,26 +36,30 @@ class Ledger:
         row[kind] += products
 
 
-def flows(layout: Layout) -> Ledger:
-    """Book all accesses of the problem."""
+def flows(layout: Layout, per: int = 0, only: Collection[str] = ()) -> Ledger:
+    """Book all accesses of the problem, or at least those of the Einsums `only`.
+
+    `per`: for each iteration of so many outer loops; then products have axes of their temporal counters, as
+    far in as the link's child has them.
+    """
     ledger = Ledger()
     cascade = layout.problem.cascade
-    for name in layout.problem.tree.einsums:
+    for name in only or layout.problem.tree.einsums:
         einsum = cascade[name]
         for access in einsum.accesses:
             for node in layout.chain(name, access.tensor):
                 ledger.accesses.setdefault((name, node.id, node.tensor), defaultdict(list))
         if einsum.is_copy:
-            _copy(layout, ledger, name)
+            _copy(layout, ledger, name, per)
             continue
         for access in einsum.accesses:
             if access.output:
-                _output(layout, ledger, name, access.tensor)
+                _output(layout, ledger, name, access.tensor, per)
             else:
-                _operand(layout, ledger, name, access.tensor)
+                _operand(layout, ledger, name, access.tensor, per)
     for node in layout.nodes.values():
-        if node.parent is not None:
-            _fills(layout, ledger, node)
+        if node.parent is not None and not (only and set(only).isdisjoint(node.users)):
+            _fills(layout, ledger, node, per)
     return ledger
 
 
@@ -67,16 +73,16 @@ def _component_of(layout: Layout, einsum: str) -> str:
     return last.component
 
 
-def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
+def _operand(layout: Layout, ledger: Ledger, einsum: str, tensor: str, per: int) -> None:
     """Compute reads each operand once per operation, shared by instances where that is allowed."""
     innermost = layout.chain(einsum, tensor)[-1]
     now = _compute_touch(layout, einsum, tensor)
     shared = shared_axes(layout, einsum, tensor)
-    reads = moved(now, now, (), innermost.loops, shared)
+    reads = moved(now, now, (), innermost.loops, shared, per=per)
     ledger.book(einsum, innermost, "reads_fill", reads)
-    ledger.tolls += pass_tolls(
-        layout, einsum, innermost, _component_of(layout, einsum), (now, now, frozenset()), shared, "down"
-    )
+    still: frozenset[int] = frozenset()
+    child = _component_of(layout, einsum)
+    ledger.tolls += pass_tolls(layout, einsum, innermost, child, (now, now, still), shared, "down", per=per)
 
 
 def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledChain | ListedChain:
@@ -122,8 +128,10 @@ def ends_are_writes(chain: Chain | RefilledChain | ListedChain, level: Level) ->
     return isinstance(chain, ListedChain) or not (level.carries and level.now != level.held)
 
 
-def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
+def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str, per: int) -> None:
     chain = output_chain(layout, einsum, tensor)
+    if per:
+        chain = timed(chain, per, tensor)
     nodes = [level.node for level in chain.levels if level.node is not None]
     shared = shared_axes(layout, einsum, tensor)
     for position, node in enumerate(nodes):
@@ -136,24 +144,25 @@ def _output(layout: Layout, ledger: Ledger, einsum: str, tensor: str) -> None:
         moving = level.now, level.held, level.carries
         for way in ("up", "partial"):
             ledger.tolls += pass_tolls(
-                layout, einsum, node, target, moving, shared, way, forward=ends, chain=(chain, child)
+                layout, einsum, node, target, moving, shared, way, forward=ends, chain=(chain, child), per=per
             )
         if position:
             ledger.book(einsum, node, "writes_fill", chain.filled(position))
             ledger.book(einsum, node, "reads_drain", chain.runs(position))
 
 
-def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:
+def _fills(layout: Layout, ledger: Ledger, node: Node, per: int) -> None:
     """Fills of elements that are only read: each booked to the first Einsum that touches it."""
     assert node.parent is not None
     parent = layout.nodes[node.parent, node.tensor]
     carries = fill_carries(layout, node)
     for fill in fills_of(layout, node):
-        writes = moved(fill.now, node.all_touch, carries, node.loops, frozenset())
-        reads = moved(fill.now, node.all_touch, carries, parent.loops, fill.shared)
+        held, alone = node.all_touch, frozenset[int]()
+        writes = moved(fill.now, held, carries, node.loops, alone, per=per)
+        reads = moved(fill.now, held, carries, parent.loops, fill.shared, per=per)
         if fill.before is not None:
-            writes += _minus(moved(fill.before, node.all_touch, carries, node.loops, frozenset()))
-            reads += _minus(moved(fill.before, node.all_touch, carries, parent.loops, fill.shared))
+            writes += _minus(moved(fill.before, held, carries, node.loops, alone, per=per))
+            reads += _minus(moved(fill.before, held, carries, parent.loops, fill.shared, per=per))
         ledger.book(fill.einsum, node, "writes_fill", writes)
         ledger.book(fill.einsum, parent, "reads_fill", reads)
         ledger.tolls += pass_tolls(
@@ -161,10 +170,11 @@ def _fills(layout: Layout, ledger: Ledger, node: Node) -> None:
             fill.einsum,
             parent,
             node.component,
-            (fill.now, node.all_touch, carries),
+            (fill.now, held, carries),
             fill.shared,
             "down",
             before=fill.before,
+            per=per,
         )
 
 
@@ -172,7 +182,7 @@ def _minus(products: tuple[Product, ...]) -> tuple[Product, ...]:
     return tuple(Product(-p.sign, p.parts) for p in products)
 
 
-def _copy(layout: Layout, ledger: Ledger, einsum: str) -> None:
+def _copy(layout: Layout, ledger: Ledger, einsum: str, per: int) -> None:
     """Move from the source's backing node to the destination's; nothing if they are one component."""
     access = layout.problem.cascade[einsum]
     source = layout.chain(einsum, access.inputs[0].tensor)[0]
@@ -189,5 +199,5 @@ def _copy(layout: Layout, ledger: Ledger, einsum: str) -> None:
                 f"destination {output.tensor}",
                 f"store {source.tensor} above that loop, or {output.tensor} below it",
             )
-        ledger.book(einsum, target, "writes_fill", moved(now, now, (), target.loops, frozenset()))
-        ledger.book(einsum, source, "reads_fill", moved(now, now, (), source.loops, frozenset()))
+        for node, kind in ((target, "writes_fill"), (source, "reads_fill")):
+            ledger.book(einsum, node, kind, moved(now, now, (), node.loops, frozenset(), per=per))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.polyhedra import sets, steps
-from polymodel.polyhedra.counting import count_by
+from polymodel.polyhedra.counting import count_at, count_by
 from polymodel.polyhedra.steps import Mode
 
 Array = NDArray[np.object_]
@@ -26,19 +26,35 @@ class Shape:
     nt: int
 
 
+def leading(shape: Shape, keep: int, stamps: int, drop: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Positions of the first `keep` spatial and `stamps` temporal counters, without dimensions `drop`."""
+    first = shape.np - sum(1 for d in drop if d < shape.np)
+    return (*range(keep), *range(first, first + stamps))
+
+
 @lru_cache(maxsize=32768)
-def tally(shape: Shape, keep: int, drop: tuple[int, ...] = ()) -> Array:
-    """Touches per value of the first `keep` spatial counters; dimensions `drop` are united over."""
-    return count_by(sets.without(sets.parsed(shape.text), drop), keep)
+def tally(shape: Shape, keep: int, drop: tuple[int, ...] = (), stamps: int = 0) -> Array:
+    """Touches per value of the first `keep` spatial counters; dimensions `drop` are united over.
+
+    Also per value of the first `stamps` temporal counters, on the axes that follow.
+    """
+    return count_at(sets.without(sets.parsed(shape.text), drop), leading(shape, keep, stamps, drop))
 
 
 @lru_cache(maxsize=32768)
 def kept_tally(
-    shape: Shape, held: str, mode: Mode, forward: bool, keep: int, drop: tuple[int, ...] = ()
+    shape: Shape,
+    held: str,
+    mode: Mode,
+    forward: bool,
+    keep: int,
+    drop: tuple[int, ...] = (),
+    stamps: int = 0,
 ) -> Array:
     """Touches that are also held at the neighbouring visit (by every instance along `drop`)."""
     candidates, stay = steps.kept(shape.text, held, shape.np, shape.nt, mode, forward)
-    return count_by(steps.united(candidates, stay, drop) if drop else stay, keep)
+    counted = steps.united(candidates, stay, drop) if drop else stay
+    return count_at(counted, leading(shape, keep, stamps, drop))
 
 
 @lru_cache(maxsize=32768)
@@ -60,7 +76,10 @@ def first_tally(shape: Shape) -> Array:
 
 @dataclass(frozen=True)
 class Product:
-    """`sign` (1, -1, or a weight) times the outer product of per-factor arrays; axes are stamp positions."""
+    """`sign` (1, -1, or a weight) times the outer product of per-factor arrays; axes are stamp positions.
+
+    Spatial ones, and where counts are per iteration of the outer loops (`per`) also temporal ones.
+    """
 
     sign: int
     parts: tuple[tuple[tuple[int, ...], Array], ...]

@@ -73,11 +73,12 @@ def pass_tolls(
     forward: bool = False,
     before: Touch | None = None,
     chain: tuple[Chain | RefilledChain | ListedChain, int] | None = None,
+    per: int = 0,
 ) -> list[Passage]:
     """Passages of one link through every toll between the parent's and the child's component.
 
     `direction`: `down` for operands, `up` for results, `partial` for refilled partial sums; of the last two
-    `chain` names the chain and the child's level.
+    `chain` names the chain and the child's level. `per`: by iteration of so many outer loops.
     """
     single = layout.problem.hierarchy[child].kind == "compute"
     now, held, carries = moving
@@ -89,9 +90,9 @@ def pass_tolls(
         elif direction == "up" and chain is not None and isinstance(chain[0], ListedChain):
             products = chain[0].passed(chain[1], charge, up=True)
         else:
-            products = moved(now, held, carries, charge, shared, forward=forward)
+            products = moved(now, held, carries, charge, shared, forward=forward, per=per)
             if before is not None:
-                less = moved(before, held, carries, charge, shared)
+                less = moved(before, held, carries, charge, shared, per=per)
                 products += tuple(Product(-p.sign, p.parts) for p in less)
         found.append(Passage(einsum, toll, parent.tensor, direction == "up", products, single))
     return found

@@ -29,27 +29,32 @@ def moved(
     shared: frozenset[int],
     *,
     forward: bool = False,
+    per: int = 0,
 ) -> tuple[Product, ...]:
     """Elements that are touched in `now` and not held at the neighbouring visit.
 
     `carries`: axis positions over whose transitions `held` stays. `charge`: how many leading axes
     belong to the instance that is charged. Instances along the spatial axes `shared` move an
     element together, once. `forward` looks at the following visit (drains) instead of the
-    preceding one (fills).
+    preceding one (fills). `per`: counted for each value of the temporal counters of so many outer loops.
     """
     layout = []
     for factor in now.factors:
         keep = sum(1 for a in factor.spatial if a < charge)
         drop = tuple(k for k, a in enumerate(factor.spatial) if a >= charge and a in shared)
-        layout.append((factor, factor.spatial[:keep], keep, drop))
-    products = [Product(1, tuple((axes, tally(shape_of(f), keep, drop)) for f, axes, keep, drop in layout))]
+        stamps = sum(1 for a in factor.temporal if a < per)
+        axes = (*factor.spatial[:keep], *factor.temporal[:stamps])
+        layout.append((factor, axes, keep, drop, stamps))
+    products = [
+        Product(1, tuple((axes, tally(shape_of(f), keep, drop, n)) for f, axes, keep, drop, n in layout))
+    ]
     for axis in sorted(carries):
         seen = modes(held.factors, axis)
         if seen is None:
             continue
         parts = tuple(
-            (axes, kept_tally(shape_of(f), h.text, mode, forward, keep, drop))
-            for (f, axes, keep, drop), h, mode in zip(layout, held.factors, seen, strict=True)
+            (axes, kept_tally(shape_of(f), h.text, mode, forward, keep, drop, n))
+            for (f, axes, keep, drop, n), h, mode in zip(layout, held.factors, seen, strict=True)
         )
         products.append(Product(-1, parts))
     return tuple(products)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.analysis.exact.buffets import shape_of
 from polymodel.analysis.exact.partials import Level
-from polymodel.analysis.exact.tally import Product, tally
+from polymodel.analysis.exact.tally import Array, Product, leading, tally
 from polymodel.analysis.exact.transfers import modes
 from polymodel.polyhedra import counting, receive, sets, steps
 from polymodel.polyhedra.steps import Mode
@@ -38,12 +38,14 @@ class Term:
 class RefilledChain:
     """Same questions as `partials.Chain`; every level is refilled at each visit.
 
-    Of levels that carry only `starts` and the terms are right, element by element.
+    Of levels that carry only `starts` and the terms are right, element by element. `per`: counts are for each
+    value of the temporal counters of so many outer loops.
     """
 
     levels: tuple[Level, ...]
     shared: frozenset[int]
     broadcast: frozenset[int]
+    per: int = 0
 
     def runs(self, level: int) -> tuple[Product, ...]:
         """Visits of elements per instance of the level."""
@@ -73,7 +75,7 @@ class RefilledChain:
             for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
                 keep = sum(1 for a in f.spatial if a < charge)
                 shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
-                parts.append((f.spatial[:keep], counting.count_by(receive.drop(each, shared), keep)))
+                parts.append(self._part(f, receive.drop(each, shared), keep, shared))
             found.append(Product(term.sign, tuple(parts)))
         return tuple(found)
 
@@ -154,14 +156,22 @@ class RefilledChain:
         for f, each in zip(self.levels[level].now.factors, points, strict=True):
             keep = self._leading(level, f)[2]
             shared = tuple(k for k, a in enumerate(f.spatial) if k >= keep and a in self.shared)
-            parts.append((f.spatial[:keep], counting.count_by(receive.drop(each, shared), keep)))
+            parts.append(self._part(f, receive.drop(each, shared), keep, shared))
         return Product(sign, tuple(parts))
 
     def _counted(self, level: int, term: Term) -> Product:
         parts = []
         for f, each in zip(self.levels[level].now.factors, term.factors, strict=True):
-            parts.append((f.spatial, counting.count_by(each, len(f.spatial))))
+            parts.append(self._part(f, each, len(f.spatial)))
         return Product(term.sign, tuple(parts))
+
+    def _part(
+        self, f: Factor, points: islpy.Set, keep: int, drop: tuple[int, ...] = ()
+    ) -> tuple[tuple[int, ...], Array]:
+        """Counts of one factor for its first `keep` spatial counters, and by `per`."""
+        stamps = sum(1 for a in f.temporal if a < self.per)
+        axes = (*f.spatial[:keep], *f.temporal[:stamps])
+        return axes, counting.count_at(points, leading(shape_of(f), keep, stamps, drop))
 
 
 def _both(one: islpy.Set, other: islpy.Set) -> islpy.Set:
