@@ -140,8 +140,9 @@ class _Inference:
             for maker in (self.cascade.producer(a.tensor) for a in self.cascade[d.name].inputs):
                 if maker is None or maker.name not in users(self.tree, node):
                     continue
-                if ties(self.cascade, self.tree, maker.name)[node] == "bound":
-                    v = loop.variable_in(maker.name)
+                v = loop.variable_in(maker.name)
+                bound = ties(self.cascade, self.tree, maker.name)[node] == "bound"
+                if bound and _steps(self.cascade, self.tree, maker.name, node):
                     raise InPart(
                         f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
                         f"makes only a part of what {maker.name} gives it",
@@ -187,6 +188,23 @@ class _Inference:
                 return _parts(d, own, blocks, stamps, missing)
             except Mixed as mixed:
                 blocks = merge_blocks(blocks, mixed.which)
+
+
+def _steps(cascade: Cascade, tree: LoopTree, einsum: str, node: int) -> bool:
+    """True if a loop that binds a variable of the Einsum has more than one iteration anywhere."""
+    extent: dict[str, int] = {}
+    for i, loop in tree.loops(einsum):
+        v = loop.variable_in(einsum)
+        if v not in cascade[einsum].rank_variables:
+            continue
+        low, high = cascade[einsum].bound(v)
+        tile = int(loop.tile_shape)
+        first = tile if loop.initial_tile_shape is None else int(loop.initial_tile_shape)
+        inside = extent.get(v, high - low + 1)
+        if i == node:
+            return inside > first
+        extent[v] = min(inside, max(tile, first))
+    return False
 
 
 def _own(inference: _Inference, d: Decision, access: TensorAccess) -> View:

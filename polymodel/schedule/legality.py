@@ -169,8 +169,11 @@ def _made_again(
     if storage_chain(tree, consumer, tensor)[0].id != home.id:
         return _homeless(producer, consumer, tensor)
     if consumer in users(tree, node) and tied[node] == "inferred":
-        inner = (p for p, (i, _, _) in enumerate(view.loops) if i > node)
-        return _unfinished(problem, tensor, (producer, consumer), view, pair, inner)
+        inner = [p for p, (i, _, _) in enumerate(view.loops) if i > node]
+        late = _unfinished(problem, tensor, (producer, consumer), view, pair, inner)
+        return late or _let_go(
+            problem, tensor, producer, consumer, [p for p in inner if view.loops[p][0] < home.id]
+        )
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
     lacking = [order.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
@@ -182,6 +185,29 @@ def _made_again(
         element,
         f"{consumer} reads {tensor}, which {producer} executes only as Einsums below node {node} need it",
         f"put {consumer} below that loop, or bind a variable of {producer} with rank_variable",
+    )
+
+
+def _let_go(problem: Case, tensor: str, producer: str, consumer: str, loops: list[int]) -> Diagnostic | None:
+    """Below loops of the producer's own, its outermost storage holds only what their iteration makes."""
+    if not loops:
+        return None
+    views = [_view(problem, e, tensor, loops[-1] + 1) for e in (producer, consumer)]
+    blocks = partition(views)
+    made, read = (touch((v,), blocks).factors for v in views)
+    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
+    if all(x is None for x in lacking):
+        return None
+    named = ", ".join(
+        f"{views[0].loops[p][1].variable_in(producer)} (node {views[0].loops[p][0]})" for p in loops
+    )
+    return _fault(
+        tensor,
+        views[0],
+        _never(made, read) or {},
+        f"{consumer} reads {tensor} in another iteration of the loops over {named} than makes it, "
+        "and its storage lies below them",
+        f"store {tensor} above these loops",
     )
 
 

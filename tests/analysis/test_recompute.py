@@ -116,3 +116,15 @@ def test_layers_of_the_published_figures(tmp_path: Path) -> None:
     dropped = pair(tmp_path, ROWS + COLUMNS + HOLD.replace("POLICY", "slide"), side=16)
     assert operations(kept)["Layer1"] == 9 * 324
     assert operations(dropped)["Layer1"] == 9 * 432
+
+
+def test_storage_below_own_loops_holds_what_their_iteration_makes(tmp_path: Path) -> None:
+    """Rows of F2 made in one step of the second loop are read in another, after their storage let them go."""
+    tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: q2}, tile_shape: 4}\n"
+    with pytest.raises(SpecError, match="Layer2 reads F2 in another iteration of the loops over p1"):
+        pair(tmp_path, ROWS + tied + HOLD.replace("POLICY", "refill"))
+
+
+def test_a_loop_of_one_step_repeats_nothing(tmp_path: Path) -> None:
+    nodes = "  - !Temporal {rank_variable: r1, tile_shape: 3}\n" + HOLD.replace("POLICY", "refill")
+    assert operations(pair(tmp_path, nodes)) == {"Layer1": 900, "Layer2": 576}
