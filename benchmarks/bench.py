@@ -19,6 +19,7 @@ from statistics import median
 import polymodel as pm
 from benchmarks import accelforge_peer
 from benchmarks.closed import closed
+from benchmarks.fused import fused
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
@@ -206,7 +207,8 @@ def workers() -> dict[str, Row]:
 
 def main() -> None:
     swept, differences = sweeps()
-    rows = {**engines(), **closed(), **processes(), **slopes(), **swept, **workers(), **pruning()}
+    rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes()}
+    rows |= {**swept, **workers(), **pruning()}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:
