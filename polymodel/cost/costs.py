@@ -9,6 +9,7 @@ from polymodel.cost.capacity import needs, violations
 from polymodel.cost.context import Counts
 from polymodel.cost.energy import energy_items
 from polymodel.cost.latency import component_times, einsum_times
+from polymodel.cost.pipeline import pipeline_times
 from polymodel.cost.records import Costs
 from polymodel.cost.roofline import limiters, roofline
 
@@ -20,7 +21,8 @@ def costs(problem: Problem, analysis: Analysis) -> Costs:
     """
     counts = Counts(problem, analysis)
     times = component_times(counts)
-    latency = einsum_times(counts, times)
+    overlapped = pipeline_times(counts)
+    latency = einsum_times(counts, times, overlapped)
     held = needs(counts)
     return Costs(
         energy=energy_items(counts, latency),
@@ -30,6 +32,7 @@ def costs(problem: Problem, analysis: Analysis) -> Costs:
         needs=held,
         violations=violations(held),
         roofline=roofline(counts, times, latency),
-        limiters=limiters(times, latency),
+        limiters=limiters(counts, times, latency),
         assume_overlap=problem.hierarchy.assume_overlap,
+        pipelines=overlapped,
     )

@@ -14,19 +14,10 @@ import math
 from collections.abc import Iterator
 
 from polymodel.architecture.hierarchy import Component
-from polymodel.cost.actions import movement_actions
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.links import link_times
-from polymodel.cost.records import ComponentTime, EinsumTime, Refill
-
-Moved = tuple[int, int]
-
-
-def port_time(component: Component, moved: Moved) -> float:
-    """Seconds for (read bits, write bits) at one instance: the sum at a shared port, else the larger."""
-    read, write = movement_actions(component)
-    sides = moved[0] / read.throughput, moved[1] / write.throughput
-    return sum(sides) if component.ports == "shared" else max(sides)
+from polymodel.cost.ports import port_time
+from polymodel.cost.records import ComponentTime, EinsumTime, PipelineTime, Refill
 
 
 def component_times(counts: Counts) -> tuple[ComponentTime, ...]:
@@ -66,8 +57,13 @@ def cycles_of(component: Component, seconds: float) -> float | None:
     return None if component.clock is None else seconds * component.clock
 
 
-def einsum_times(counts: Counts, times: tuple[ComponentTime, ...]) -> tuple[EinsumTime, ...]:
-    """The latency of each Einsum in order of execution; its cycles are those of its compute."""
+def einsum_times(
+    counts: Counts, times: tuple[ComponentTime, ...], overlapped: tuple[PipelineTime, ...] = ()
+) -> tuple[EinsumTime, ...]:
+    """The latency of each Einsum in order of execution; its cycles are those of its compute.
+
+    Of an Einsum in a pipeline: the slots that are booked to it.
+    """
     problem = counts.problem
     clock = {c.einsum: problem.hierarchy[c.component] for c in counts.analysis.compute}
     operations = {c.einsum: c.operations for c in counts.analysis.compute}
@@ -78,6 +74,10 @@ def einsum_times(counts: Counts, times: tuple[ComponentTime, ...]) -> tuple[Eins
         rest = {t.component: t.seconds for t in mine}
         if not problem.hierarchy.assume_overlap:
             refills, rest = _serialised(counts, name, rest)
+        inside = next((p for p in overlapped if name in p.einsums), None)
+        if inside is not None:
+            found.append(_inside(counts, name, inside, rest, clock.get(name)))
+            continue
         limiting = max(rest, key=lambda c: rest[c], default="")
         seconds = rest.get(limiting, 0.0) + math.fsum(r.seconds for r in refills)
         if limiting and not rest[limiting]:
@@ -86,6 +86,22 @@ def einsum_times(counts: Counts, times: tuple[ComponentTime, ...]) -> tuple[Eins
         cycles = cycles_of(clock[name], seconds) if name in clock else None
         found.append(EinsumTime(name, seconds, limiting, operations.get(name, 0) * n, n, refills, cycles))
     return tuple(found)
+
+
+def _inside(
+    counts: Counts, einsum: str, inside: PipelineTime, busy: dict[str, float], unit: Component | None
+) -> EinsumTime:
+    """An Einsum of a pipeline; what limits it limits most of its slots (without any: is slowest)."""
+    mine: dict[str, float] = {}
+    for name, component, seconds in inside.booked:
+        if name == einsum and seconds:
+            mine[component] = mine.get(component, 0.0) + seconds
+    seconds, busiest = math.fsum(mine.values()), mine or busy
+    limiting = max(busiest, key=lambda c: busiest[c], default="")
+    operations = next((c.operations for c in counts.analysis.compute if c.einsum == einsum), 0)
+    n = counts.executions(einsum)
+    cycles = None if unit is None else cycles_of(unit, seconds)
+    return EinsumTime(einsum, seconds, limiting, operations * n, n, (), cycles, inside.seconds)
 
 
 def _serialised(

@@ -66,7 +66,8 @@ class Refill:
 class EinsumTime:
     """Latency (s) of one Einsum, all executions: the slowest component's time plus all refills.
 
-    `limiting` names that component, empty if nothing takes time; `operations` counts all executions.
+    `limiting` names that component, empty if nothing takes time; `operations` counts all executions. In a
+    pipeline `seconds` are those of the slots that its stage sets, `overlapped` the whole pipeline's.
     """
 
     einsum: str
@@ -76,6 +77,62 @@ class EinsumTime:
     n_instances: int
     refills: tuple[Refill, ...] = ()
     cycles: float | None = None
+    overlapped: float | None = None
+
+    @property
+    def span(self) -> float:
+        """Seconds over which it executes: its own, or those of the pipeline that it is in."""
+        return self.seconds if self.overlapped is None else self.overlapped
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """What one stage of a pipeline does: slots in which it works, its busy time (s) in slots of each phase.
+
+    `sets`: the time of the slots in which it is the slowest stage.
+    """
+
+    stage: int
+    einsums: tuple[str, ...]
+    slots: int
+    fill: float
+    steady: float
+    drain: float
+    sets: float
+
+    @property
+    def busy(self) -> float:
+        return self.fill + self.steady + self.drain
+
+
+@dataclass(frozen=True)
+class PipelineTime:
+    """How long (s) a pipeline (node id of its split) takes, all executions: slots and time of each phase.
+
+    `booked`: (Einsum, what limits it, seconds) of the slots, which add up to the whole.
+    """
+
+    node: int
+    stages: tuple[StageTime, ...]
+    fill_slots: int
+    steady_slots: int
+    drain_slots: int
+    fill: float
+    steady: float
+    drain: float
+    booked: tuple[tuple[str, str, float], ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.fill + self.steady + self.drain
+
+    @property
+    def slots(self) -> int:
+        return self.fill_slots + self.steady_slots + self.drain_slots
+
+    @property
+    def einsums(self) -> tuple[str, ...]:
+        return tuple(e for stage in self.stages for e in stage.einsums)
 
 
 @dataclass(frozen=True)
@@ -164,7 +221,8 @@ class Limiter:
     """One component in the race for an Einsum's latency; `rank` 1 is the slowest.
 
     `slack` (s) is how much slower it could be before it limits; `next_limiter` is the component that
-    would limit if this one took no time, and `speedup` what the Einsum would gain by that.
+    would limit if this one took no time, and `speedup` what the Einsum would gain by that. In a pipeline
+    `slack` is how long the component rests, and `speedup` what the pipeline gains if it took no time at all.
     """
 
     einsum: str
@@ -189,6 +247,7 @@ class Costs:
     roofline: tuple[RooflinePoint, ...]
     limiters: tuple[Limiter, ...]
     assume_overlap: bool = True
+    pipelines: tuple[PipelineTime, ...] = ()
 
     @property
     def total_energy(self) -> float:
@@ -197,7 +256,7 @@ class Costs:
 
     @property
     def total_latency(self) -> float:
-        """Seconds; branches run one after the other."""
+        """Seconds; branches run one after the other, those of pipelines overlap."""
         return math.fsum(t.seconds for t in self.latency)
 
     @property

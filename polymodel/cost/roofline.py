@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
+from polymodel.analysis.result import PipelineRun
 from polymodel.cost.context import Counts
+from polymodel.cost.pipeline import without
 from polymodel.cost.records import ComponentTime, EinsumTime, Limiter, RooflinePoint
+from polymodel.mapping.pipelines import pipelines
 
 
 def roofline(
@@ -36,7 +40,7 @@ def roofline(
                 bandwidth=_ratio(bits, busy),
                 peak=peak,
                 attainable=min(peak, _ratio(t.operations, busy)),
-                achieved=_ratio(t.operations, t.seconds),
+                achieved=_ratio(t.operations, t.span),
                 limiting=t.limiting,
             )
         )
@@ -53,9 +57,12 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else math.inf
 
 
-def limiters(times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]) -> tuple[Limiter, ...]:
+def limiters(
+    counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
+) -> tuple[Limiter, ...]:
     """Components of each Einsum, slowest first (ties in hierarchy order)."""
     found = []
+    runs = {e: run for run, e in _overlapped(counts)}
     for t in latency:
         mine = sorted((x for x in times if x.einsum == t.einsum), key=lambda x: -x.seconds)
         waiting = math.fsum(r.seconds for r in t.refills)
@@ -63,15 +70,24 @@ def limiters(times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]) 
             others = [o for o in mine if o is not x]
             follower = others[0] if others else None
             left = (follower.seconds if follower else 0.0) + waiting
+            if t.einsum in runs and rank == 1:
+                left = without(counts, runs[t.einsum], x.component)
             found.append(
                 Limiter(
                     einsum=t.einsum,
                     component=x.component,
                     rank=rank,
                     seconds=x.seconds,
-                    slack=t.seconds - x.seconds,
+                    slack=t.span - x.seconds,
                     next_limiter=follower.component if follower else "",
-                    speedup=_ratio(t.seconds, left) if rank == 1 else 1.0,
+                    speedup=_ratio(t.span, left) if rank == 1 else 1.0,
                 )
             )
     return tuple(found)
+
+
+def _overlapped(counts: Counts) -> Iterator[tuple[PipelineRun, str]]:
+    """Each Einsum of a pipeline with the outermost one that it is in."""
+    einsums = {p.node: p.einsums for p in pipelines(counts.problem.tree)}
+    for run in counts.analysis.pipelines:
+        yield from ((run, e) for e in einsums[run.node])

@@ -8,16 +8,19 @@ that limits alone helps both ways, one that ties helps nobody when it grows and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from polymodel.analysis.result import PipelineRun, StageWork
 from polymodel.architecture.hierarchy import Component, link_name
 from polymodel.cost.actions import movement_actions
 from polymodel.cost.context import Counts
+from polymodel.cost.pipeline import einsums_of
 from polymodel.cost.records import Costs
 
 Cost = Literal["energy", "latency"]
+Slopes = tuple[float, float, float]  # seconds, slope as a number grows, as it shrinks
 TIE = 1e-12  # times that differ by no more than rounding
 
 
@@ -70,6 +73,10 @@ def elasticities(counts: Counts, costs: Costs, of: Cost) -> tuple[Elasticity, ..
     found = []
     for knob, value, unit in _knobs(counts):
         up, down = _latency_slopes(races, knob)
+        for run in counts.analysis.pipelines:
+            _, more, less = _item_slopes(counts, run, knob)
+            n = max((counts.executions(e) for e in einsums_of(run)), default=1)  # all alike
+            up, down = up + more * n, down + less * n
         if of == "energy":
             linear = _energy_slope(counts, costs, knob)
             up, down = linear + leak * up, linear + leak * down
@@ -139,7 +146,8 @@ def _latency_slopes(races: tuple[tuple[_Side, ...], ...], knob: Knob) -> tuple[f
 
 def _races(counts: Counts) -> Iterator[tuple[_Side, ...]]:
     """Sets of sides; the sum over them of the largest is the latency (`cost.latency` adds up the same)."""
-    for einsum in counts.einsums:
+    overlapped = {e for run in counts.analysis.pipelines for e in einsums_of(run)}
+    for einsum in (e for e in counts.einsums if e not in overlapped):
         work = {**_moving(counts, einsum), **_links(counts, einsum), **_computing(counts, einsum)}
         waits: dict[str, tuple[_Side, ...]] = {}
         if not counts.problem.hierarchy.assume_overlap:
@@ -148,13 +156,54 @@ def _races(counts: Counts) -> Iterator[tuple[_Side, ...]]:
         yield from (sides for sides in (rest, *waits.values()) if sides)
 
 
+def _slowest(each: Iterable[Slopes]) -> Slopes:
+    """The largest of several times, with its slopes as a number grows and shrinks."""
+    found = list(each)
+    top = max((s for s, _, _ in found), default=0.0)
+    ties = [x for x in found if x[0] >= top * (1 - TIE)]
+    return top, max((u for _, u, _ in ties), default=0.0), min((d for _, _, d in ties), default=0.0)
+
+
+def _total(each: Iterable[Slopes]) -> Slopes:
+    seconds, up, down = (math.fsum(x) for x in zip((0.0, 0.0, 0.0), *each, strict=True))
+    return seconds, up, down
+
+
+def _item_slopes(counts: Counts, item: StageWork | PipelineRun, knob: Knob) -> Slopes:
+    """Seconds of one execution of an Einsum in a slot, or of a pipeline, with their slopes."""
+    if isinstance(item, PipelineRun):
+        found = []
+        for slot in item.slots:
+            stages = [_total(_item_slopes(counts, x, knob) for x in stage) for stage in slot.stages]
+            shared = (s for load in slot.shared for s in _load_slopes(counts, load, knob))
+            seconds, up, down = _slowest([*stages, *shared])
+            found.append((seconds * slot.count, up * slot.count, down * slot.count))
+        return _total(found)
+    sides = [s for load in item.loads for s in _load_slopes(counts, load, knob)]
+    if item.operations:
+        leaf = next(c.component for c in counts.analysis.compute if c.einsum == item.einsum)
+        sides.append(_slopes(_operating(counts.problem.hierarchy[leaf], item.operations, 1), knob))
+    return _slowest(sides)
+
+
+def _load_slopes(
+    counts: Counts, load: tuple[str, tuple[tuple[int, int], ...]], knob: Knob
+) -> Iterator[Slopes]:
+    sides = _ports(counts.problem.hierarchy[load[0]], 1, load[1], added=True)
+    return (_slopes(s, knob) for s in sides)
+
+
+def _slopes(side: _Side, knob: Knob) -> Slopes:
+    return side.seconds, side.slope(knob), side.slope(knob)
+
+
 def _waiting(counts: Counts, einsum: str, work: dict[str, tuple[_Side, ...]]) -> dict[str, tuple[_Side, ...]]:
     """Refills per single-buffered storage; the work of their ends becomes what they leave of it."""
     found: dict[str, tuple[_Side, ...]] = {}
     for share in counts.analysis.refills:
         if share.einsum == einsum:
             c = counts.problem.hierarchy[share.component]
-            sides = _ports(counts, c, einsum, share.loads, added=not share.storage)
+            sides = _ports(c, counts.executions(einsum), share.loads, added=not share.storage)
             if share.storage:
                 found[share.storage] = (*found.get(share.storage, ()), *sides)
             else:
@@ -164,15 +213,12 @@ def _waiting(counts: Counts, einsum: str, work: dict[str, tuple[_Side, ...]]) ->
 
 def _moving(counts: Counts, einsum: str) -> dict[str, tuple[_Side, ...]]:
     loads = (x for x in counts.analysis.loads if x.einsum == einsum)
-    hierarchy = counts.problem.hierarchy
-    return {x.component: _ports(counts, hierarchy[x.component], einsum, x.loads, added=True) for x in loads}
+    hierarchy, n = counts.problem.hierarchy, counts.executions(einsum)
+    return {x.component: _ports(hierarchy[x.component], n, x.loads, added=True) for x in loads}
 
 
-def _ports(
-    counts: Counts, c: Component, einsum: str, loads: tuple[tuple[int, int], ...], added: bool
-) -> tuple[_Side, ...]:
-    """One side per instance and port."""
-    n = counts.executions(einsum)
+def _ports(c: Component, n: int, loads: tuple[tuple[int, int], ...], added: bool) -> tuple[_Side, ...]:
+    """One side per instance and port, of `n` executions."""
     found = []
     for moved in loads:
         sides = []
@@ -206,9 +252,12 @@ def _computing(counts: Counts, einsum: str) -> dict[str, tuple[_Side, ...]]:
     found: dict[str, tuple[_Side, ...]] = {}
     for work in counts.analysis.compute:
         if work.einsum == einsum and work.operations:
-            c, n = counts.problem.hierarchy[work.component], counts.executions(einsum)
-            rate = c.action("compute").throughput
-            seconds = work.busiest * n / rate
-            side = _Side(seconds, ((Knob(c.name, "compute", "throughput"), -seconds / rate),))
-            found[c.name] = (_delayed(side, c, n),)
+            c = counts.problem.hierarchy[work.component]
+            found[c.name] = (_operating(c, work.busiest, counts.executions(einsum)),)
     return found
+
+
+def _operating(c: Component, operations: int, n: int) -> _Side:
+    rate = c.action("compute").throughput
+    seconds = operations * n / rate
+    return _delayed(_Side(seconds, ((Knob(c.name, "compute", "throughput"), -seconds / rate),)), c, n)

@@ -18,7 +18,7 @@ from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.cost.context import Counts
-from polymodel.cost.latency import port_time
+from polymodel.cost.ports import port_time
 from polymodel.mapping.looptree import Loop
 
 Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1
