@@ -119,8 +119,8 @@ def test_layers_of_the_published_figures(tmp_path: Path) -> None:
 
 
 def test_storage_below_own_loops_holds_what_their_iteration_makes(tmp_path: Path) -> None:
-    """Rows of F2 made in one step of the second loop are read in another, after their storage let them go."""
-    tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: q2}, tile_shape: 4}\n"
+    """The six rows of F2 are made in the first step of the second loop and read in both."""
+    tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: q2}, tile_shape: 6}\n"
     with pytest.raises(SpecError, match="Layer2 reads F2 in another iteration of the loops over p1"):
         pair(tmp_path, ROWS + tied + HOLD.replace("POLICY", "refill"))
 
