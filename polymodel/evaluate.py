@@ -142,7 +142,7 @@ def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
     names: dict[str, str] = {}
     for _, node, _ in problem.tree.walk():
         if isinstance(node, Loop):
-            for size in (node.tile_shape, node.initial_tile_shape):
+            for size in node.sizes:
                 if isinstance(size, str):
                     names.setdefault(size, node.rank_variable)
     return [

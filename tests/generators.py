@@ -136,8 +136,10 @@ class Drawing:
         chosen = [t for t in fitting if self.chance(6)]
         return self.store(above, component, chosen)
 
-    def variables(self, group: tuple[Einsum, ...], above: Above) -> dict[str, str] | None:
-        """For each Einsum the variable that a loop over the group binds."""
+    def variables(
+        self, group: tuple[Einsum, ...], above: Above, uneven: bool = False
+    ) -> dict[str, str] | None:
+        """For each Einsum the variable that a loop over the group binds; of equal extents unless `uneven`."""
         shared = [v for v in group[0].rank_variables if all(v in e.rank_variables for e in group)]
         if len(group) > 1 and not self.chance(2):
             between = [
@@ -158,17 +160,21 @@ class Drawing:
             firsts = {e.name: e.access_of(common[0]).projection[0].variables for e in group}
             names = {name: self.draw(st.sampled_from(found)) for name, found in firsts.items()}
         extents = {above.extent.get(pair) for pair in names.items()}
-        return names if len(extents) == 1 else None
+        return names if uneven or len(extents) == 1 else None
 
     def loop(self, group: tuple[Einsum, ...], above: Above) -> list[Node]:
         """One loop over the group, temporal or spatial, perhaps imperfect or with another first tile."""
-        names = self.variables(group, above)
+        uneven = len(group) > 1 and not self.simple and self.chance(2)
+        names = self.variables(group, above, uneven)
         if names is None:
             return []
+        if uneven:
+            return self.uneven_loop(group, names, above)
         first = group[0].name
         hulls = [e.bound(names[e.name]) for e in group]
         width = max(h for _, h in hulls) - min(low for low, _ in hulls) + 1
-        extent = above.extent.get((first, names[first]), width)
+        extents = {pair: above.extent.get(pair, width) for pair in names.items()}
+        extent = max(extents.values())
         if extent == 1 and self.chance(8):
             return []
         tile = self.draw(st.integers(1, extent))
@@ -180,10 +186,44 @@ class Drawing:
         begin = tile if initial is None else initial
         trips = 1 + -(-max(extent - begin, 0) // tile)
         for pair in names.items():
-            above.extent[pair] = min(extent, reach)
+            above.extent[pair] = min(extents[pair], reach)
         renamed = tuple(names.items()) if len(set(names.values())) > 1 else ()
         if where is None:
             return [Loop(names[first], tile, initial, per_einsum=renamed)]
+        self.widen(where, trips, group, names, above)
+        return [Loop(names[first], tile, initial, True, *where, per_einsum=renamed)]
+
+    def uneven_loop(self, group: tuple[Einsum, ...], names: dict[str, str], above: Above) -> list[Node]:
+        """One loop over the group in which each Einsum has a tile size of its own."""
+        tiles, firsts, trips = {}, {}, 1
+        for e in group:
+            low, high = e.bound(names[e.name])
+            extent = above.extent.get((e.name, names[e.name]), high - low + 1)
+            tile = self.draw(st.integers(1, extent))
+            begin = tile
+            if self.chance(1):
+                firsts[e.name] = begin = self.draw(st.integers(1, extent))
+            tiles[e.name] = tile
+            trips = max(trips, 1 + -(-max(extent - begin, 0) // tile))
+            above.extent[e.name, names[e.name]] = min(extent, max(tile, begin))
+        where = self.spatial_slot(group, names, above)
+        first = names[group[0].name]
+        renamed = tuple(names.items()) if len(set(names.values())) > 1 else ()
+        own = tuple(tiles.items()), tuple(firsts.items())
+        if where is None:
+            return [Loop(first, tiles[group[0].name], None, False, "", "", renamed, *own)]
+        self.widen(where, trips, group, names, above)
+        return [Loop(first, tiles[group[0].name], None, True, *where, renamed, *own)]
+
+    def widen(
+        self,
+        where: tuple[str, str],
+        trips: int,
+        group: tuple[Einsum, ...],
+        names: dict[str, str],
+        above: Above,
+    ) -> None:
+        """Note what a spatial loop needs of its fanout dimension."""
         above.deepest_spatial = max(above.deepest_spatial, LEVEL[where[0]])
         above.trips[where] = above.trips.get(where, 1) * trips
         self.fanout[where] = max(self.fanout.get(where, 1), above.trips[where])
@@ -191,13 +231,12 @@ class Drawing:
             self.reduced.setdefault(where, set()).update(
                 (e.name, a.tensor) for a in e.outputs if names[e.name] not in a.variables
             )
-        return [Loop(names[first], tile, initial, True, *where, per_einsum=renamed)]
 
     def spatial_slot(
         self, group: tuple[Einsum, ...], names: dict[str, str], above: Above
     ) -> tuple[str, str] | None:
         """A fanout dimension for this loop, None to make it temporal."""
-        if any(e.is_copy for e in group) or not self.chance(1 if len(group) > 1 else 4):
+        if any(e.is_copy for e in group) or not self.chance(2 if len(group) > 1 else 4):
             return None
         homeless = [a for e in group for a in e.accesses if a.tensor not in above.stored]
         if any(names[e.name] not in a.variables for e in group for a in homeless if a in e.accesses):

@@ -42,6 +42,7 @@ def check_mapping(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarc
         return
     _check_order(subject)
     _check_variables(subject)
+    _check_tiles(subject)
     for einsum in cascade.einsums:
         _check_storage(subject, einsum)
         _check_compute(subject, einsum)
@@ -175,6 +176,29 @@ def _check_variables(s: Subject) -> None:
                 f"rank_variable: {{{name}: ...}}",
                 "rank_variable",
             )
+
+
+def _check_tiles(s: Subject) -> None:
+    """Tiles per Einsum: one for every Einsum that the loop binds, and for no other."""
+    names = [e.name for e in s.cascade.einsums]
+    for i, node, _ in s.tree.walk():
+        if not isinstance(node, Loop):
+            continue
+        below = users(s.tree, i)
+        bound = [e for e in below if node.variable_in(e) in s.cascade[e].rank_variables]
+        for key, given in (("tile_shape", node.tiles), ("initial_tile_shape", node.first_tiles)):
+            for einsum, _ in given:
+                if einsum not in names:
+                    near = suggestion(einsum, names, "Einsums")
+                    s.add(i, f"unknown Einsum {einsum}", near, key, einsum)
+                elif einsum not in bound:
+                    what = "binds no rank variable of" if einsum in below else "does not stand above"
+                    remedy = f"remove its tile; the loop binds {', '.join(bound)}"
+                    s.add(i, f"the loop {what} Einsum {einsum}", remedy, key, einsum)
+        for einsum in bound if node.tiles else ():
+            if einsum not in dict(node.tiles):
+                shown = f"tile_shape: {{..., {einsum}: ...}}"
+                s.add(i, f"Einsum {einsum} has no tile size", f"add it: {shown}", "tile_shape")
 
 
 def _check_storage(s: Subject, einsum: Einsum) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.looptree import Loop, Node, Split
 from polymodel.mapping.placement import users
-from polymodel.mapping.resolve import ResolvedMapping, tree_locator
-from polymodel.spec.faults import Faults
+from polymodel.mapping.resolve import ResolvedMapping, tree_locator, written_sizes
+from polymodel.spec.faults import Faults, Path
 from polymodel.workload.einsum import Cascade
 
 # Enclosing extent of (Einsum, rank variable); None while a symbol hides it.
@@ -46,24 +46,42 @@ class _Walker:
         keys = [
             (e, loop.variable_in(e)) for e in below if loop.variable_in(e) in self.cascade[e].rank_variables
         ]
-        fresh = [key for key in keys if key not in extents]
-        if fresh:
-            bounds = [self.cascade[e].bound(v) for e, v in fresh]
-            span = max(high for _, high in bounds) - min(low for low, _ in bounds) + 1
-            extents.update(dict.fromkeys(fresh, span))
-        known = [extents[key] for key in keys]
-        enclosing = None if None in known or not known else max(k for k in known if k is not None)
-        tile, first = loop.tile_shape, loop.initial_tile_shape
-        for name, size in (("tile_shape", tile), ("initial_tile_shape", first)):
-            if isinstance(size, int):
-                self._check_size(here, loop, name, size, enclosing)
-        if loop.spatial and enclosing is not None and isinstance(tile, int) and not isinstance(first, str):
-            self._check_fanout(here, loop, self._trips(enclosing, tile, first), trips)
-        inner = None if isinstance(tile, str) or isinstance(first, str) else max(tile, first or 0)
-        extents.update(dict.fromkeys(keys, inner))
+        self._enter(loop, [key for key in keys if key not in extents], extents)
+        counts = [
+            self._group(here, loop, group, extents)
+            for group in ([[key] for key in keys] if loop.uneven else [keys])
+        ]
+        known = [c for c in counts if c is not None]
+        if loop.spatial and known and len(known) == len(counts):
+            self._check_fanout(here, loop, max(known), trips)
         for name in reversed(below):
             if name not in dict(keys):
                 self._infer(name, below, extents)
+
+    def _group(self, here: int, loop: Loop, keys: list[tuple[str, str]], extents: Extents) -> int | None:
+        """Check and enter the tile of Einsums that share it; its trips unless a symbol hides them."""
+        einsum = keys[0][0] if keys else ""
+        seen = loop.within(einsum)
+        known = [extents[key] for key in keys]
+        enclosing = None if None in known or not known else max(k for k in known if k is not None)
+        tile, first = seen.tile_shape, seen.initial_tile_shape
+        for path, size in written_sizes(loop):
+            if isinstance(size, int) and path[1:] in ((), (einsum,)):
+                self._check_size(here, seen.variable_in(einsum), path, size, enclosing)
+        inner = None if isinstance(tile, str) or isinstance(first, str) else max(tile, first or 0)
+        extents.update(dict.fromkeys(keys, inner))
+        if enclosing is None or isinstance(tile, str) or isinstance(first, str):
+            return None
+        return self._trips(enclosing, tile, first)
+
+    def _enter(self, loop: Loop, fresh: list[tuple[str, str]], extents: Extents) -> None:
+        """The range that an outermost loop over a variable splits; with tiles per Einsum, each its own."""
+        bounds = [self.cascade[e].bound(v) for e, v in fresh]
+        if loop.uneven:
+            extents.update({key: high - low + 1 for key, (low, high) in zip(fresh, bounds, strict=True)})
+        elif fresh:
+            span = max(high for _, high in bounds) - min(low for low, _ in bounds) + 1
+            extents.update(dict.fromkeys(fresh, span))
 
     def _infer(self, name: str, below: tuple[str, ...], extents: Extents) -> None:
         """The widest window of each rank variable that the only consumer below needs of `name`."""
@@ -95,9 +113,8 @@ class _Walker:
             return -(-enclosing // tile)
         return 1 + max(0, -(-(enclosing - first) // tile))
 
-    def _check_size(self, here: int, loop: Loop, name: str, size: int, enclosing: int | None) -> None:
-        path = (*tree_locator(self.mapping, here), name)
-        variable = loop.rank_variable
+    def _check_size(self, here: int, variable: str, key: Path, size: int, enclosing: int | None) -> None:
+        path = (*tree_locator(self.mapping, here), *key)
         if size < 1:
             self.faults.add(path, f"tile size {size} is below 1", "write 1 or more")
         elif enclosing is not None and size > enclosing:

@@ -8,7 +8,7 @@ Node ids are positions in preorder, counting every node (also splits and compute
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polymodel.workload.einsum import Cascade
 
 Reuse = Literal["refill", "slide", "keep_previous"]
+Tile = int | str
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,45 @@ class Loop:
     """A temporal or spatial loop; counter k covers one tile of `tile_shape` values (DESIGN 3).
 
     `tile_shape` is the size of the tile below the loop, a number or the name of a symbol.
-    `per_einsum` gives the rank variable in Einsums where it is not `rank_variable`.
+    `per_einsum` gives the rank variable in Einsums where it is not `rank_variable`. `tiles` and `first_tiles`
+    give each Einsum's own tile sizes: `tiles` of every Einsum that the loop binds (`tile_shape` is
+    then the first of them), or of none.
     """
 
     rank_variable: str
-    tile_shape: int | str
-    initial_tile_shape: int | str | None = None
+    tile_shape: Tile
+    initial_tile_shape: Tile | None = None
     spatial: bool = False
     component: str = ""
     dim: str = ""
     per_einsum: tuple[tuple[str, str], ...] = ()
+    tiles: tuple[tuple[str, Tile], ...] = ()
+    first_tiles: tuple[tuple[str, Tile], ...] = ()
 
     def variable_in(self, einsum: str) -> str:
         return dict(self.per_einsum).get(einsum, self.rank_variable)
+
+    @property
+    def uneven(self) -> bool:
+        """True if Einsums have tile sizes of their own; each then splits the range of its own variable."""
+        return bool(self.tiles or self.first_tiles)
+
+    def within(self, einsum: str) -> Loop:
+        """The loop as an Einsum sees it: `tile_shape` and `initial_tile_shape` are that Einsum's."""
+        if not self.uneven:
+            return self
+        tile = dict(self.tiles).get(einsum, self.tile_shape)
+        first = dict(self.first_tiles).get(einsum) if self.first_tiles else self.initial_tile_shape
+        return replace(self, tile_shape=tile, initial_tile_shape=first)
+
+    @property
+    def sizes(self) -> tuple[Tile, ...]:
+        """Every tile size that is written at the loop; those of first tiles come first."""
+        if self.initial_tile_shape is None or self.first_tiles:
+            firsts = tuple(t for _, t in self.first_tiles)
+        else:
+            firsts = (self.initial_tile_shape,)
+        return firsts + (tuple(t for _, t in self.tiles) or (self.tile_shape,))
 
 
 @dataclass(frozen=True)
@@ -154,5 +181,5 @@ class LoopTree:
         return tuple(self.paths)
 
     def loops(self, einsum: str) -> tuple[tuple[int, Loop], ...]:
-        """The loops on an Einsum's path, outermost first, with their node ids."""
-        return tuple((s.id, s.node) for s in self.path(einsum) if isinstance(s.node, Loop))
+        """The loops on an Einsum's path as it sees them, outermost first, with their node ids."""
+        return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
 from polymodel.spec.faults import Faults, Path
 from polymodel.spec.numbers import Value, evaluate_number, symbols_in
@@ -82,15 +82,27 @@ def _loop(node: Temporal | Spatial, path: Path, faults: Faults) -> Loop:
             )
         variable = given.get(DEFAULT, next(iter(given.values()), ""))
         per_einsum = tuple((e, v) for e, v in given.items() if e != DEFAULT)
-    tile = _tile(node.tile_shape, (*path, "tile_shape"), faults)
-    first = node.initial_tile_shape
-    initial = None if first is None else _tile(first, (*path, "initial_tile_shape"), faults)
-    if isinstance(node, Spatial):
-        return Loop(variable, tile, initial, True, node.component, node.name, per_einsum)
-    return Loop(variable, tile, initial, per_einsum=per_einsum)
+    tile, tiles = _tiles(node.tile_shape, (*path, "tile_shape"), faults)
+    initial, firsts = _tiles(node.initial_tile_shape, (*path, "initial_tile_shape"), faults)
+    place = (True, node.component, node.name) if isinstance(node, Spatial) else (False, "", "")
+    return Loop(
+        variable, 1 if tile is None else tile, None if firsts else initial, *place, per_einsum, tiles, firsts
+    )
 
 
-def _tile(text: Value | str, path: Path, faults: Faults) -> int | str:
+def _tiles(
+    given: Value | str | dict[str, Value | str] | None, path: Path, faults: Faults
+) -> tuple[Tile | None, tuple[tuple[str, Tile], ...]]:
+    """The tile size of all Einsums, or the first one and those of each."""
+    if not isinstance(given, dict):
+        return None if given is None else _tile(given, path, faults), ()
+    if not given:
+        faults.add(path, "no tile size is given", "write 8, or {EinsumA: 8, EinsumB: 4}")
+    found = tuple((e, _tile(t, (*path, e), faults)) for e, t in given.items())
+    return (found[0][1] if found else None), found
+
+
+def _tile(text: Value | str, path: Path, faults: Faults) -> Tile:
     """A whole number, or the name of a symbol."""
     names = symbols_in(text)
     if names:
@@ -129,15 +141,18 @@ def bind_tree(
 
 
 def _bound_loop(loop: Loop, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> Loop:
-    tile = _bound_tile(loop.tile_shape, (*path, "tile_shape"), symbols, faults)
+    where, begin = (*path, "tile_shape"), (*path, "initial_tile_shape")
+    tiles, firsts = (
+        tuple((e, _bound_tile(t, (*at, e), symbols, faults)) for e, t in given)
+        for at, given in ((where, loop.tiles), (begin, loop.first_tiles))
+    )
+    tile = tiles[0][1] if tiles else _bound_tile(loop.tile_shape, where, symbols, faults)
     first = loop.initial_tile_shape
-    initial = None if first is None else _bound_tile(first, (*path, "initial_tile_shape"), symbols, faults)
-    return replace(loop, tile_shape=tile, initial_tile_shape=initial)
+    initial = None if first is None else _bound_tile(first, begin, symbols, faults)
+    return replace(loop, tile_shape=tile, initial_tile_shape=initial, tiles=tiles, first_tiles=firsts)
 
 
-def _bound_tile(
-    value: int | str, path: Path, symbols: Mapping[str, Value | None], faults: Faults
-) -> int | str:
+def _bound_tile(value: Tile, path: Path, symbols: Mapping[str, Value | None], faults: Faults) -> Tile:
     number = symbols.get(value) if isinstance(value, str) else value
     if number is None:
         return value
@@ -153,14 +168,20 @@ def check_bound(mapping: ResolvedMapping, faults: Faults) -> None:
     """Add a fault (code `unbound-symbol`) for every symbol that stands for a tile size."""
     for i, node, _ in mapping.tree.walk():
         if isinstance(node, Loop):
-            for key, tile in (
-                ("tile_shape", node.tile_shape),
-                ("initial_tile_shape", node.initial_tile_shape),
-            ):
+            for key, tile in written_sizes(node):
                 if isinstance(tile, str):
-                    path = (*tree_locator(mapping, i), key)
+                    path = (*tree_locator(mapping, i), *key)
                     remedy = f"bind it: spec.bind({tile}=...), or --set {tile}=..."
                     faults.add(path, f"symbol {tile} has no value", remedy, code="unbound-symbol")
+
+
+def written_sizes(loop: Loop) -> tuple[tuple[Path, Tile], ...]:
+    """Every tile size of a loop with the keys under which it stands."""
+    whole: list[tuple[Path, Tile]] = [] if loop.tiles else [(("tile_shape",), loop.tile_shape)]
+    if loop.initial_tile_shape is not None:
+        whole.append((("initial_tile_shape",), loop.initial_tile_shape))
+    each = [(("tile_shape", e), t) for e, t in loop.tiles]
+    return (*whole, *each, *((("initial_tile_shape", e), t) for e, t in loop.first_tiles))
 
 
 def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
@@ -168,7 +189,7 @@ def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
     found: list[str] = []
     for _, node, _ in tree.walk():
         if isinstance(node, Loop):
-            found += [t for t in (node.initial_tile_shape, node.tile_shape) if isinstance(t, str)]
+            found += [t for t in node.sizes if isinstance(t, str)]
     return tuple(dict.fromkeys(found))
 
 
@@ -206,9 +227,9 @@ def _written_loop(loop: Loop) -> object:
         pairs = dict(loop.per_einsum)
         first = next(iter(pairs.values()))
         variable = pairs if first == loop.rank_variable else {DEFAULT: loop.rank_variable, **pairs}
-    fields: dict[str, object] = {"rank_variable": variable, "tile_shape": loop.tile_shape}
-    if loop.initial_tile_shape is not None:
-        fields["initial_tile_shape"] = loop.initial_tile_shape
+    fields: dict[str, object] = {"rank_variable": variable, "tile_shape": dict(loop.tiles) or loop.tile_shape}
+    if loop.initial_tile_shape is not None or loop.first_tiles:
+        fields["initial_tile_shape"] = dict(loop.first_tiles) or loop.initial_tile_shape
     if loop.spatial:
         return ("Spatial", {**fields, "component": loop.component, "name": loop.dim})
     return ("Temporal", fields)

@@ -18,11 +18,13 @@ def node_text(node: Node, mark: str = "") -> str:
         return f"(({node.einsum})) on {node.component}"
     if isinstance(node, Split):
         return "pipeline" if node.pipeline else "sequential"
-    first = "" if node.initial_tile_shape is None else f", first tile {node.initial_tile_shape}"
+    tile = ", ".join(f"{t} in {e}" for e, t in node.tiles) or f"{node.tile_shape}"
+    initial = ", ".join(f"{t} in {e}" for e, t in node.first_tiles) or node.initial_tile_shape
+    first = "" if initial is None else f", first tile {initial}"
     bound = "".join(f", {v} in {e}" for e, v in node.per_einsum)
     where = f"parallel over {node.component}.{node.dim}: " if node.spatial else "for "
     noted = f"  ({mark})" if mark else ""
-    return f"{where}{node.rank_variable}{bound}, tile {node.tile_shape}{first}{noted}"
+    return f"{where}{node.rank_variable}{bound}, tile {tile}{first}{noted}"
 
 
 def looptree_text(tree: LoopTree, cascade: Cascade | None = None) -> str:

@@ -60,7 +60,9 @@ class Report(Frames):
         from polymodel.report.closed import closed_forms
 
         tree = self.template or self.problem.tree
-        named = any(isinstance(n, Loop) and isinstance(n.tile_shape, str) for _, n, _ in tree.walk())
+        named = any(
+            isinstance(n, Loop) and any(isinstance(t, str) for t in n.sizes) for _, n, _ in tree.walk()
+        )
         return closed_forms(replace(self.problem, tree=tree), tiles=not named)
 
     @property

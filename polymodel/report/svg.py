@@ -47,8 +47,11 @@ def label(node: Node, mark: str = "") -> Label:
         return Label((node.einsum, node.component))
     assert isinstance(node, Loop)
     first = "" if node.initial_tile_shape is None else f", first {node.initial_tile_shape}"
-    head = f"{'parallel' if node.spatial else 'for'} {node.rank_variable}: tile {node.tile_shape}{first}"
+    tile = "" if node.tiles else f": tile {node.tile_shape}"
+    head = f"{'parallel' if node.spatial else 'for'} {node.rank_variable}{tile}{first}"
     bound = wrapped(tuple(f"{e}: {v}" for e, v in node.per_einsum), 24)
+    bound += wrapped(tuple(f"tile {t} in {e}" for e, t in node.tiles), 28)
+    bound += wrapped(tuple(f"first {t} in {e}" for e, t in node.first_tiles), 28)
     where = (f"over {node.component}.{node.dim}",) if node.spatial else ()
     noted = tuple(line for verb in mark.split("; ") if verb for line in wrapped(tuple(verb.split(", ")), 28))
     return Label((head, *bound, *where, *noted), bold=False)

@@ -42,7 +42,7 @@ def schedule_relation(cascade: Cascade, tree: LoopTree, einsum: str) -> islpy.Ma
             variable = step.node.variable_in(einsum)
             mine = loops.setdefault(variable, [])
             name = f"{isl_name(variable)}_{len(mine)}"
-            mine.append((name, step.node))
+            mine.append((name, step.node.within(einsum)))
             starts.setdefault(variable, origins[step.id])
             coordinates.append(name)
     options = [[c for c, _ in chain(isl_name(v), each, starts[v])] for v, each in loops.items()]

@@ -114,7 +114,8 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
     """The loops of an Einsum with the start of the range that each one's variable is tiled from.
 
     The outermost loop over a variable starts at the smallest value that any Einsum below it takes;
-    inner loops inherit that origin. (0 for loops that bind none of its variables.)
+    inner loops inherit that origin. (0 for loops that bind none of its variables.) With tiles per Einsum it
+    starts at the smallest value of the Einsum's own variable.
     """
     origins: dict[str, int] = {}
     found = []
@@ -125,6 +126,7 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
             continue
         if variable not in origins:
             below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
+            below = [einsum] if loop.uneven else below
             lows = [
                 cascade[e].bound(loop.variable_in(e))[0]
                 for e in below

@@ -12,6 +12,15 @@ RankVariable = Annotated[
     Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
     one_of("a rank variable", {"<name>": str, "<mapping>": dict}, "m or {EinsumA: p, EinsumB: q}"),
 ]
+_TILE = Annotated[Number, Tag("<number>")]
+_TILES = Annotated[dict[NameText, Number], Tag("<mapping>")]
+_SHAPES: dict[str, type | tuple[type, ...]] = {"<number>": (int, float, str), "<mapping>": dict}
+_EXAMPLE = "8, TM or {EinsumA: 8, EinsumB: 4}"
+TileShape = Annotated[_TILE | _TILES, one_of("a tile size", _SHAPES, _EXAMPLE)]
+FirstTile = Annotated[
+    _TILE | _TILES | Annotated[None, Tag("<none>")],
+    one_of("a first tile size", {**_SHAPES, "<none>": type(None)}, _EXAMPLE),
+]
 _TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
 
 
@@ -25,12 +34,15 @@ class Storage(SchemaObject):
 
 
 class Temporal(SchemaObject):
-    """A loop in time. `tile_shape`: values of the rank variable below the loop, or a symbol's name."""
+    """A loop in time. `tile_shape`: values of the rank variable below the loop, or a symbol's name.
+
+    A dictionary gives Einsums their own tile sizes: of tied ranks that have other sizes.
+    """
 
     type: Literal["Temporal"] = "Temporal"
     rank_variable: RankVariable
-    tile_shape: Number
-    initial_tile_shape: Number | None = None
+    tile_shape: TileShape
+    initial_tile_shape: FirstTile = None
 
 
 class Spatial(SchemaObject):
@@ -38,8 +50,8 @@ class Spatial(SchemaObject):
 
     type: Literal["Spatial"] = "Spatial"
     rank_variable: RankVariable
-    tile_shape: Number
-    initial_tile_shape: Number | None = None
+    tile_shape: TileShape
+    initial_tile_shape: FirstTile = None
     component: NameText
     name: NameText
 

@@ -182,9 +182,14 @@ def test_faulty_tables(tmp_path: Path, table: str, word: str) -> None:
 
 SIZES = st.one_of(st.integers(1, 64), st.sampled_from(["TM", "TN"]))
 PAIRS = st.lists(st.tuples(st.sampled_from(["E1", "E2", "E3"]), st.sampled_from(["p", "q"])), max_size=3)
+OWN = st.dictionaries(st.sampled_from(["E1", "E2", "on"]), SIZES, max_size=3).map(lambda d: tuple(d.items()))
 LOOPS = st.builds(
-    lambda v, t, i, s, pairs: Loop(v, t, i, s, s * "PE", s * "X", tuple(dict(pairs).items())),
+    lambda v, t, i, s, pairs, own, firsts: Loop(
+        v, own[0][1] if own else t, None if firsts else i, s, s * "PE", s * "X",
+        tuple(dict(pairs).items()), own, firsts,
+    ),
     st.sampled_from(["m", "n0", "no", "y"]), SIZES, st.one_of(st.none(), SIZES), st.booleans(), PAIRS,
+    OWN, OWN,
 )  # fmt: skip
 TENSORS = st.lists(st.sampled_from(["A", "NO", "null_", "T1", "e5"]), min_size=1, max_size=3, unique=True)
 STORES = st.builds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from math import prod
 from typing import TypeVar
@@ -38,7 +39,7 @@ def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWa
     execution = _Execution(problem, reuse)
     for name in reversed(problem.tree.einsums):
         execution.walk(name)
-    walks = {name: execution.walks[name] for name in problem.tree.einsums}
+    walks = _same_radices(problem, {name: execution.walks[name] for name in problem.tree.einsums})
     for name, walk in walks.items():
         for tensor in walk.einsum.tensors:
             held = any(
@@ -49,6 +50,19 @@ def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWa
                     f"tensor {tensor} of Einsum {name} has no storage", "add a Storage node above it"
                 )
     return walks
+
+
+def _same_radices(problem: Problem, walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
+    """With tiles per Einsum above it, a loop counts for each Einsum as far as for the one with most trips."""
+    most: dict[int, int] = {}
+    for loop in (x for walk in walks.values() for x in walk.spatial):
+        most[loop.node] = max(most.get(loop.node, 1), loop.radix)
+    return {
+        name: replace(walk, spatial=tuple(replace(x, radix=most[x.node]) for x in walk.spatial))
+        if any(loop.uneven for _, loop in problem.tree.loops(name))
+        else walk
+        for name, walk in walks.items()
+    }
 
 
 class _Execution:

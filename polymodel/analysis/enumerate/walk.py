@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from polymodel.analysis.engine import Problem
@@ -66,8 +66,13 @@ def number(tile: int | str | None, what: str) -> int:
     raise Refused(f"{what} is {tile!r}, not a number", "give every tile-shape symbol a value")
 
 
-def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop) -> tuple[int, int]:
-    """Inclusive (low, high) that an outermost loop splits: the hull over the Einsums below that it binds."""
+def loop_range(cascade: Cascade, tree: LoopTree, node: int, loop: Loop, einsum: str) -> tuple[int, int]:
+    """Inclusive (low, high) that an outermost loop splits: the hull over the Einsums below that it binds.
+
+    With tiles per Einsum, what the Einsum's own variable takes.
+    """
+    if loop.uneven and tie(cascade, tree, einsum, node, loop) == "bound":
+        return cascade[einsum].bound(loop.variable_in(einsum))
     boxes = [
         cascade[name].bound(loop.variable_in(name))
         for name in users(tree, node)
@@ -99,13 +104,16 @@ class Locator:
 
     def __init__(self, problem: Problem, einsum: Einsum) -> None:
         self.einsum = einsum
-        self.path = problem.tree.path(einsum.name)
+        self.path = tuple(
+            replace(s, node=s.node.within(einsum.name)) if isinstance(s.node, Loop) else s
+            for s in problem.tree.path(einsum.name)
+        )
         self.ties = ties(problem.cascade, problem.tree, einsum.name)
         last = decided_above(self.ties)
         self.above = tuple(s for s in self.path if s.id <= last)
         self.below = tuple(s for s in self.path if s.id > last)
         self.hulls = {
-            s.id: loop_range(problem.cascade, problem.tree, s.id, s.node)
+            s.id: loop_range(problem.cascade, problem.tree, s.id, s.node, einsum.name)
             for s in self.path
             if isinstance(s.node, Loop)
         }

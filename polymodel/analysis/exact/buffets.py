@@ -137,7 +137,7 @@ def _check_places(problem: Problem) -> None:
         above: list[Loop] = []
         for step in path:
             if isinstance(step.node, Loop) and step.node.spatial:
-                above.append(step.node)
+                above.append(step.node.within(einsum))
             if not isinstance(step.node, StorageNode):
                 continue
             level = problem.hierarchy.index(step.node.component)

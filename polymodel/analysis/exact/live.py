@@ -74,29 +74,48 @@ def _counts(place: Ints, first: Ints, last: Ints, weight: Ints, places: int, pha
 def nominal_trips(layout: Layout, einsum: str) -> list[int]:
     """Trips of every loop on a path over its nominal enclosing tile.
 
-    A loop that binds no variable of the Einsum has those of the Einsums that it binds.
+    A loop that binds no variable of the Einsum, and one below which Einsums have tiles of their own, has
+    those of the Einsum that it binds and that takes most.
     """
+    tree, cascade = layout.problem.tree, layout.problem.cascade
+    own = {einsum: _own_trips(layout, einsum)}
+    uneven = any(loop.uneven for _, loop in tree.loops(einsum))
+    found: list[int] = []
+    for node, loop in tree.loops(einsum):
+        if node in own[einsum] and not uneven:
+            found.append(own[einsum][node])
+            continue
+        bound = [e for e in users(tree, node) if tie(cascade, tree, e, node, loop) == "bound"]
+        for e in bound:
+            if e not in own:
+                own[e] = _own_trips(layout, e)
+        found.append(max(own[e][node] for e in bound))
+    return found
+
+
+def _own_trips(layout: Layout, einsum: str) -> dict[int, int]:
+    """Trips, over its nominal enclosing tile, of every loop that binds a variable of the Einsum."""
     tree, cascade = layout.problem.tree, layout.problem.cascade
     tied = ties(cascade, tree, einsum)
     last = decided_above(tied)
     enclosing: dict[str, int] = {}
-    trips: list[int] = []
+    trips: dict[int, int] = {}
     entered = False
     for node, loop in tree.loops(einsum):
         if node > last and not entered:
             enclosing.update(_windows(layout, einsum, last))
             entered = True
-        v = loop.variable_in(einsum)
-        bound = [e for e in users(tree, node) if tie(cascade, tree, e, node, loop) == "bound"]
         if tied[node] != "bound":
-            trips.append(max(nominal_trips(layout, e)[len(trips)] for e in bound))
             continue
+        v = loop.variable_in(einsum)
         if v not in enclosing:
+            below = [einsum] if loop.uneven else users(tree, node)
+            bound = [e for e in below if tie(cascade, tree, e, node, loop) == "bound"]
             boxes = [cascade[e].bound(loop.variable_in(e)) for e in bound]
             enclosing[v] = max(h for _, h in boxes) - min(low for low, _ in boxes) + 1
         tile = int(loop.tile_shape)
         first = tile if loop.initial_tile_shape is None else int(loop.initial_tile_shape)
-        trips.append(1 + max(0, -(-(enclosing[v] - first) // tile)))
+        trips[node] = 1 + max(0, -(-(enclosing[v] - first) // tile))
         enclosing[v] = min(max(tile, first), enclosing[v])
     return trips
 

@@ -158,6 +158,11 @@ def _check_loops(problem: Problem) -> None:
             raise NotSeparable(
                 f"the loop over {node.rank_variable} has an initial_tile_shape of its own", "use engine exact"
             )
+        if node.uneven:
+            own = ", ".join(e for e, _ in (*node.tiles, *node.first_tiles))
+            raise NotSeparable(
+                f"the loop over {node.rank_variable} has tile sizes of its own for {own}", "use engine exact"
+            )
         ranges = {}
         for e in users(tree, node_id):
             variable = node.variable_in(e)
