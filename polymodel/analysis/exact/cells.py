@@ -70,13 +70,17 @@ def bare(layout: Layout, einsum: str) -> View:
     return full.bare(len(full.loops))
 
 
-def courses(layout: Layout, masks: Masks) -> dict[str, Course]:
-    """The cells of every Einsum, numbered together; of each loop only the steps in `masks`."""
+def courses(layout: Layout, masks: Masks, depths: dict[str, int] | None = None) -> dict[str, Course]:
+    """The cells of every Einsum, numbered together; of each loop only the steps in `masks`.
+
+    `depths`: how many of each Einsum's loops make a cell, at least those above its last split.
+    """
     tree = layout.problem.tree
     drafts: dict[str, Course] = {}
     keys: list[list[Ints]] = []
     for name in tree.einsums:
-        view, depth = bare(layout, name), loops_to_last_split(layout, name)
+        view = bare(layout, name)
+        depth = loops_to_last_split(layout, name) if depths is None else depths[name]
         nothing = np.zeros(0, dtype=np.int64)
         draft = Course(view, fine_blocks(view), depth, masks, nothing, nothing)
         cells = combined(draft.stamps((), depth), {})

@@ -1,0 +1,209 @@
+"""The tiles of one memory phase by phase: cells as deep as wanted, with every step of every loop.
+
+`gaps` follows tiles from visit to visit over the cells above the last split; here cells go on down to the
+innermost loop, so that every buffet is followed, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import cast
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.exact.arrays import LIMIT
+from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
+from polymodel.analysis.exact.cells import Course, Sites, bare, courses, loops_to_last_split
+from polymodel.analysis.exact.gaps import Memory
+from polymodel.analysis.exact.listings import Masks
+from polymodel.analysis.exact.live import _curves
+from polymodel.analysis.exact.sweep import Ints, Sweep
+from polymodel.analysis.exact.tally import tally
+from polymodel.analysis.timeline import Measure, Timeline
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Split
+from polymodel.polyhedra import needs
+from polymodel.schedule.touch import partition, touch
+
+_Site = tuple[tuple[tuple[str, str], int], ...]  # (component, dimension), coordinate
+
+
+def timeline(problem: Problem, component: str, measure: Measure = "tile", limit: int = 100_000) -> Timeline:
+    """What a memory holds in every phase, in the instance that ever holds most.
+
+    `limit`: the most phases; beyond it the iterations of inner loops are joined (a note says so). Raises
+    Refused where not even the loops above the splits have so few, and for pipelines.
+    """
+    if any(isinstance(n, Split) and n.pipeline for _, n, _ in problem.tree.walk()):
+        message = "branches of a pipeline overlap: there is no timeline of single phases"
+        raise Refused(message, "write Sequential")
+    layout = lay_out(problem)
+    if measure == "live":
+        return _of_elements(layout, component, limit)
+    return _of_tiles(layout, component, limit)
+
+
+# Tiles, by stamps
+
+
+@dataclass
+class _Whole(Memory):
+    """A memory followed in cells of `depths` loops each, every step of them."""
+
+    depths: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def courses(self) -> dict[str, Course]:
+        return courses(self.layout, {}, self.depths)
+
+    @cached_property
+    def steps(self) -> Masks:
+        """No step is left out."""
+        found: dict[int, int] = {}
+        for name in self.layout.problem.tree.einsums:
+            view = bare(self.layout, name)
+            for f in touch((view,), partition((view,))).factors:
+                for k, axis in enumerate(f.temporal):
+                    node = view.loops[axis][0]
+                    last = needs.extent(f.text, len(f.spatial) + k)[1]
+                    found[node] = max(found.get(node, 0), last + 1)
+        return {node: np.ones(count, dtype=bool) for node, count in found.items()}
+
+    def held(self) -> tuple[Ints, Sites, int]:
+        """(bits by phase and buffet at the site that ever holds most, all sites, that one)."""
+        phases = sum(len(c.cells) for c in self.courses.values())
+        count = len(self.sites.rows)
+        if phases * count * len(self.nodes) > LIMIT:
+            raise Refused(
+                f"{phases:,} phases in {count:,} instances of {self.component} that differ are too many",
+                f"allow fewer phases, about {LIMIT // (count * len(self.nodes)):,}",
+            )
+        self._check_bits()
+        bits = np.zeros((phases + 1, count, len(self.nodes)), dtype=np.int64)
+        for k, node in enumerate(self.nodes):
+            spans = self._spans(node)
+            np.add.at(bits[:, :, k], (spans.first, spans.site), spans.bits)
+            np.add.at(bits[:, :, k], (spans.last + 1, spans.site), -spans.bits)
+        bits = np.cumsum(bits, axis=0)[:phases]
+        column = {(n.id, n.tensor): k for k, n in enumerate(self.nodes)}
+        for einsum, course in self.courses.items():
+            own = self._inside(einsum)
+            tiles = np.array([*own.tiles, (0,) * len(own.keys)], dtype=np.int64)  # the last one: idle
+            for k, key in enumerate(own.keys):
+                bits[course.phases, :, column[key]] += tiles[:, k][own.which]
+        site = int(np.argmax(bits.sum(axis=2).max(axis=0))) if phases else 0
+        return bits[:, site], self.sites, site
+
+
+def _of_tiles(layout: Layout, component: str, limit: int) -> Timeline:
+    depths, notes = _depths(layout, limit)
+    memory = _Whole(layout, component, depths=depths)
+    if not memory.nodes:
+        return _nothing(component, "tile")
+    bits, sites, site = memory.held()
+    where = zip(sites.dims, sites.rows[site], strict=True)
+    instance = tuple((f"{c}.{d}", int(k)) for (c, d), k in where if k)
+    loops, order, stamps = _rows(layout, memory.courses)
+    buffets = tuple((n.id, n.tensor) for n in memory.nodes)
+    names = layout.problem.tree.einsums
+    return Timeline(component, "tile", names, order, loops, stamps, buffets, bits, instance, notes)
+
+
+def _nothing(component: str, measure: Measure) -> Timeline:
+    """A memory that the mapping does not use."""
+    none = np.zeros(0, dtype=np.int64)
+    return Timeline(component, measure, (), none, (), none.reshape(0, 0), (), none.reshape(0, 0))
+
+
+def _depths(layout: Layout, limit: int) -> tuple[dict[str, int], tuple[str, ...]]:
+    """How many loops of each Einsum make phases: all, or the outer ones as far as `limit` allows."""
+    names = layout.problem.tree.einsums
+    least = {e: loops_to_last_split(layout, e) for e in names}
+    most = {e: len(bare(layout, e).loops) for e in names}
+    for depth in range(max(most.values()), -1, -1):
+        chosen = {e: max(least[e], min(most[e], depth)) for e in names}
+        count = sum(stamps_of(layout, e, chosen[e]) for e in names)
+        if count <= limit:
+            joined = [e for e in names if stamps_of(layout, e, most[e]) > stamps_of(layout, e, chosen[e])]
+            what = f"inner loops of {', '.join(joined)} are joined: each row shows their largest sum"
+            return chosen, ((what,) if joined else ())
+    raise Refused(
+        f"the loops above the splits alone have {count:,} iterations, at most {limit:,} phases are shown",
+        "use larger tiles in these loops, or allow more phases",
+    )
+
+
+def _rows(layout: Layout, courses: dict[str, Course]) -> tuple[tuple[int, ...], Ints, Ints]:
+    """Temporal loops (node ids), and per phase the Einsum's number and the loops' counters."""
+    tree = layout.problem.tree
+    ids = {e: [i for i, _ in tree.loops(e)] for e in courses}
+    used = sorted({ids[e][a] for e, c in courses.items() for a in c.temporal})
+    count = sum(len(c.cells) for c in courses.values())
+    order, stamps = np.zeros(count, dtype=np.int64), np.full((count, len(used)), -1, dtype=np.int64)
+    for number, (einsum, course) in enumerate(courses.items()):
+        order[course.phases] = number
+        for k, a in enumerate(course.temporal):
+            stamps[course.phases, used.index(ids[einsum][a])] = course.cells[:, k]
+    return tuple(used), order, stamps
+
+
+def stamps_of(layout: Layout, einsum: str, depth: int) -> int:
+    """How many temporal stamps an Einsum has above its loop number `depth`."""
+    view = bare(layout, einsum).above(depth)
+    factors = touch((view,), partition((view,))).factors
+    return prod(int(tally(shape_of(f), 0, tuple(range(len(f.spatial))))) for f in factors)
+
+
+# Elements, by listing
+
+
+def _of_elements(layout: Layout, component: str, limit: int) -> Timeline:
+    sweep = Sweep(layout)
+    curves = [
+        curve
+        for node in sorted(layout.nodes.values(), key=lambda n: (n.id, n.tensor))
+        if node.component == component
+        for curve in _curves(layout, sweep, node)[1]
+    ]
+    if not curves:
+        return _nothing(component, "live")
+    sites: dict[object, Ints] = {}
+    for curve in curves:
+        sites[curve.site] = sites.get(curve.site, 0) + curve.bits
+    chosen = max(sites, key=lambda s: int(sites[s].max()))
+    loops, begins, order, stamps = _listed_rows(layout, sweep)
+    if len(begins) > limit:
+        raise Refused(
+            f"there are {len(begins):,} phases, at most {limit:,} are shown",
+            "use larger tiles in the inner loops, or allow more phases",
+        )
+    # Within a phase, its first operation at which the sum is largest.
+    total = sites[chosen]
+    ends = np.append(begins[1:], len(total))
+    where = np.array([b + int(np.argmax(total[b:e])) for b, e in zip(begins, ends, strict=True)])
+    mine = [c for c in curves if c.site == chosen]
+    bits = np.stack([c.bits[where] for c in mine], axis=1)
+    buffets = tuple((c.node.id, c.node.tensor) for c in mine)
+    instance = tuple((f"{c}.{d}", k) for (c, d), k in cast(_Site, chosen))
+    names = layout.problem.tree.einsums
+    return Timeline(component, "live", names, order, loops, stamps, buffets, bits, instance)
+
+
+def _listed_rows(layout: Layout, sweep: Sweep) -> tuple[tuple[int, ...], Ints, Ints, Ints]:
+    """Loops, the first operation time of each phase, its Einsum and its counters."""
+    tree = layout.problem.tree
+    temporal = {e: [(k, i) for k, (i, x) in enumerate(tree.loops(e)) if not x.spatial] for e in tree.einsums}
+    used = sorted({i for mine in temporal.values() for _, i in mine})
+    order = np.zeros(sweep.phase_count, dtype=np.int64)
+    stamps = np.full((sweep.phase_count, len(used)), -1, dtype=np.int64)
+    for number, einsum in enumerate(tree.einsums):
+        at = sweep.phases[einsum]
+        order[at] = number
+        for k, i in temporal[einsum]:
+            stamps[at, used.index(i)] = sweep.operations[einsum].counters[k]
+    rows = np.column_stack([order, stamps])
+    begins = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
+    return tuple(used), begins, order[begins], stamps[begins]

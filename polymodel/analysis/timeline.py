@@ -1,0 +1,46 @@
+"""What one memory holds over time: plain arrays, the same from listing and from stamps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Measure = Literal["tile", "live"]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Bits in one instance of a component, phase by phase, in order of time.
+
+    A phase is one iteration of the innermost temporal loop of an Einsum; what changes within it is shown
+    where it is largest in sum. `einsums`: names; `einsum[i]`: which of them runs in phase i. `loops`: node
+    ids of temporal loops; `stamps[i, k]`: counter of loop k in phase i, -1 if the loop is not above that
+    Einsum (or inside a phase). `buffets`: (node id, tensor); `bits[i, k]`: what buffet k holds in phase i.
+    `instance`: coordinates that are not 0, as (component.dimension, coordinate).
+    """
+
+    component: str
+    measure: Measure
+    einsums: tuple[str, ...]
+    einsum: Ints
+    loops: tuple[int, ...]
+    stamps: Ints
+    buffets: tuple[tuple[int, str], ...]
+    bits: Ints
+    instance: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def total(self) -> Ints:
+        """Bits of all buffets together, by phase."""
+        return np.asarray(self.bits.sum(axis=1), dtype=np.int64)
+
+    @property
+    def peak(self) -> int:
+        """The first phase in which most is held."""
+        return int(np.argmax(self.total))
