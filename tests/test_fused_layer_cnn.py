@@ -110,11 +110,14 @@ def test_nothing_is_made_twice_while_rows_stay() -> None:
 
 @pytest.mark.parametrize("tip", [1, 4, 7, 28])
 def test_without_retained_maps_whole_windows_are_made_again(tip: int) -> None:
-    found = pm.evaluate(loaded("recomputed_fused", TIP_ROWS=tip, TIP_COLUMNS=tip)).analysis
-    needed = windows(tip)
+    report = pm.evaluate(loaded("recomputed_fused", TIP_ROWS=tip, TIP_COLUMNS=tip))
+    needed, found = windows(tip), report.analysis
     made = operations(found)
-    for layer, (channels, _, _, _, _, depth) in MAPS.items():
+    factors = dict(report.fusion.groupby("einsum")["recompute_factor"].first())
+    for layer, (channels, side, _, _, _, depth) in MAPS.items():
         assert made[layer] == channels * depth * sum(inside(a, b, layer) for a, b in needed[layer]) ** 2
+        if layer != "Conv3_1":
+            assert factors[layer] == made[layer] / (channels * depth * inside(0, side - 1, layer) ** 2)
     fetched = WORD * IMAGE[0] * sum(b - a + 1 for a, b in needed["I"]) ** 2
     assert off_chip(found) == {"I": fetched, "O": size(256, 56)}
 
