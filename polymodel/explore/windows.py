@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.analysis.symbolic.counts import halos
+from polymodel.analysis.symbolic.spaces import halos
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.sweep.dominance import least
 from polymodel.workload.einsum import Einsum, TensorAccess

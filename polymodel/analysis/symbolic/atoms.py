@@ -8,7 +8,7 @@ An extent X under tiles t1, t2, ... splits into tiles; an atom sums a leaf funct
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -17,8 +17,8 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 
 # How a loop's tiles are taken: all of them, the first or the second only; `only`: all is one tile;
 # `two`: there are at most two; `last`: the tile at the last counter that any instance reaches;
-# `pair`: neighbours k, k + 1.
-Role = Literal["each", "first", "second", "only", "two", "last", "pair"]
+# `pair`: neighbours k, k + 1. `window` is no loop: of what a tile of a consumer needs of its producer.
+Role = Literal["each", "first", "second", "only", "two", "last", "pair", "window"]
 
 
 class Ops(Protocol):
@@ -34,11 +34,17 @@ class Ops(Protocol):
 
 @dataclass(frozen=True)
 class Level:
-    """One loop of a chain: its tile (a number or a symbol), and how its tiles are taken."""
+    """One loop of a chain: its tile (a number or a symbol), and how its tiles are taken.
+
+    Where a producer is inferred, loops over its consumer stand above a `window`: it makes of a tile of extent
+    e > 0 one of `tile * e + more`. `more` is the window's at the first stamp of all, then that of the
+    innermost loop whose counter is above 0; None: that of the loops outside.
+    """
 
     tile: Size
     role: Role
     spatial: bool = False
+    more: int | None = None
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,12 @@ class Leaf:
 
     `one`: 1. `size`: e. `over`: max(0, e - shift). `steady`: 1 if as many instances are active at the
     last counters of `rest` as at the first ones. Of a pair (b, a): `both`: instances active in b's last
-    and a's first tile; `kept`: 1 if those active in a's first tile were active in b's last; `bridge`:
-    (b + a - shift)^+ - (b - shift)^+ - (a - shift)^+ of b's last and a's first tile.
+    and a's first tile; `kept`: 1 if those active in a's first tile were active in b's last; `seam`: what
+    b's last and a's first tile have in common, o, which is 0 but for windows; `bridge`:
+    (b + a - o - shift)^+ - (b - shift)^+ - (a - shift)^+.
     """
 
-    kind: Literal["one", "size", "over", "steady", "both", "kept", "bridge"] = "one"
+    kind: Literal["one", "size", "over", "steady", "both", "kept", "seam", "bridge"] = "one"
     shift: int = 0
     rest: tuple[Level, ...] = ()
 
@@ -82,14 +89,28 @@ class Atom:
 
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
-        walk = _Walk(ops, values, any(lv.spatial for lv in (*self.levels, *self.leaf.rest)))
+        every = (*self.levels, *self.leaf.rest)
+        walk = _Walk(ops, values, any(lv.spatial for lv in every))
         e = walk.size(self.extent)
-        return walk.down(self.levels, self.leaf, e, e)
+        more = next((lv.more for lv in every if lv.role == "window"), 0)
+        return walk.down(self.levels, self.leaf, Tile(e, e, more))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile's extent, that of the first instance at the same counters, and what a window adds to it."""
+
+    e: Value
+    ref: Value
+    more: Value
+
+
+Inner = Callable[[Tile], Value]
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """The recursion. `ref` is the extent of the first instance at the same counters.
+    """The recursion over levels.
 
     Visits are those of all instances together, so the last counter is the one that the largest
     (the first) instance reaches; an instance with fewer trips is idle then.
@@ -102,96 +123,140 @@ class _Walk:
     def size(self, size: Size) -> Value:
         return self.values[size] if isinstance(size, str) else size
 
-    def down(self, levels: tuple[Level, ...], leaf: Leaf, e: Value, ref: Value) -> Value:
+    def down(self, levels: tuple[Level, ...], leaf: Leaf, tile: Tile) -> Value:
         if not levels:
-            return self.leaf(leaf, e, ref)
+            return self.leaf(leaf, tile)
         level, rest = levels[0], levels[1:]
-        t = self.size(level.tile)
-
-        def inner(e: Value, ref: Value) -> Value:
-            return self.down(rest, leaf, e, ref)
-
-        return _TAKEN[level.role](self, e, ref, t, level.spatial, rest, leaf, inner)
+        if level.role == "pair":
+            return self.pair(tile, level, rest, leaf)
+        if level.role == "each" and not rest and leaf.kind == "one":
+            return self.ops.ceildiv(tile.e, self.size(level.tile))
+        return _TAKEN[level.role](self, tile, level, lambda inner: self.down(rest, leaf, inner))
 
     def least(self, a: Value, b: Value) -> Value:
         return self.ops.least(a, b)
 
-    def rest_ref(self, e: Value, ref: Value, n: Value, t: Value, spatial: bool) -> Value:
-        """The first instance's extent where this one has its last, partial tile."""
+    def _parts(self, tile: Tile, level: Level) -> tuple[Value, Tile, Tile]:
+        """How many whole tiles there are, one of them, and the partial one at the end."""
+        t = self.size(level.tile)
+        n = self.ops.floordiv(tile.e, t)
+        left = tile.e - n * t
         if not self.uneven:
-            return e - n * t
-        return self.least(ref, t) if spatial else self.least(t, ref - n * t)
+            ref = left
+        else:
+            ref = self.least(tile.ref, t) if level.spatial else self.least(t, tile.ref - n * t)
+        return n, Tile(t, t, tile.more), Tile(left, ref, tile.more)
 
-    def each(self, e: Value, ref: Value, t: Value, spatial: bool, rest: Any, leaf: Leaf, inner: Any) -> Value:
-        if not rest and leaf.kind == "one":
-            return self.ops.ceildiv(e, t)
-        n = self.ops.floordiv(e, t)
-        return n * inner(t, t) + inner(e - n * t, self.rest_ref(e, ref, n, t, spatial))
+    def _after_first(self, tile: Tile, level: Level) -> Tile:
+        """All but the first tile, as one."""
+        t = self.size(level.tile)
+        e = self.ops.above_zero(tile.e - t)
+        return Tile(e, self.ops.above_zero(tile.ref - t) if self.uneven else e, level.more)
 
-    def first(self, e: Value, ref: Value, t: Value, *others: Any) -> Value:
-        inner = others[-1]
-        small = self.least(e, t)
-        return inner(small, self.least(ref, t) if self.uneven else small)
+    def each(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        if level.more is not None:
+            plain = Level(level.tile, "each", level.spatial)
+            return self.first(tile, level, inner) + self.each(self._after_first(tile, level), plain, inner)
+        n, whole, left = self._parts(tile, level)
+        return n * inner(whole) + inner(left)
 
-    def second(self, e: Value, ref: Value, t: Value, *others: Any) -> Value:
-        inner = others[-1]
-        e = self.least(self.ops.above_zero(e - t), t)
-        return inner(e, self.least(self.ops.above_zero(ref - t), t) if self.uneven else e)
+    def first(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        t = self.size(level.tile)
+        small = self.least(tile.e, t)
+        return inner(Tile(small, self.least(tile.ref, t) if self.uneven else small, tile.more))
 
-    def only(self, e: Value, ref: Value, t: Value, *others: Any) -> Value:
-        inner = others[-1]
-        return self.ops.le(ref, t) * inner(e, ref)
+    def second(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        t = self.size(level.tile)
+        more = tile.more if level.more is None else level.more
+        e = self.least(self.ops.above_zero(tile.e - t), t)
+        ref = self.least(self.ops.above_zero(tile.ref - t), t) if self.uneven else e
+        return inner(Tile(e, ref, more))
 
-    def two(self, e: Value, ref: Value, t: Value, *others: Any) -> Value:
-        inner = others[-1]
-        return self.ops.le(ref, 2 * t) * inner(e, ref)
+    def only(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        return self.ops.le(tile.ref, self.size(level.tile)) * inner(tile)
 
-    def last(self, e: Value, ref: Value, t: Value, *others: Any) -> Value:
-        inner = others[-1]
-        before = (self.ops.ceildiv(ref, t) - 1) * t
+    def two(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        return self.ops.le(tile.ref, 2 * self.size(level.tile)) * inner(tile)
+
+    def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        t = self.size(level.tile)
+        before = (self.ops.ceildiv(tile.ref, t) - 1) * t
+        more = tile.more
+        if level.more is not None:
+            more = level.more + (tile.more - level.more) * self.ops.le(tile.ref, t)
         if not self.uneven:
-            return inner(e - before, e - before)
-        return inner(self.least(self.ops.above_zero(e - before), t), ref - before)
+            return inner(Tile(tile.e - before, tile.e - before, more))
+        e = self.least(self.ops.above_zero(tile.e - before), t)
+        return inner(Tile(e, tile.ref - before, more))
 
-    def pair(self, e: Value, ref: Value, t: Value, spatial: bool, rest: Any, leaf: Leaf, inner: Any) -> Value:
-        n = self.ops.floordiv(e, t)
+    def window(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        scale = self.size(level.tile)
+
+        def grown(e: Value) -> Value:
+            return scale * e + tile.more * self.ops.positive(e)
+
+        e = grown(tile.e)
+        return inner(Tile(e, grown(tile.ref) if self.uneven else e, 0))
+
+    def pair(self, tile: Tile, level: Level, rest: tuple[Level, ...], leaf: Leaf) -> Value:
         if leaf.kind in ("both", "kept") and not leaf.rest:
-            return self.ops.ceildiv(e, t) - self.ops.positive(e)
-        tail = self.rest_ref(e, ref, n, t, spatial)
-        whole = self.ops.above_zero(n - 1) * self.meet(leaf, (t, t), (t, t))
-        return whole + self.ops.positive(n) * self.meet(leaf, (t, t), (e - n * t, tail))
+            return self.ops.ceildiv(tile.e, self.size(level.tile)) - self.ops.positive(tile.e)
+        begun: Value = 0
+        if level.more is not None:
+            t = self.size(level.tile)
+            later = self._after_first(tile, level)
+            small, ref = self.least(later.e, t), self.least(later.ref, t)
+            begun = self.ops.positive(later.e) * self.meet(
+                leaf, Tile(t, t, tile.more), Tile(small, ref if self.uneven else small, level.more)
+            )
+            tile = later
+        n, whole, left = self._parts(tile, level)
+        begun = begun + self.ops.above_zero(n - 1) * self.meet(leaf, whole, whole)
+        return begun + self.ops.positive(n) * self.meet(leaf, whole, left)
 
-    def meet(self, leaf: Leaf, b: tuple[Value, Value], a: tuple[Value, Value]) -> Value:
-        """The leaf of a pair of neighbouring tiles, each given as (extent, reference)."""
-        temporal = tuple(lv for lv in leaf.rest if not lv.spatial)
-        if leaf.kind == "bridge":
-            before = self.down(tuple(Level(lv.tile, "last") for lv in temporal), SIZE, *b)
-            after = self.down(tuple(Level(lv.tile, "first") for lv in temporal), SIZE, *a)
-            joined = self.ops.above_zero(before + after - leaf.shift)
+    def meet(self, leaf: Leaf, b: Tile, a: Tile) -> Value:
+        """The leaf of a pair of neighbouring tiles."""
+        if leaf.kind in ("bridge", "seam"):
+            before, after = self.end(leaf, "last", b), self.end(leaf, "first", a)
+            common: Value = 0
+            if any(lv.role == "window" for lv in leaf.rest):
+                common = self.least(before, a.more) * self.ops.positive(after)
+            if leaf.kind == "seam":
+                return common
+            joined = self.ops.above_zero(before + after - common - leaf.shift)
             return joined - self.over(before, leaf) - self.over(after, leaf)
-        before = self.active(leaf.rest, "last", *b)
-        after = self.active(leaf.rest, "first", *a)
+        active_before = self.active(leaf.rest, "last", b)
+        active_after = self.active(leaf.rest, "first", a)
         if leaf.kind == "both":
-            return self.least(before, after)
-        return self.ops.positive(after) * self.ops.le(after, before)
+            return self.least(active_before, active_after)
+        return self.ops.positive(active_after) * self.ops.le(active_after, active_before)
 
-    def active(self, rest: tuple[Level, ...], role: Role, e: Value, ref: Value) -> Value:
+    def end(self, leaf: Leaf, role: Role, tile: Tile) -> Value:
+        """The extent of a tile's last or first tile inside."""
+        levels = tuple(_as(lv, role) for lv in leaf.rest if not lv.spatial)
+        return self.down(levels, SIZE, tile)
+
+    def active(self, rest: tuple[Level, ...], role: Role, tile: Tile) -> Value:
         """How many instances of the spatial levels are active at the first or last counters."""
-        levels = tuple(Level(lv.tile, "each" if lv.spatial else role, lv.spatial) for lv in rest)
-        return self.down(levels, ONE, e, ref)
+        levels = tuple(_as(lv, "each" if lv.spatial else role) for lv in rest)
+        return self.down(levels, ONE, tile)
 
     def over(self, e: Value, leaf: Leaf) -> Value:
         return self.ops.above_zero(e - leaf.shift)
 
-    def leaf(self, leaf: Leaf, e: Value, ref: Value) -> Value:
+    def leaf(self, leaf: Leaf, tile: Tile) -> Value:
         if leaf.kind == "one":
-            return self.ops.positive(e)
+            return self.ops.positive(tile.e)
         if leaf.kind == "size":
-            return e
+            return tile.e
         if leaf.kind == "over":
-            return self.over(e, leaf)
-        first = self.active(leaf.rest, "first", e, ref)
-        return self.ops.le(first, self.active(leaf.rest, "last", e, ref)) * self.ops.positive(e)
+            return self.over(tile.e, leaf)
+        first = self.active(leaf.rest, "first", tile)
+        return self.ops.le(first, self.active(leaf.rest, "last", tile)) * self.ops.positive(tile.e)
+
+
+def _as(level: Level, role: Role) -> Level:
+    return level if level.role == "window" else replace(level, role=role)
 
 
 _TAKEN: dict[Role, Callable[..., Value]] = {
@@ -201,7 +266,7 @@ _TAKEN: dict[Role, Callable[..., Value]] = {
     "only": _Walk.only,
     "two": _Walk.two,
     "last": _Walk.last,
-    "pair": _Walk.pair,
+    "window": _Walk.window,
 }
 
 
@@ -216,6 +281,8 @@ def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
             or (leaf.kind == "one" and tail.role == "last" and not spatial)
         ):
             pass
+        elif tail.role == "window" and (leaf.kind == "one" or (tail.tile, tail.more) == (1, 0)):
+            pass  # no tile of a window is empty
         elif tail.tile == 1 and leaf.kind == "one" and tail.role == "each":
             leaf = SIZE
         elif tail.tile == 1 and leaf.kind == "size" and tail.role == "first":
@@ -223,4 +290,6 @@ def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
         else:
             break
         levels = levels[:-1]
+    if not any(lv.role == "window" for lv in (*levels, *leaf.rest)):
+        levels = tuple(replace(lv, more=None) for lv in levels)
     return Atom(extent, levels, leaf)

@@ -8,117 +8,14 @@ a' = a / gcd, b' = b / gcd, so even there every sum over tiles is a sum of two p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import gcd
 from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.spaces import Halo, Space, Use
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Loop
-from polymodel.workload.einsum import Einsum, TensorAccess
-
-# What happens to a counter in a count: kept apart, merged (a union), or held at the first instance.
-Use = Literal["keep", "merge", "at0"]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One loop above a node, or the offset of a variable in its innermost tile (`loop` is None)."""
-
-    variable: str
-    tile: int | str
-    loop: Loop | None
-    node: int
-
-    @property
-    def spatial(self) -> bool:
-        return self.loop is not None and self.loop.spatial
-
-
-@dataclass(frozen=True)
-class Halo:
-    """A rank `a p + b r`: with gcd 1, elements i b' further in p meet those a' further in r."""
-
-    p: str
-    r: str
-    shift_p: int
-    shift_r: int
-
-
-@dataclass(frozen=True)
-class Space:
-    """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
-
-    `sizes`: (rank variable, symbol) of extents that are symbols.
-    """
-
-    einsum: Einsum
-    access: TensorAccess
-    axes: tuple[Axis, ...]
-    sizes: tuple[tuple[str, str], ...] = ()
-
-    def extent(self, variable: str) -> int | str:
-        for name, symbol in self.sizes:
-            if name == variable:
-                return symbol
-        low, high = self.einsum.bound(variable)
-        return high - low + 1
-
-    @cached_property
-    def halos(self) -> tuple[Halo, ...]:
-        return halos(self.einsum, self.access)
-
-    @cached_property
-    def single(self) -> frozenset[str]:
-        """Variables that are the only one of their rank."""
-        return frozenset(e.variables[0] for e in self.access.projection if len(e.variables) == 1)
-
-    @cached_property
-    def spread(self) -> tuple[str, ...]:
-        """Variables that do not index the tensor."""
-        return tuple(v for v in self.einsum.rank_variables if v not in self.access.variables)
-
-    def of(self, variable: str) -> list[int]:
-        return [i for i, a in enumerate(self.axes) if a.variable == variable]
-
-    def cut(self, count: int) -> Space:
-        """The same above a node further out."""
-        return replace(self, axes=self.axes[:count])
-
-    def bare(self) -> Space:
-        """The stamps alone, without elements."""
-        return replace(self, access=TensorAccess(self.access.tensor, (), ()))
-
-
-def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
-    """The coupled ranks of an access; NotSeparable for accesses that are no products of such."""
-    seen: set[str] = set()
-    found = []
-    for rank, expr in zip(access.ranks, access.projection, strict=True):
-        terms = [(v, c) for v, c in expr.terms if c]
-        if any(c < 0 for _, c in terms) or len(terms) > 2 or seen & {v for v, _ in terms}:
-            raise NotSeparable(
-                f"rank {rank} of {access.tensor} in {einsum.name} ({expr}) is not a sum of one or two "
-                "rank variables of its own",
-                "use engine exact",
-            )
-        seen |= {v for v, _ in terms}
-        if len(terms) == 2:
-            (p, a), (r, b) = terms
-            g = gcd(a, b)
-            found.append(Halo(p, r, b // g, a // g))
-    return tuple(found)
-
 
 Uses = Mapping[int, Use]
-
-
-def _levels(
-    space: Space, positions: Sequence[int], roles: Mapping[Use, Role], uses: Uses
-) -> tuple[Level, ...]:
-    return tuple(Level(space.axes[i].tile, roles[uses[i]], space.axes[i].spatial) for i in positions)
 
 
 # How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
@@ -130,14 +27,31 @@ def count(space: Space, uses: Uses) -> Form:
     """How many distinct (kept counters, element) there are."""
     result = number(1)
     for v in space.spread:
-        levels = _levels(space, space.of(v), _SPREAD, uses)
+        levels = space.ladder(v, {i: _SPREAD[uses[i]] for i in space.of(v)})
         result = result * of_atom(atom(space.extent(v), levels, ONE))
     for v in sorted(space.single):
-        levels = _levels(space, space.of(v), _INDEXED, uses)
-        result = result * of_atom(atom(space.extent(v), levels, SIZE))
+        result = result * of_atom(atom(space.extent(v), _elements_of(space, v, uses), SIZE))
     for halo in space.halos:
         result = result * _windows(space, halo, uses)
     return result
+
+
+def _elements_of(space: Space, variable: str, uses: Uses, wraps: Sequence[int] = ()) -> tuple[Level, ...]:
+    """Levels of an indexing variable; windows of merged loops, which may overlap, are one window.
+
+    Loops that wrap must have one trip.
+    """
+    positions = space.of(variable)
+    window = space.window(variable)
+    merged = [i for i in positions if uses[i] == "merge" and window is not None and i < window.depth]
+    if merged:
+        positions = [i for i in positions if i < merged[0]]
+        if any(uses[i] != "merge" for i in space.of(variable) if i > merged[0]):
+            raise NotSeparable(
+                f"windows of {space.access.tensor} in {space.einsum.name} overlap along {variable}",
+                "use engine exact",
+            )
+    return space.ladder(variable, {i: "only" if i in wraps else _INDEXED[uses[i]] for i in positions})
 
 
 def _windows(space: Space, halo: Halo, uses: Uses) -> Form:
@@ -150,7 +64,7 @@ def _windows(space: Space, halo: Halo, uses: Uses) -> Form:
         if any(uses[i] != "merge" for i in inside):
             return _points(space, halo, v, uses)
         # The union of the tiles of merged innermost loops is the tile above them.
-        chains[v] = _levels(space, [i for i in positions if i not in inside], _INDEXED, uses)
+        chains[v] = space.ladder(v, {i: _INDEXED[uses[i]] for i in positions if i not in inside})
     p, r = (space.extent(v) for v in (halo.p, halo.r))
     whole = of_atom(atom(p, chains[halo.p], SIZE)) * of_atom(atom(r, chains[halo.r], SIZE))
     return whole - (
@@ -164,15 +78,16 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
     other = halo.r if merged == halo.p else halo.p
     positions = space.of(other)
     point = positions and space.axes[positions[-1]].tile == 1
-    if not point or any(uses[i] == "merge" for i in positions):
+    inferred = space.window(merged) or space.window(other)
+    if not point or inferred or any(uses[i] == "merge" for i in positions):
         raise NotSeparable(
             f"tiles of {space.access.tensor} in {space.einsum.name} overlap between instances along "
             f"{merged} in more than one way",
             "use engine exact",
         )
-    here = of_atom(atom(space.extent(merged), _levels(space, space.of(merged), _INDEXED, uses), SIZE))
-    there = of_atom(atom(space.extent(other), _levels(space, positions, _SPREAD, uses), ONE))
-    return here * there
+    here = space.ladder(merged, {i: _INDEXED[uses[i]] for i in space.of(merged)})
+    there = space.ladder(other, {i: _SPREAD[uses[i]] for i in positions})
+    return of_atom(atom(space.extent(merged), here, SIZE)) * of_atom(atom(space.extent(other), there, ONE))
 
 
 def largest(space: Space) -> Form:
@@ -183,9 +98,9 @@ def largest(space: Space) -> Form:
 def settled(space: Space, axis: int) -> Form:
     """1 if the loop at `axis` has one trip only, however large its enclosing tile."""
     v = space.axes[axis].variable
-    above = [i for i in space.of(v) if i < axis]
-    levels = [Level(space.axes[i].tile, "first", space.axes[i].spatial) for i in above]
-    return of_atom(atom(space.extent(v), (*levels, Level(space.axes[axis].tile, "only")), ONE))
+    roles: dict[int, Role] = {i: "first" for i in space.of(v) if i < axis}
+    levels = space.ladder(v, {**roles, axis: "only"}, until=axis)
+    return of_atom(atom(space.extent(v), levels, ONE))
 
 
 def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
@@ -196,13 +111,19 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     `sliding`: the caller multiplies by "no dependent loop inside has a second trip".
     """
     moving = space.axes[axis].variable
-    if moving in space.single:
+    window = space.window(moving)
+    met = dict(window.later).get(axis, 0) if window is not None else 0
+    if moving in space.single and not met:
         return Form()
+    if not sliding:
+        _refuse_seams(space, axis, uses)
     result = number(1)
     for v in space.spread:
         result = result * (_pairs(space, v, axis, uses) if v == moving else _wrapped(space, v, axis, uses))
     for v in sorted(space.single):
-        result = result * of_atom(atom(space.extent(v), _stays(space, v, axis, uses), SIZE))
+        seam = v == moving
+        levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
+        result = result * of_atom(atom(space.extent(v), levels, leaf))
     for halo in space.halos:
         still = not any(_temporal_inside(space, v, axis, uses) for v in (halo.p, halo.r))
         if still and moving not in (halo.p, halo.r):
@@ -216,12 +137,7 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
 
 def _stays(space: Space, variable: str, axis: int, uses: Uses) -> tuple[Level, ...]:
     """Levels of an indexing variable whose tile must be the same before and after the step."""
-    levels = []
-    for i in space.of(variable):
-        a = space.axes[i]
-        wraps = i > axis and not a.spatial and uses[i] == "keep"
-        levels.append(Level(a.tile, "only" if wraps else _INDEXED[uses[i]], a.spatial))
-    return tuple(levels)
+    return _elements_of(space, variable, uses, _temporal_inside(space, variable, axis, uses))
 
 
 def _temporal_inside(space: Space, variable: str, axis: int, uses: Uses) -> list[int]:
@@ -235,25 +151,20 @@ def _wrapped(space: Space, variable: str, axis: int, uses: Uses) -> Form:
     merged = [i for i in positions if space.axes[i].spatial and uses[i] == "merge"]
     x = space.extent(variable)
     if not wraps or not merged:
-        levels = []
-        for i in positions:
-            a = space.axes[i]
-            role: Role = "last" if i in wraps else _SPREAD[uses[i]]
-            levels.append(Level(a.tile, role, a.spatial))
+        # The first instance is active whenever any is.
         held = all(uses[i] == "at0" for i in positions if space.axes[i].spatial)
-        if held:
-            # The first instance is active whenever any is.
-            levels = [Level(lv.tile, "first" if lv.role == "last" else lv.role) for lv in levels]
-        return of_atom(atom(x, tuple(levels), ONE))
+        wrapped: Role = "first" if held else "last"
+        roles = {i: wrapped if i in wraps else _SPREAD[uses[i]] for i in positions}
+        return of_atom(atom(x, space.ladder(variable, roles), ONE))
     rest = positions[positions.index(min(merged[0], wraps[0])) :]
     if len(merged) > 1 or any(i not in wraps and i not in merged for i in rest):
         raise _uneven(space, variable)
-    head = _levels(space, [i for i in positions if i not in rest], _SPREAD, uses)
-    return of_atom(atom(x, head, Leaf("steady", rest=_rest(space, rest))))
+    head = space.ladder(variable, {i: _SPREAD[uses[i]] for i in positions if i not in rest}, until=rest[0])
+    return of_atom(atom(x, head, Leaf("steady", rest=_rest(space, variable, rest, rest[0]))))
 
 
-def _rest(space: Space, positions: Sequence[int]) -> tuple[Level, ...]:
-    return tuple(Level(space.axes[i].tile, "each", space.axes[i].spatial) for i in positions)
+def _rest(space: Space, variable: str, positions: Sequence[int], since: int) -> tuple[Level, ...]:
+    return space.ladder(variable, dict.fromkeys(positions, "each"), since)
 
 
 def _uneven(space: Space, variable: str) -> NotSeparable:
@@ -268,8 +179,8 @@ def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
     positions = space.of(variable)
     inside = [i for i in positions if i > axis]
     spatial = {uses[i] for i in inside if space.axes[i].spatial}
-    head = _levels(space, [i for i in positions if i < axis], _SPREAD, uses)
-    step = Level(space.axes[axis].tile, "pair")
+    roles: dict[int, Role] = {i: _SPREAD[uses[i]] for i in positions if i < axis}
+    step = space.ladder(variable, {**roles, axis: "pair"}, until=axis)
     if spatial <= {"at0"}:
         leaf = Leaf("both")
     else:
@@ -280,8 +191,39 @@ def _pairs(space: Space, variable: str, axis: int, uses: Uses) -> Form:
             or any(uses[i] != "keep" for i in inside if not space.axes[i].spatial)
         ):
             raise _uneven(space, variable)
-        leaf = Leaf("kept" if spatial == {"merge"} else "both", rest=_rest(space, inside))
-    return of_atom(atom(space.extent(variable), (*head, step), leaf))
+        kind: Literal["kept", "both"] = "kept" if spatial == {"merge"} else "both"
+        leaf = Leaf(kind, rest=_rest(space, variable, inside, axis))
+    return of_atom(atom(space.extent(variable), step, leaf))
+
+
+def _step(
+    space: Space, axis: int, uses: Uses, kind: Literal["seam", "bridge"], shift: int = 0
+) -> tuple[tuple[Level, ...], Leaf]:
+    """Neighbours along an indexing variable over the steps of the loop at `axis`."""
+    v = space.axes[axis].variable
+    roles: dict[int, Role] = {i: _INDEXED[uses[i]] for i in space.of(v) if i < axis}
+    inside = [i for i in space.of(v) if i > axis and uses[i] == "keep"]
+    return (
+        space.ladder(v, {**roles, axis: "pair"}, until=axis),
+        Leaf(kind, shift, _rest(space, v, inside, axis)),
+    )
+
+
+def _refuse_seams(space: Space, axis: int, uses: Uses) -> None:
+    """Under keep_previous, refuse overlapping windows of an inferred Einsum where an inner loop wraps."""
+    for v, window in space.windows:
+        wraps = _temporal_inside(space, v, axis, uses)
+        own = v == space.axes[axis].variable
+        if (
+            window.overlaps
+            and v in space.access.variables
+            and (any(i < window.depth for i in wraps) if not own else any(i >= window.depth for i in wraps))
+        ):
+            raise NotSeparable(
+                f"under keep_previous, windows of {space.access.tensor} in {space.einsum.name} overlap in "
+                f"part along {v} when an inner loop wraps",
+                "use reuse: slide, or engine exact",
+            )
 
 
 def _refuse_wrapping(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> None:
@@ -317,13 +259,17 @@ def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
     shifts = {halo.p: halo.shift_p, halo.r: halo.shift_r}
     if moving in shifts:
         other = halo.r if moving == halo.p else halo.p
-        head = _levels(space, [i for i in space.of(moving) if i < axis], _INDEXED, uses)
-        inside = [i for i in space.of(moving) if i > axis and uses[i] == "keep"]
-        leaf = Leaf("bridge", shifts[moving], _rest(space, inside))
-        step = (*head, Level(space.axes[axis].tile, "pair"))
-        return of_atom(atom(space.extent(moving), step, leaf)) * of_atom(
-            atom(space.extent(other), _stays(space, other, axis, uses), Leaf("over", shifts[other]))
+        step, leaf = _step(space, axis, uses, "bridge", shifts[moving])
+        still = _stays(space, other, axis, uses)
+        shared = of_atom(atom(space.extent(moving), step, leaf)) * of_atom(
+            atom(space.extent(other), still, Leaf("over", shifts[other]))
         )
+        window = space.window(moving)
+        if window is None or axis >= window.depth or not dict(window.later)[axis]:
+            return shared
+        step, leaf = _step(space, axis, uses, "seam")
+        seam = of_atom(atom(space.extent(moving), step, leaf))
+        return shared + seam * of_atom(atom(space.extent(other), still, SIZE))
     chains = {v: _stays(space, v, axis, uses) for v in shifts}
     whole = number(1)
     rest = number(1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
-from polymodel.analysis.symbolic.counts import Use, count, largest
+from polymodel.analysis.symbolic.counts import count, largest
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
 from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.layout import Layout, lay_out
@@ -20,6 +20,7 @@ from polymodel.analysis.symbolic.records import (
     TollForm,
     TrafficForm,
 )
+from polymodel.analysis.symbolic.spaces import Use, Window
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 
@@ -95,11 +96,32 @@ def _symbols(layout: Layout) -> tuple[str, ...]:
 def _chains(layout: Layout) -> tuple[tuple[int | str, ...], ...]:
     found: dict[tuple[int | str, ...], None] = {}
     for einsum, path in layout.paths.items():
-        one = layout.problem.cascade[einsum]
-        for v in one.rank_variables:
-            extent = layout.stamps(einsum, ()).extent(v)
-            found[extent, *(a.tile for a in path if a.variable == v)] = None
+        stamps = layout.stamps(einsum, path)
+        for v in layout.problem.cascade[einsum].rank_variables:
+            tiles = [path[i].tile for i in stamps.of(v)]
+            window = stamps.window(v)
+            if window is not None:
+                shared = len([i for i in stamps.of(v) if i < window.depth])
+                enclosing, tiles = _widest(einsum, window, tiles[:shared], tiles[shared:]), tiles[shared:]
+                found[enclosing, *tiles] = None
+            else:
+                found[stamps.extent(v), *tiles] = None
     return tuple(found)
+
+
+def _widest(einsum: str, window: Window, shared: list[int | str], own: list[int | str]) -> int | str:
+    """The widest window, which own tiles must fit; NotSeparable if symbols decide whether they do."""
+    tile = shared[-1] if shared else window.extent
+    if (window.scale, window.start) == (1, 0) or not shared:
+        return tile if shared or isinstance(tile, str) else window.scale * tile + window.start
+    if isinstance(tile, int):
+        return window.scale * tile + window.start
+    if any(t != 1 for t in own):
+        raise NotSeparable(
+            f"own tiles of {einsum} within windows whose extent depends on {tile}",
+            "write these tiles as 1, or leave them out",
+        )
+    return window.scale * window.extent + window.start
 
 
 def _order(layout: Layout) -> dict[int, tuple[str, ...]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from polymodel.analysis.symbolic.counts import Space, Use, carried, count
+from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
 from polymodel.analysis.symbolic.records import TRAFFIC
+from polymodel.analysis.symbolic.spaces import Space, Use
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 
@@ -236,10 +237,11 @@ def _fillable(link: Link, place: int, use: Chosen) -> Form:
     if link.layout.problem.hierarchy[parent.component].read_first:
         return events
     depth = parent.depth
-    starts = needed(link.space, _opening(link, depth, use), link.carried[place - 1], parent.reuse)
     if place == 1:
-        starts = count(link.space, {i: _opening(link, 0, use)(i) for i in range(len(link.space.axes))})
-        return events - starts
+        # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
+        begin = _opening(link, link.layout.decided[link.einsum], use)
+        return events - count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
+    starts = needed(link.space, _opening(link, depth, use), link.carried[place - 1], parent.reuse)
     outer = link.reach(place - 2)
 
     def filled(i: int) -> Use:

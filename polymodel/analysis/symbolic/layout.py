@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.symbolic.counts import Axis, Space, halos, settled
+from polymodel.analysis.pipelined import pipelines_of
+from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.analysis.symbolic.inferred import Path, paths
+from polymodel.analysis.symbolic.spaces import Axis, Space, Window, halos
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain, users
@@ -36,12 +39,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Layout:
-    """All buffets of a problem, and each Einsum's whole path."""
+    """All buffets of a problem, and each Einsum's whole path.
+
+    `decided`: how many loops decide what an inferred Einsum executes, 0 for others; `windows`: what it does.
+    """
 
     problem: Problem
     nodes: dict[tuple[int, str], Node]
     paths: dict[str, tuple[Axis, ...]]
     executed: dict[str, tuple[Axis, ...]]
+    decided: dict[str, int]
+    windows: dict[str, tuple[tuple[str, Window], ...]]
     sizes: tuple[tuple[str, str], ...] = ()
 
     def chain(self, einsum: str, tensor: str) -> tuple[Node, ...]:
@@ -55,12 +63,12 @@ class Layout:
         """The Einsum's stamps and elements above its first `depth` loops; None: of its operations."""
         one = self.problem.cascade[einsum]
         axes = self.executed[einsum] if depth is None else self.paths[einsum][:depth]
-        return Space(one, one.access_of(tensor), axes, self.sizes)
+        return Space(one, one.access_of(tensor), axes, self.sizes, self.windows[einsum])
 
     def stamps(self, einsum: str, axes: tuple[Axis, ...]) -> Space:
         """Stamps of one Einsum over some of its loops, without elements."""
         one = self.problem.cascade[einsum]
-        return Space(one, TensorAccess("", (), ()), axes, self.sizes)
+        return Space(one, TensorAccess("", (), ()), axes, self.sizes, self.windows[einsum])
 
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""
@@ -75,15 +83,19 @@ def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | No
     `ranks`: rank variable -> symbol that stands for its extent.
     """
     tree = problem.tree
+    if pipelines_of(problem):
+        raise NotSeparable("stages of a Pipeline overlap, which has no closed form", "use engine exact")
     for name in tree.einsums:
         check_box(problem.cascade[name])
     _check_loops(problem)
-    paths = {
-        e: tuple(Axis(loop.variable_in(e), loop.tile_shape, loop, i) for i, loop in tree.loops(e))
-        for e in tree.einsums
-    }
-    executed = {e: paths[e] + _offsets(problem.cascade[e], paths[e]) for e in tree.einsums}
-    layout = Layout(problem, {}, paths, executed, tuple((ranks or {}).items()))
+    found = paths(problem, reuse)
+    axes = {e: path.axes for e, path in found.items()}
+    decided = {e: path.depth for e, path in found.items()}
+    if ranks and any(decided.values()):
+        raise NotSeparable("extents that are symbols have no closed form where Einsums are inferred")
+    executed = {e: axes[e] + _offsets(problem.cascade[e], found[e]) for e in tree.einsums}
+    windows = {e: path.windows for e, path in found.items()}
+    layout = Layout(problem, {}, axes, executed, decided, windows, tuple((ranks or {}).items()))
     for node_id, node, _ in tree.walk():
         if isinstance(node, StorageNode):
             for tensor in node.tensors:
@@ -111,7 +123,14 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     if not found:
         return None
     depth = sum(1 for a in layout.paths[found[0]] if a.node < node_id)
-    spaces = [layout.space(e, tensor, depth) for e in found]
+    readers = [e for e in found if e != producer]
+    inferred = producer is not None and layout.decided[producer]
+    if inferred and readers and parent is not None:
+        raise NotSeparable(
+            f"{tensor} stays in several storages above both {producer} and {readers[0]}", "use engine exact"
+        )
+    # What an inferred Einsum makes is part of what its consumer touches.
+    spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
     for other in spaces[1:]:
         if tile_signature(other) != tile_signature(spaces[0]):
             raise NotSeparable(
@@ -133,7 +152,10 @@ def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
     parts = []
     for v, c in expr.terms:
         low, high = space.einsum.bound(v)
-        parts.append((c, low, high, tuple(space.axes[i].node for i in space.of(v))))
+        window, nodes = space.window(v), tuple(space.axes[i].node for i in space.of(v))
+        if window is not None and (window.scale, window.start) == (1, 0):
+            low, high, window = window.low, window.low + window.extent - 1, None
+        parts.append((c, low, high, nodes, repr(window)))
     return (expr.constant, *sorted(parts))
 
 
@@ -166,13 +188,8 @@ def _check_loops(problem: Problem) -> None:
         ranges = {}
         for e in users(tree, node_id):
             variable = node.variable_in(e)
-            if variable not in cascade[e].rank_variables:
-                raise NotSeparable(
-                    f"Einsum {e} stands below a loop over {variable}, which it does not have: "
-                    "what it executes is inferred",
-                    "use engine exact",
-                )
-            ranges[cascade[e].bound(variable)] = e
+            if variable in cascade[e].rank_variables:
+                ranges[cascade[e].bound(variable)] = e
         if len(ranges) > 1:
             raise NotSeparable(
                 f"{' and '.join(ranges.values())} run the loop over {node.rank_variable} in other ranges",
@@ -180,12 +197,14 @@ def _check_loops(problem: Problem) -> None:
             )
 
 
-def _offsets(einsum: Einsum, path: tuple[Axis, ...]) -> tuple[Axis, ...]:
+def _offsets(einsum: Einsum, path: Path) -> tuple[Axis, ...]:
     """Positions inside innermost tiles, which run one by one."""
     found = []
+    inferred = dict(path.windows)
     for v in einsum.rank_variables:
         low, high = einsum.bound(v)
-        tiles = [a.tile for a in path if a.variable == v]
+        begin = path.depth if v in inferred else 0
+        tiles = [a.tile for a in path.axes[begin:] if a.variable == v]
         if (not tiles and high > low) or (tiles and tiles[-1] != 1):
             found.append(Axis(v, 1, None, -1))
     return tuple(found)
@@ -201,6 +220,9 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
     """
     found: list[Carry] = []
     for place, node in enumerate(chain):
+        if node.producer is not None and layout.decided[node.producer]:
+            found.append(_made_anew(layout, node))
+            continue
         own = policy(node)
         if node.producer is not None and place:
             above, reach = found[-1], chain[place - 1].depth
@@ -214,6 +236,17 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
             own = {a: number(1) for a in _temporal(node.space)}
         found.append({a: form for a, form in own.items() if form != Form()})
     return tuple(found)
+
+
+def _made_anew(layout: Layout, node: Node) -> Carry:
+    """Of what an inferred Einsum makes, nothing stays in its own branch: it is made once in each run."""
+    if node.producer is not None and node.depth > layout.decided[node.producer] and node.reuse != "refill":
+        raise NotSeparable(
+            f"{node.tensor} is carried in {node.component} below own loops of {node.producer}, "
+            "which is inferred",
+            "use reuse: refill there",
+        )
+    return {}
 
 
 def policy(node: Node) -> Carry:

@@ -6,15 +6,17 @@ there (used by later branches, from an earlier iteration) asks for other stamps:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from itertools import product as cartesian
 
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
-from polymodel.analysis.symbolic.counts import Space, count
+from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
+from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Layout, Node, carries, policy
 from polymodel.analysis.symbolic.records import WorkingSetForm
+from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
 
@@ -81,8 +83,7 @@ def _elements(space: Space, roles: dict[int, Role]) -> Form:
     """The size of the tile at the stamp that the roles choose."""
 
     def chain(v: str, leaf: Leaf) -> Form:
-        levels = tuple(Level(space.axes[i].tile, roles[i], space.axes[i].spatial) for i in space.of(v))
-        return of_atom(atom(space.extent(v), levels, leaf))
+        return of_atom(atom(space.extent(v), space.ladder(v, roles), leaf))
 
     result = product(chain(v, SIZE) for v in sorted(space.single))
     result = result * product(chain(v, ONE) for v in space.spread)
@@ -159,20 +160,41 @@ def _joined(layout: Layout, node: Node, reach: int) -> dict[int, Form]:
         carry = carries(layout, node.producer, chain)[[n.id for n in chain].index(node.id)]
     else:
         carry = policy(node)
-    moving = {v for h in space.halos for v in (h.p, h.r)}
     found = {}
     for axis, form in carry.items():
-        v = space.axes[axis].variable
-        if axis >= reach or v in space.single:
+        common = _in_common(space, axis)
+        if axis >= reach or common == 0:
             continue
-        inner = [a for a in space.axes[axis:] if not a.spatial and a.variable in space.access.variables]
-        if v in moving or (node.reuse == "keep_previous" and inner):
+        inner = [a for a in space.axes[axis + 1 :] if not a.spatial and a.variable in space.access.variables]
+        if common is None or (node.reuse == "keep_previous" and inner):
             raise NotSeparable(
                 f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
                 "use engine exact, or reuse: refill",
             )
         found[axis] = form
     return found
+
+
+def _in_common(space: Space, axis: int) -> int | None:
+    """How many values of a rank the tiles before and after a loop's steps share; None: it is not known."""
+    v = space.axes[axis].variable
+    window = space.window(v)
+    met = dict(window.later).get(axis, 0) if window is not None else 0
+    if v not in space.access.variables:
+        return 1
+    if v in space.single:
+        return met
+    if any(a.spatial for a in space.axes):
+        return None
+    expr = next(e for e in space.access.projection if v in e.variables)
+    terms = dict(expr.terms)
+    other = next(u for u in expr.variables if u != v)
+    if space.of(other) or space.window(other) is not None or (window is not None and axis >= window.depth):
+        return None
+    extent = space.extent(other)
+    if not isinstance(extent, int) or (terms[other] > 1 and extent > 1):
+        return None
+    return max(0, 1 + terms[other] * (extent - 1) + terms[v] * (met - 1))
 
 
 def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
@@ -204,27 +226,24 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
     for seconds in sorted(chosen, key=sorted):
         here = [i for i in items if not i.not_first or seconds & {a for a, _ in i.not_first}]
         reached = product(
-            of_atom(atom(bare.extent(v), _steps(bare, bare.of(v), seconds), ONE)) for v in bare.spread
+            of_atom(atom(bare.extent(v), bare.ladder(v, _steps(bare.of(v), seconds)), ONE))
+            for v in bare.spread
         )
         held = (_at(bare, i, seconds) for i in here)
         phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
     return tuple(p for p in phases if p)
 
 
-def _steps(bare: Space, positions: list[int], seconds: frozenset[int]) -> tuple[Level, ...]:
+def _steps(positions: Iterable[int], seconds: frozenset[int]) -> dict[int, Role]:
     """The stamp where the loops at `seconds` are at their second step, all others at their first."""
-    return tuple(
-        Level(bare.axes[i].tile, "second" if i in seconds else "first", bare.axes[i].spatial)
-        for i in positions
-    )
+    return {i: "second" if i in seconds else "first" for i in positions}
 
 
 def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
     """The item at the stamp that `seconds` choose; nothing where it is gone."""
     held = item.held
     if not item.fixed:
-        roles: dict[int, Role] = {i: "second" if i in seconds else "first" for i in range(item.node.depth)}
-        held = replace(held, elements=_elements(item.node.space, roles))
+        held = replace(held, elements=_elements(item.node.space, _there(item, seconds)))
     if item.not_last:
         one = number(1)
         gone = product(one - form * (one - _is_last(bare, a, seconds)) for a, form in item.not_last)
@@ -235,9 +254,18 @@ def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
     return held
 
 
+def _there(item: Item, seconds: frozenset[int]) -> dict[int, Role]:
+    """The tile that is held: of the visit before, if its own users come later."""
+    roles = _steps(range(item.node.depth), seconds)
+    joined = {a for a, _ in item.not_first} & seconds
+    if joined and max(joined) < item.node.depth:
+        roles[max(i for i in seconds if i < item.node.depth)] = "first"
+    return roles
+
+
 def _is_last(bare: Space, axis: int, seconds: frozenset[int]) -> Form:
     """1 if the loop at `axis` has no step after the one that the stamp chooses."""
-    a = bare.axes[axis]
-    above = _steps(bare, [i for i in bare.of(a.variable) if i < axis], seconds)
-    step = Level(a.tile, "two" if axis in seconds else "only")
-    return of_atom(atom(bare.extent(a.variable), (*above, step), ONE))
+    v = bare.axes[axis].variable
+    roles = _steps((i for i in bare.of(v) if i < axis), seconds)
+    roles[axis] = "two" if axis in seconds else "only"
+    return of_atom(atom(bare.extent(v), bare.ladder(v, roles, until=axis), ONE))

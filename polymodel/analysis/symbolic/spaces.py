@@ -1,0 +1,157 @@
+"""The stamps and elements of one access of one Einsum: a box, or windows where an Einsum is inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd
+from typing import Literal
+
+from polymodel.analysis.symbolic.atoms import Level, Role
+from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import Loop
+from polymodel.workload.einsum import Einsum, TensorAccess
+
+# What happens to a counter in a count: kept apart, merged (a union), or held at the first instance.
+Use = Literal["keep", "merge", "at0"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop above a node, or the offset of a variable in its innermost tile (`loop` is None)."""
+
+    variable: str
+    tile: int | str
+    loop: Loop | None
+    node: int
+
+    @property
+    def spatial(self) -> bool:
+        return self.loop is not None and self.loop.spatial
+
+
+@dataclass(frozen=True)
+class Halo:
+    """A rank `a p + b r`: with gcd 1, elements i b' further in p meet those a' further in r."""
+
+    p: str
+    r: str
+    shift_p: int
+    shift_r: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """What executes of a rank variable of an inferred Einsum: an interval for each tile of a consumer.
+
+    Loops over the consumer, the first `depth` of the path, cut `extent` into tiles; one of extent e gives
+    `scale * e + more`, `more` being `start` at the first stamp and that of `later` (loop position -> more)
+    at steps of a loop. It is never more at a step than at one further out. `low`: its smallest value of all.
+    """
+
+    extent: int
+    low: int
+    scale: int
+    start: int
+    later: tuple[tuple[int, int], ...]
+    depth: int
+
+    @property
+    def level(self) -> Level:
+        return Level(self.scale, "window", more=self.start)
+
+    @property
+    def overlaps(self) -> bool:
+        """True if some stamp's interval meets that of the one before."""
+        return any(more for _, more in self.later)
+
+
+@dataclass(frozen=True)
+class Space:
+    """The stamps over `axes` (path order) of one Einsum's box, and the elements of one access.
+
+    `sizes`: (rank variable, symbol) of extents that are symbols. `windows`: of inferred rank variables.
+    """
+
+    einsum: Einsum
+    access: TensorAccess
+    axes: tuple[Axis, ...]
+    sizes: tuple[tuple[str, str], ...] = ()
+    windows: tuple[tuple[str, Window], ...] = ()
+
+    def window(self, variable: str) -> Window | None:
+        return next((w for v, w in self.windows if v == variable), None)
+
+    def extent(self, variable: str) -> int | str:
+        window = self.window(variable)
+        if window is not None:
+            return window.extent
+        for name, symbol in self.sizes:
+            if name == variable:
+                return symbol
+        low, high = self.einsum.bound(variable)
+        return high - low + 1
+
+    @cached_property
+    def halos(self) -> tuple[Halo, ...]:
+        return halos(self.einsum, self.access)
+
+    @cached_property
+    def single(self) -> frozenset[str]:
+        """Variables that are the only one of their rank."""
+        return frozenset(e.variables[0] for e in self.access.projection if len(e.variables) == 1)
+
+    @cached_property
+    def spread(self) -> tuple[str, ...]:
+        """Variables that do not index the tensor; also those of loops that infer the Einsum again."""
+        again = (v for v, _ in self.windows if v not in self.einsum.rank_variables)
+        return tuple(v for v in (*self.einsum.rank_variables, *again) if v not in self.access.variables)
+
+    def of(self, variable: str) -> list[int]:
+        return [i for i, a in enumerate(self.axes) if a.variable == variable]
+
+    def ladder(
+        self, variable: str, roles: Mapping[int, Role], since: int = -1, until: int | None = None
+    ) -> tuple[Level, ...]:
+        """The levels of a variable's loops at the positions that have a role, and its window among them.
+
+        With `since` or `until` only loops from or up to that position are wanted.
+        """
+        window = self.window(variable)
+        later = dict(window.later) if window and any(m != window.start for _, m in window.later) else {}
+        found = {
+            i: Level(self.axes[i].tile, roles[i], self.axes[i].spatial, later.get(i))
+            for i in self.of(variable)
+            if i in roles
+        }
+        if window is None:
+            return tuple(found.values())
+        outer = tuple(lv for i, lv in found.items() if i < window.depth)
+        if since >= window.depth or (until is not None and until < window.depth):
+            return tuple(found.values())
+        return (*outer, window.level, *(lv for i, lv in found.items() if i >= window.depth))
+
+    def bare(self) -> Space:
+        """The stamps alone, without elements."""
+        return replace(self, access=TensorAccess(self.access.tensor, (), ()))
+
+
+def halos(einsum: Einsum, access: TensorAccess) -> tuple[Halo, ...]:
+    """The coupled ranks of an access; NotSeparable for accesses that are no products of such."""
+    seen: set[str] = set()
+    found = []
+    for rank, expr in zip(access.ranks, access.projection, strict=True):
+        terms = [(v, c) for v, c in expr.terms if c]
+        if any(c < 0 for _, c in terms) or len(terms) > 2 or seen & {v for v, _ in terms}:
+            raise NotSeparable(
+                f"rank {rank} of {access.tensor} in {einsum.name} ({expr}) is not a sum of one or two "
+                "rank variables of its own",
+                "use engine exact",
+            )
+        seen |= {v for v, _ in terms}
+        if len(terms) == 2:
+            (p, a), (r, b) = terms
+            g = gcd(a, b)
+            found.append(Halo(p, r, b // g, a // g))
+    return tuple(found)

@@ -1,0 +1,134 @@
+"""Closed forms of fused chains with inferred producers: symbolic = enumerate, forms = SymPy = numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.render import Renderer
+from polymodel.errors import NotSeparable, Refused
+from polymodel.mapping.looptree import Reuse
+from polymodel.mapping.ties import ties
+from tests.analysis.test_agreement import SETTINGS, differences, drawing
+from tests.analysis.test_recompute import COLUMNS, HOLD, PAIR, ROWS
+from tests.analysis.test_symbolic import POLICIES, named
+from tests.separable import separable_problems
+
+
+def inferred(problem: Problem) -> bool:
+    kinds = (t for e in problem.tree.einsums for t in ties(problem.cascade, problem.tree, e).values())
+    return "inferred" in kinds
+
+
+def run_many(count: int) -> Counter[str]:
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(separable_problems(), POLICIES)
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        fused = inferred(problem)
+        tally["fused"] += fused
+        try:
+            ours = SYMBOLIC.analyse(problem, reuse=reuse)
+            referee = REFEREE.analyse(problem, reuse=reuse)
+        except Refused:
+            return
+        tally["closed"] += fused
+        found = differences(ours, referee)
+        assert not found, "\n".join([*found, f"reuse={reuse}", drawing(problem)])
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_fused_chains_agree_with_the_referee() -> None:
+    tally = run_many(300)
+    assert tally["closed"] > 0.2 * tally["fused"] > 10, tally
+
+
+@pytest.mark.slow
+def test_fused_chains_agree_with_the_referee_at_length() -> None:
+    tally = run_many(10_000)
+    assert tally["closed"] > 0.2 * tally["fused"] > 100, tally
+
+
+@settings(max_examples=60, **SETTINGS)
+@given(separable_problems(), POLICIES)
+def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None) -> None:
+    """Symbols for all tiles: forms and SymPy expressions at their values are the numbers."""
+    tree, values = named(problem.tree)
+    try:
+        plain = SYMBOLIC.analyse(problem, reuse=reuse)
+        open_ = forms(replace(problem, tree=tree), reuse=reuse)
+    except NotSeparable:
+        return
+    assert not differences(open_.at(values), plain), drawing(problem)
+    renderer = Renderer(open_.chains)
+    at = {renderer.symbols[name]: value for name, value in values.items()}
+    cells: list[Any] = [*open_.buffets, *open_.traffic[:4], *open_.compute]
+    for form in (f for cell in cells for f in vars(cell).values() if isinstance(f, Form)):
+        assert renderer.form(form).subs(at) == form.at(values), (form, values)
+
+
+def problem_of(folder: Path, nodes: str, side: int = 8) -> Problem:
+    text = PAIR.replace("SIDE1", str(side + 2)).replace("SIDE2", str(side)).replace("NODES\n", nodes)
+    file = folder / "pair.yaml"
+    file.write_text(text)
+    spec = pm.load(str(file))
+    assert spec.template is not None
+    return Problem(spec.workload, spec.arch, spec.template)
+
+
+OPEN_ROWS, OPEN_COLUMNS = ROWS.replace("4}", "TP}"), COLUMNS.replace("4}", "TQ}")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        OPEN_ROWS + HOLD.replace("POLICY", "refill") + OPEN_COLUMNS,
+        OPEN_ROWS + HOLD.replace("POLICY", "slide") + OPEN_COLUMNS,
+        OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "refill"),
+        HOLD.replace("POLICY", "refill") + OPEN_ROWS + OPEN_COLUMNS,
+    ],
+    ids=["rows again", "rows kept", "windows again", "all kept"],
+)
+def test_rows_and_columns_as_symbols(tmp_path: Path, nodes: str) -> None:
+    """Two 3x3 layers at some tiles of 8 x 8, imperfect ones too: what the exact engine counts."""
+    found = forms(problem_of(tmp_path, nodes))
+    assert set(found.symbols) == {"TP", "TQ"}
+    for tp, tq in ((1, 1), (2, 4), (3, 5), (4, 4), (5, 3), (7, 8), (8, 8)):
+        at = nodes.replace("TP", str(tp)).replace("TQ", str(tq))
+        assert not differences(found.at({"TP": tp, "TQ": tq}), EXACT.analyse(problem_of(tmp_path, at)))
+
+
+def test_the_halo_in_sympy(tmp_path: Path) -> None:
+    """Rows made again: 9 multiplications for each of (10 rows) x (8 + 2 columns per tile) elements of F2."""
+    import sympy
+
+    nodes = OPEN_ROWS + HOLD.replace("POLICY", "refill")
+    found = forms(problem_of(tmp_path, nodes))
+    renderer = Renderer(found.chains, "divides")
+    tile = renderer.symbols["TP"]
+    assert sympy.simplify(renderer.form(found.compute[0].operations) - 9 * 10 * (8 + 2 * 8 / tile)) == 0
+
+
+def test_what_has_no_closed_form_says_why(tmp_path: Path) -> None:
+    kept = OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "slide")
+    with pytest.raises(NotSeparable, match="whether F2 stays over the steps of the loop over p2"):
+        forms(problem_of(tmp_path, kept))
+    both = OPEN_ROWS + "  - !Temporal {rank_variable: r2, tile_shape: 1}\n" + HOLD.replace("POLICY", "refill")
+    with pytest.raises(NotSeparable, match=r"shared loops tile both .* of F2"):
+        forms(problem_of(tmp_path, both))
