@@ -8,6 +8,7 @@ from itertools import pairwise
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.extents import check_extents
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from polymodel.mapping.pipelines import shared_units
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.resolve import ResolvedMapping, tree_locator
 from polymodel.spec.faults import Faults, Path, suggestion
@@ -47,6 +48,7 @@ def check_mapping(mapping: ResolvedMapping, cascade: Cascade, hierarchy: Hierarc
         _check_storage(subject, einsum)
         _check_compute(subject, einsum)
     _check_sharing(subject)
+    _check_pipelines(subject)
     if len(faults) == before:
         check_extents(mapping, cascade, hierarchy, faults)
 
@@ -312,3 +314,18 @@ def _check_sharing(s: Subject) -> None:
                 message = f"{producer.name} and {consumer.name} share no storage of {tensor}"
                 remedy = f"add a !Storage of {tensor} above the split between them"
                 s.add(chain[0].id, message, remedy, "tensors")
+
+
+def _check_pipelines(s: Subject) -> None:
+    """Stages overlap, so that each needs compute units of its own."""
+    idle = [e.name for e in s.cascade.einsums if e.is_copy]
+    for p, unit, one, other in shared_units(s.tree, idle):
+        others = [c.name for c in s.hierarchy.components if c.kind == "compute" and c.name != unit]
+        free = f" ({', '.join(others)})" if others else ": the architecture has one only, so add one"
+        s.add(
+            s.tree.path(other)[-1].id,
+            f"stages of the Pipeline (node {p.node}) share a compute unit: {one} and {other} both execute "
+            f"on {unit}",
+            f"let {other} execute on another compute unit{free}, or write !Sequential",
+            "component",
+        )

@@ -59,6 +59,17 @@ def pipelines(tree: LoopTree) -> tuple[Pipeline, ...]:
     return tuple(found.values())
 
 
+def overlaps(tree: LoopTree) -> dict[int, str]:
+    """Of every pipeline, by node id, the iterations of which loop its stages overlap."""
+    loops = {i: node for i, node, _ in tree.walk() if isinstance(node, Loop)}
+    return {
+        p.node: "no loop of its own above: stages take turns"
+        if p.loop is None
+        else f"overlaps iterations of {loops[p.loop].rank_variable}"
+        for p in pipelines(tree)
+    }
+
+
 def around(tree: LoopTree, einsum: str) -> tuple[Pipeline, ...]:
     """The pipelines in whose stages an Einsum executes, outermost first."""
     return tuple(p for p in pipelines(tree) if einsum in p.einsums)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.pipelines import overlaps
 from polymodel.mapping.ties import marks
 from polymodel.workload.einsum import Cascade
 
 
 def node_text(node: Node, mark: str = "") -> str:
-    """One node in one line; `mark` says what a loop infers or repeats."""
+    """One node in one line; `mark` says what a loop infers or repeats, or a pipeline overlaps."""
     if isinstance(node, StorageNode):
         policy = "" if node.reuse == "refill" else f"  ({node.reuse})"
         return f"[({node.component})] {', '.join(node.tensors)}{policy}"
     if isinstance(node, ComputeNode):
         return f"(({node.einsum})) on {node.component}"
     if isinstance(node, Split):
-        return "pipeline" if node.pipeline else "sequential"
+        return f"pipeline  ({mark})" if mark else "pipeline" if node.pipeline else "sequential"
     tile = ", ".join(f"{t} in {e}" for e, t in node.tiles) or f"{node.tile_shape}"
     initial = ", ".join(f"{t} in {e}" for e, t in node.first_tiles) or node.initial_tile_shape
     first = "" if initial is None else f", first tile {initial}"
@@ -33,7 +34,7 @@ def looptree_text(tree: LoopTree, cascade: Cascade | None = None) -> str:
     With the cascade, loops say which Einsums they infer or repeat.
     """
     lines: list[str] = []
-    noted = marks(cascade, tree) if cascade else {}
+    noted = {**(marks(cascade, tree) if cascade else {}), **overlaps(tree)}
     _write(tree.nodes, "", lines, iter(range(10**9)), noted)
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,10 @@ from polymodel.report.table import Cell, Column, Table
 
 
 def latency(costs: Costs) -> Table:
-    """Busy time per Einsum and component, all executions: of the busiest instance, whose bits these are."""
+    """Busy time per Einsum and component, all executions: of the busiest instance, whose bits these are.
+
+    Einsums of pipelines overlap: how is in the table `pipelines`.
+    """
     columns = (
         Column("einsum"), Column("component"), Column("read_bits", "bit"), Column("write_bits", "bit"),
         Column("operations", "operation"), Column("latency_s", "s"), Column("cycles", "cycle"),
@@ -108,6 +111,33 @@ def bottleneck(costs: Costs) -> Table:
         (x.einsum, x.rank, x.component, x.seconds, x.slack, x.next_limiter, x.speedup) for x in costs.limiters
     )
     return Table("bottleneck", columns, rows)
+
+
+def pipelines(costs: Costs) -> Table:
+    """Stages of each pipeline (`node`: its split) in order, then the whole, which has `stage` = `total`.
+
+    `slots` are those in which the stage works (of the whole: all), `fill`, `steady` and `drain` its busy time
+    in slots of each phase (of the whole: what these slots last), `sets_s` the time of the slots in which it
+    is the slowest stage, `utilisation` its busy time over the whole.
+    """
+    columns = (
+        Column("node"), Column("stage"), Column("einsums"), Column("slots"), Column("fill_slots"),
+        Column("steady_slots"), Column("drain_slots"), Column("fill_s", "s"), Column("steady_s", "s"),
+        Column("drain_s", "s"), Column("busy_s", "s"), Column("sets_s", "s"), Column("utilisation", "1"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for p in costs.pipelines:
+        for s in p.stages:
+            share = s.busy / p.seconds if p.seconds else 0.0
+            rows.append((
+                p.node, str(s.stage + 1), " ".join(s.einsums), s.slots, None, None, None,
+                s.fill, s.steady, s.drain, s.busy, s.sets, share,
+            ))  # fmt: skip
+        rows.append((
+            p.node, "total", " ".join(p.einsums), p.slots, p.fill_slots, p.steady_slots, p.drain_slots,
+            p.fill, p.steady, p.drain, p.seconds, p.seconds, 1.0 if p.seconds else 0.0,
+        ))  # fmt: skip
+    return Table("pipelines", columns, tuple(rows))
 
 
 def sensitivity(counts: Counts, costs: Costs, of: Cost) -> Table:

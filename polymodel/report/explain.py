@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
 from polymodel.errors import NotSeparable
+from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
 from polymodel.report.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
@@ -71,6 +72,9 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
         sections.append(("closed form", closed))
         equations += formulas
     sections.append(("energy", _energy(report, einsum, component, tensor)))
+    overlapped = _overlapped(report, einsum, mine)
+    if overlapped:
+        sections.append(("pipeline", overlapped))
     title = f"{tensor} in {einsum} at {component}"
     return Explanation(title, tuple(sections), tuple(relations), tuple(equations))
 
@@ -130,6 +134,26 @@ def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[s
         f", {i.provenance}"
         for i in items
     ) or ("no access, no energy",)
+
+
+def _overlapped(report: Report, einsum: str, mine: list[Buffet]) -> tuple[str, ...]:
+    """When the Einsum runs in the pipelines around it, and how many tiles of its buffets they hold."""
+    tree, lines = report.problem.tree, []
+    said = overlaps(tree)
+    for p in around(tree, einsum):
+        stage = p.stage_of(einsum)
+        lines.append(
+            f"stage {stage + 1} of {len(p.stages)} of the pipeline at node {p.node} ({said[p.node]}): "
+            f"slot s runs iteration s - {stage}"
+        )
+        for b in mine:
+            copies = p.copies(b.node, b.einsums) if b.node < p.node else 0
+            if copies > 1:
+                lines.append(
+                    f"node {b.node} holds the tiles of {copies} iterations at once, from the first stage "
+                    "that uses them to the last"
+                )
+    return tuple(lines)
 
 
 def _closed(report: Report, einsum: str, b: Buffet) -> tuple[tuple[str, ...], list[str]]:

@@ -70,7 +70,7 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
     ]
     for name in TABLES:
         table = report.table(name, live=live)
-        if name == "fusion" and not table.rows:
+        if name in ("fusion", "pipelines") and not table.rows:
             continue
         notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
         title = escape(name.replace("_", " "))

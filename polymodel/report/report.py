@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TABLES = (
     "summary", "tiles", "accesses", "reuse", "lifetimes", "working_sets",
-    "latency", "energy", "bottleneck", "roofline", "area", "fusion",
+    "latency", "energy", "bottleneck", "roofline", "area", "fusion", "pipelines",
 )  # fmt: skip
 
 
@@ -193,6 +193,11 @@ class Report(Frames):
     def fusion(self) -> pandas.DataFrame:
         """What loops infer or repeat, and what is executed and read again: see `report.fusion.fusion`."""
         return self.table("fusion").frame()
+
+    @property
+    def pipelines(self) -> pandas.DataFrame:
+        """Stages, slots and phases of every pipeline: see `report.costed.pipelines`."""
+        return self.table("pipelines").frame()
 
     def sensitivity(self, of: Cost = "energy") -> pandas.DataFrame:
         """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.mapping.pipelines import overlaps
 from polymodel.mapping.ties import marks
-from polymodel.report.drawing import CAP, PAD, Label, colours, line, picture, shape, text, wrapped
+from polymodel.report.drawing import CAP, CHAR, PAD, Label, colours, line, picture, shape, text, wrapped
 from polymodel.workload.einsum import Cascade
 
 GAP = 14
@@ -29,11 +30,11 @@ class Box:
 
 @dataclass(frozen=True)
 class Column:
-    """A chain of boxes and, below them, the columns of a split's branches."""
+    """A chain of boxes and, below them, the columns of a split's branches; `split` says how those run."""
 
     boxes: tuple[Box, ...]
     branches: tuple[Column, ...]
-    pipeline: bool
+    split: str
     width: float
     height: float
 
@@ -74,11 +75,14 @@ def _column(nodes: tuple[Node, ...], ids: Iterator[int], noted: Mapping[int, str
     width = max((b.width for b in boxes), default=0.0)
     last = nodes[-1] if nodes else None
     if not isinstance(last, Split):
-        return Column(boxes, (), False, width, height)
+        return Column(boxes, (), "", width, height)
     branches = tuple(_column(b, ids, noted) for b in last.branches)
     spread = sum(b.width for b in branches) + BETWEEN * (len(branches) - 1)
     deep = max((b.height for b in branches), default=0.0)
-    return Column(boxes, branches, last.pipeline, max(width, spread, 100), height + 2 * FORK + deep)
+    mark = marked[-1][1]
+    kind = f"pipeline: {mark}" if mark else "pipeline" if last.pipeline else "sequential"
+    wide = max(width, spread, 100, 2 * CHAR * len(kind) if mark else 0)
+    return Column(boxes, branches, kind, wide, height + 2 * FORK + deep)
 
 
 def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
@@ -109,9 +113,8 @@ def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -
     for branch in column.branches:
         centres.append(left + branch.width / 2)
         left += branch.width + BETWEEN
-    name = "pipeline" if column.pipeline else "sequential"
     out.append(line(min(centres[0], x), bar, max(centres[-1], x), bar, 3))
-    out.append(text(x + 6, bar - 8, name, ' class="m"', "start"))
+    out.append(text(x + 6, bar - 8, column.split, ' class="m"', "start"))
     for i, (centre, branch) in enumerate(zip(centres, column.branches, strict=True)):
         out.append(line(centre, bar, centre, bar + FORK))
         out.append(text(centre + 5, bar + 15, str(i + 1), ' class="m"', "start"))
@@ -123,7 +126,8 @@ def looptree_svg(tree: LoopTree, cascade: Cascade | None = None) -> str:
 
     With the cascade, loops say which Einsums they infer or repeat.
     """
-    column = _column(tree.nodes, iter(range(10**9)), marks(cascade, tree) if cascade else {})
+    noted = {**(marks(cascade, tree) if cascade else {}), **overlaps(tree)}
+    column = _column(tree.nodes, iter(range(10**9)), noted)
     shades = colours([n.component for _, n, _ in tree.walk() if isinstance(n, StorageNode)])
     body: list[str] = []
     _draw(column, MARGIN + column.width / 2, MARGIN, shades, body)

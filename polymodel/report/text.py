@@ -48,9 +48,11 @@ def sections(report: Report, *, live: bool = False) -> list[tuple[str, Table, tu
     if all(v is None for v in summary.column("cycles")):
         shown.remove("cycles")
     fused = table("fusion")
+    overlapped = table("pipelines")
     fusing = "Fusion (what is executed again, and reads because of it)"
     return [
         ("Per Einsum", summary.only(*shown), ()),
+        *([("Pipelines (stages overlap)", overlapped, ())] if overlapped.rows else []),
         *([(fusing, fused, ())] if fused.rows else []),
         ("Energy by component", costed.energy_by_component(report.costs), joules),
         (
