@@ -99,7 +99,7 @@ class FusedDrawing(Drawing):
         initial = self.draw(st.integers(1, extent)) if self.chance(1) else None
         trips = 1 + -(-max(extent - (initial or tile), 0) // tile)
         where = None
-        if self.chance(1) and LEVEL["PE"] > max(above.deepest_storage, above.deepest_spatial - 1):
+        if self.chance(2) and LEVEL["PE"] > max(above.deepest_storage, above.deepest_spatial - 1):
             where = ("PE", "X")
         for e in bound:
             above.extent[e.name, name] = min(extent, max(tile, initial or 0))

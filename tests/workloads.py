@@ -165,6 +165,22 @@ def _extra(draw: st.DrawFn, variables: tuple[str, ...], chained: bool) -> tuple[
 
 
 @st.composite
+def _narrower(
+    draw: st.DrawFn, variables: tuple[str, ...], kept: tuple[str, ...], ranges: dict[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """The ranges of one Einsum's variables, sometimes cut at either end; those in `kept` stay."""
+    found = {v: ranges[v] for v in variables}
+    if draw(st.integers(0, 9)) >= 4:
+        return found
+    for v in variables:
+        low, high = found[v]
+        if v not in kept and high > low:
+            end = draw(st.integers(0, 3))
+            found[v] = (low + (end == 1), high - (end == 2))
+    return found
+
+
+@st.composite
 def cascades(draw: st.DrawFn, simple: bool = False) -> Cascade:
     """A cascade of 1 to 3 Einsums with at most POINTS points in all."""
     if simple:
@@ -194,10 +210,14 @@ def cascades(draw: st.DrawFn, simple: bool = False) -> Cascade:
             for tensor, forms in s.forms
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
-        limits = box({v: ranges[v] for v in variables})
+        own = {v: ranges[v] for v in variables}
+        if not simple and len(sketches) > 1 and not s.is_copy:
+            read_later = any(s.forms[-1][0] == t for other in sketches for t, _ in other.forms[:-1])
+            own = draw(_narrower(variables, accesses[-1].variables if read_later else (), ranges))
+        limits = box(own)
         if not simple and not s.is_copy:
             limits += draw(_extra(variables, len(sketches) > 1))
-        count, bounds = hull(variables, limits, ranges)
+        count, bounds = hull(variables, limits, own)
         assume(bounds is not None)
         total += count
         einsums.append(Einsum(s.name, variables, limits, accesses, bounds, s.is_copy, instances))

@@ -41,6 +41,26 @@ def _widen(points: isl.Set, positions: tuple[int, ...], width: int) -> isl.Set:
     return result
 
 
+@lru_cache(maxsize=4096)
+def at_all_places(text: str, extents: tuple[int, ...]) -> str:
+    """Stamps `[p..., t...]` with every time of `text` at all places `0 <= p < extents`."""
+    times = parse_set(text).project_out(isl.dim_type.set, 0, len(extents))
+    box = " and ".join(f"0 <= p{i} < {extent}" for i, extent in enumerate(extents))
+    places = isl.Set(f"{{ [{', '.join(f'p{i}' for i in range(len(extents)))}] : {box} }}")
+    more = times.dim(isl.dim_type.set)
+    wide = places.insert_dims(isl.dim_type.set, len(extents), more)
+    return str(times.insert_dims(isl.dim_type.set, 0, len(extents)).intersect(wide))
+
+
+@lru_cache(maxsize=4096)
+def at_times_of(one: str, other: str, np: int) -> tuple[bool, bool]:
+    """Of the stamps `[p..., t...]` of `one` at any time of `other`: are there some, is one not in `other`?"""
+    points, stamps = parse_set(one), parse_set(other)
+    times = stamps.project_out(isl.dim_type.set, 0, np).insert_dims(isl.dim_type.set, 0, np)
+    together = points.intersect(times)
+    return not together.is_empty(), not together.is_subset(stamps)
+
+
 def _edge(stamps: isl.Set, np: int, nt: int, loops: tuple[int, ...], last: bool) -> isl.Set:
     """Stamps whose counters `loops` are all at their first (last) value, given the counters before them."""
     width = np + nt

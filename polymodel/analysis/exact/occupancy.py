@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout, Node, shape_of
+from polymodel.analysis.exact.idle import divergence, idle_beside, same_stamps
 from polymodel.analysis.exact.tally import Array, Shape, tally
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Split, StorageNode
-from polymodel.polyhedra import classes, sets
+from polymodel.mapping.looptree import StorageNode
+from polymodel.polyhedra import classes, needs
 from polymodel.polyhedra.classes import Row
-from polymodel.schedule.touch import Touch, axes_of, merge_blocks, partition, touch
+from polymodel.schedule.touch import Factor, Touch, axes_of, merge_blocks, partition, touch
 
 _COMBINATIONS = 2_000_000
 
@@ -115,8 +116,8 @@ def _residence(layout: Layout, einsum: str, node: Node) -> Item | None:
     before = after = False
     shared_before = shared_after = -1
     for user in node.users:
-        split, mine, theirs = _divergence(layout, einsum, user)
-        loops = sum(1 for i, _ in layout.problem.tree.loops(einsum) if i < split)
+        _, mine, theirs = divergence(layout, einsum, user)
+        loops = _shared_loops(layout, einsum, user)
         before, after = before or theirs < mine, after or theirs > mine
         if theirs < mine:
             shared_before = max(shared_before, loops)
@@ -135,15 +136,6 @@ def _is_spatial(layout: Layout, einsum: str, axis: int) -> bool:
     return layout.problem.tree.loops(einsum)[axis][1].spatial
 
 
-def _divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
-    """(id of the split where two Einsums part, branch of the one, branch of the other)."""
-    tree = layout.problem.tree
-    for a, b in zip(tree.path(one), tree.path(other), strict=False):
-        if isinstance(a.node, Split) and a.branch != b.branch:
-            return a.id, a.branch, b.branch
-    raise KeyError((one, other))
-
-
 def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
     """True if a carried tile may stay allocated while this Einsum, which does not use it, runs."""
     tree = layout.problem.tree
@@ -151,39 +143,43 @@ def has_gaps(layout: Layout, einsum: str, component: str) -> bool:
     for node in layout.nodes.values():
         if node.component != component or node.id in on_path or not node.policy_carries:
             continue
-        split, _, _ = _divergence(layout, einsum, node.users[0])
-        shared = sum(1 for i, _ in tree.loops(einsum) if i < split)
+        shared = _shared_loops(layout, einsum, node.users[0])
         if any(a < shared for a in node.policy_carries):
             return True
-    strangers = [
-        n
-        for n in layout.nodes.values()
-        if n.component == component and n.id in on_path and einsum not in n.users
-    ]
-    return any(n.policy_carries or _other_ranges(layout, einsum, n) for n in strangers)
+    mine = [n for n in layout.nodes.values() if n.component == component and n.id in on_path]
+    for node in mine:
+        around = _around(layout, einsum, node)
+        if einsum not in node.users:
+            if node.policy_carries or (around and _other_ranges(layout, einsum, node)):
+                return True
+        elif (node.policy_carries or around) and idle_beside(layout, einsum, node):
+            return True  # resident as well where this Einsum is idle
+    return False
+
+
+def _around(layout: Layout, einsum: str, node: Node) -> bool:
+    """True if other users of the node run before and after the Einsum within one of the node's stamps."""
+    before = after = False
+    for user in node.users:
+        if user != einsum:
+            _, mine, theirs = divergence(layout, einsum, user)
+            shared = range(node.loops, _shared_loops(layout, einsum, user))
+            again = any(not _is_spatial(layout, einsum, axis) for axis in shared)
+            before, after = before or again or theirs < mine, after or again or theirs > mine
+    return before and after
 
 
 def _other_ranges(layout: Layout, einsum: str, node: Node) -> bool:
     """True if a user of the node runs its shared loops over other iterations than this Einsum."""
-    for user in node.users:
-        split, _, _ = _divergence(layout, einsum, user)
-        reach = sum(1 for i, _ in layout.problem.tree.loops(einsum) if i < split)
-        if reach > node.loops and not _same_stamps(layout, einsum, user, reach):
-            return True
-    return False
-
-
-def _same_stamps(layout: Layout, one: str, other: str, reach: int) -> bool:
-    """True if two Einsums run the same iterations of their first `reach` loops."""
-    pair = []
-    for einsum in (one, other):
-        view = next(v for (e, _), v in layout.full.items() if e == einsum)
-        bare = view.bare(reach)
-        factors = touch((bare,), partition((bare,))).factors
-        pair.append(sorted((f.spatial, f.temporal, f.text) for f in factors))
-    return [f[:2] for f in pair[0]] == [f[:2] for f in pair[1]] and all(
-        sets.same(a[2], b[2]) for a, b in zip(*pair, strict=True)
+    return any(
+        not same_stamps(layout, einsum, user, _shared_loops(layout, einsum, user)) for user in node.users
     )
+
+
+def _shared_loops(layout: Layout, one: str, other: str) -> int:
+    """How many loops stand above the split where two Einsums part."""
+    split, _, _ = divergence(layout, one, other)
+    return sum(1 for i, _ in layout.problem.tree.loops(one) if i < split)
 
 
 def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> list[Item]:
@@ -202,8 +198,11 @@ def items_of(layout: Layout, einsum: str, component: str, reserved: bool) -> lis
     return sorted(found, key=lambda i: (i.node.id, i.node.tensor))
 
 
-def _stamps(layout: Layout, einsum: str, items: list[Item]) -> Touch:
-    """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit in."""
+def _stamps(layout: Layout, einsum: str, items: list[Item], everywhere: bool) -> Touch:
+    """The Einsum's own stamps over all loops that matter, grouped so that items' factors fit in.
+
+    `everywhere`: its times, in all instances in which some item is, whether it runs there or not.
+    """
     view = next(v for (e, _), v in layout.full.items() if e == einsum)
     depth = max((i.node.loops for i in items if i.fixed is None), default=0)
     for i in items:
@@ -216,14 +215,30 @@ def _stamps(layout: Layout, einsum: str, items: list[Item]) -> Touch:
             hit = [k for k, b in enumerate(blocks) if any(b.has(einsum, axis) for axis in mine)]
             if len(hit) > 1:
                 blocks = merge_blocks(blocks, hit)
-    return touch((bare,), blocks)
+    stamps = touch((bare,), blocks)
+    if not everywhere:
+        return stamps
+    return replace(stamps, factors=tuple(_at_all_places(f, items) for f in stamps.factors))
+
+
+def _at_all_places(factor: Factor, items: list[Item]) -> Factor:
+    """The times of a factor in every instance that any item reaches."""
+    extents = dict.fromkeys(factor.spatial, 1)
+    for f in (f for i in items if i.fixed is None for f in i.node.all_touch.factors):
+        for position, axis in enumerate(f.spatial):
+            extents[axis] = max(extents.get(axis, 1), needs.extent(f.text, position)[1] + 1)
+    places = tuple(extents[axis] for axis in factor.spatial)
+    return replace(factor, text=classes.at_all_places(factor.text, places)) if places else factor
 
 
 def peak(layout: Layout, einsum: str, component: str, measure: str, items: list[Item]) -> WorkingSet | None:
     """The largest joint size of the items over the Einsum's stamps, and who is in it."""
     if not items:
         return None
-    stamps = _stamps(layout, einsum, items)
+    beside = measure == "reserved" and any(
+        i.fixed is None and idle_beside(layout, einsum, i.node) for i in items
+    )
+    stamps = _stamps(layout, einsum, items, beside)
     tables = []
     for f in stamps.factors:
         tables.append(_classes(f.text, f.spatial, f.temporal, items))
