@@ -199,6 +199,15 @@ class Report(Frames):
         """Stages, slots and phases of every pipeline: see `report.costed.pipelines`."""
         return self.table("pipelines").frame()
 
+    def ffmr(self) -> pandas.DataFrame:
+        """Capacity of a fused chain by the additive and maximal formula, beside the tree's working set.
+
+        See `report.ffmr.ffmr`. Raises Refused, saying why, for mappings of another form.
+        """
+        from polymodel.report.ffmr import ffmr
+
+        return ffmr(self.counts).frame()
+
     def sensitivity(self, of: Cost = "energy") -> pandas.DataFrame:
         """Elasticities of `energy` or `latency` to every number of the architecture: energies, throughputs,
         leakage, latencies, sizes. See `report.costed.sensitivity`; SpecError for another cost."""
