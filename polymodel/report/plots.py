@@ -38,7 +38,8 @@ def _axes(height: float) -> Axes:
     return made
 
 
-def _prefixed(ax: Axes, unit: str, which: str) -> None:
+def prefixed(ax: Axes, unit: str, which: str) -> None:
+    """Ticks of one axis with engineering prefixes."""
     from matplotlib.ticker import EngFormatter
 
     axis = ax.xaxis if which == "x" else ax.yaxis
@@ -86,7 +87,7 @@ def working_sets(report: Report, ax: Axes) -> Axes:
     if sizes:
         ax.set_xscale("log")
         ax.set_xlim(min(sizes) / 16, max(sizes) * 64)
-    _prefixed(ax, "b", "x")
+    prefixed(ax, "b", "x")
     ax.set_xlabel("peak working set of the busiest instance (bits, logarithmic)")
     ax.set_title("Working sets against capacity", fontsize=10)
     return ax
@@ -132,7 +133,7 @@ def energy(report: Report, ax: Axes) -> Axes:
             ha="center", fontsize=8,
         )  # fmt: skip
     ax.set_ylim(0, 1.12 * max(below.values(), default=1.0))
-    _prefixed(ax, "J", "y")
+    prefixed(ax, "J", "y")
     ax.set_ylabel("energy (J)")
     ax.set_title(f"Energy by component and tensor: {engineering(report.total_energy, 'J')}", fontsize=10)
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
@@ -171,7 +172,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
     speeds = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
     ax.set_ylim(min(speeds) / 20, max(speeds) * 5)
     ax.yaxis.set_minor_formatter(NullFormatter())
-    _prefixed(ax, "op/s", "y")
+    prefixed(ax, "op/s", "y")
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")
     ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)

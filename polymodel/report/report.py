@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
+    from polymodel.analysis.timeline import Measure
     from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
+    from polymodel.report.timeline import Peak
 
 TABLES = (
     "summary", "tiles", "accesses", "reuse", "lifetimes", "working_sets",
@@ -220,6 +222,35 @@ class Report(Frames):
         from polymodel.report.explain import explain
 
         return explain(self, einsum, component, tensor)
+
+    def timeline(
+        self, component: str, measure: Measure = "tile", *, limit: int = 100_000
+    ) -> pandas.DataFrame:
+        """What one memory holds in every phase, in bits per tensor: see `report.timeline.table`.
+
+        `measure`: `tile` (whole tiles while resident) or `live` (elements from first to last use), of the
+        instance that ever holds most. Beyond `limit` phases inner loops are joined. SpecError for what is no
+        memory, Refused for pipelines, and for `live` of what is too large to list.
+        """
+        from polymodel.report.timeline import table, timeline
+
+        return table(self.problem, timeline(self, component, measure, limit)).frame()
+
+    def peak(self, component: str, measure: Measure = "tile", *, limit: int = 100_000) -> Peak:
+        """The phase in which a memory holds most, who is in it and why; arguments as for `timeline`."""
+        from polymodel.report.timeline import peak, timeline
+
+        return peak(self.problem, self.analysis.buffets, timeline(self, component, measure, limit))
+
+    def plot_timeline(
+        self, component: str, measure: Measure = "tile", ax: Axes | None = None, *, limit: int = 100_000
+    ) -> Axes:
+        """A picture of `timeline`: tensors stacked over the phases, with the capacity and the peak."""
+        from polymodel.report.plots_timeline import timeline_axes
+        from polymodel.report.timeline import timeline
+
+        found = timeline(self, component, measure, limit)
+        return timeline_axes(found, self.problem.hierarchy[component].size_bits, ax)
 
     def plot(self, what: str, ax: Axes | None = None) -> Axes:
         """A picture: `working_sets`, `energy` or `roofline`, drawn into `ax` or a new figure."""

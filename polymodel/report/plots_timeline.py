@@ -1,0 +1,134 @@
+"""What a memory holds over time: tensors stacked, the capacity, the peak, and which Einsum runs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.timeline import Timeline
+from polymodel.report.plots import INK, SHADES, WARNING, prefixed
+from polymodel.report.quantities import engineering
+from polymodel.report.timeline import MEANING, buffet_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STEPS = 2_000  # of more phases each step shows the largest of a few
+_NAMED = 12  # more entries than that nobody tells apart
+_FAR = 4  # a capacity this many times above the peak is told, not drawn
+
+
+def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None) -> Axes:
+    """Bits per tensor as stacked steps over the phases, into `ax` or a new figure."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        ax = plt.subplots(figsize=(9, 4.5), layout="constrained")[1]
+    ax.set_title(_title(found), fontsize=10, pad=18)
+    if not found.buffets:
+        ax.text(0.5, 0.5, "the mapping keeps nothing there", ha="center", transform=ax.transAxes)
+        return ax
+    shown = _chosen(found)
+    edges = np.append(np.linspace(0, len(found.total), len(shown), endpoint=False), len(found.total))
+    below = np.zeros(len(shown))
+    largest = sorted(range(len(found.buffets)), key=lambda k: -int(found.bits[:, k].max()))
+    names = buffet_names(found)
+    for k in largest:
+        held = found.bits[shown, k].astype(float)
+        if held.any():
+            colour = SHADES[k % len(SHADES)]  # the same tensor has the same colour under every measure
+            ax.fill_between(
+                edges, _closed(below), _closed(below + held), step="post", color=colour, linewidth=0,
+                label=names[k],
+            )  # fmt: skip
+            below = below + held
+    ax.step(edges, _closed(below), where="post", color=INK, linewidth=0.8)
+    _peak(found, ax)
+    _capacity(found, capacity_bits, ax)
+    _running(found, shown, ax)
+    ax.set_xlim(0, len(found.total))
+    prefixed(ax, "b", "y")
+    ax.set_xlabel("phase: one iteration of the innermost loop, in order of time")
+    ax.set_ylabel(f"{found.component}: {MEANING[found.measure]} (bits)")
+    return ax
+
+
+def _title(found: Timeline) -> str:
+    where = ", ".join(f"{name} = {at}" for name, at in found.instance)
+    return f"{found.component}{f', instance {where}' if where else ''} over time ({found.measure})"
+
+
+def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The last step runs to the right edge."""
+    return np.append(values, values[-1])
+
+
+def _chosen(found: Timeline) -> NDArray[np.int64]:
+    """The phases to draw: all, or the one that holds most of every few."""
+    count = len(found.total)
+    if count <= _STEPS:
+        return np.arange(count)
+    starts = np.unique(np.linspace(0, count, _STEPS, endpoint=False).astype(np.int64))
+    ends = np.append(starts[1:], count)
+    return np.array(
+        [s + int(np.argmax(found.total[s:e])) for s, e in zip(starts, ends, strict=True)], dtype=np.int64
+    )
+
+
+def _peak(found: Timeline, ax: Axes) -> None:
+    """A mark where most is held, for the first time."""
+    at, bits = found.peak, int(found.total[found.peak])
+    middle = at + 0.5
+    ax.plot([middle], [bits], "v", color=WARNING, markersize=7, clip_on=False, zorder=5)
+    right = middle > 0.6 * len(found.total)
+    ax.annotate(
+        f"peak {engineering(bits, 'bit')} in phase {at}, {found.einsums[found.einsum[at]]}",
+        (middle, bits), xytext=(-6 if right else 6, 8), textcoords="offset points", fontsize=8,
+        color=WARNING, ha="right" if right else "left",
+    )  # fmt: skip
+
+
+def _capacity(found: Timeline, capacity_bits: float, ax: Axes) -> None:
+    top = float(found.total.max())
+    ax.set_ylim(0, 1.18 * max(top, 1.0))
+    if math.isinf(capacity_bits):
+        return
+    text = f"capacity {engineering(capacity_bits, 'bit')}"
+    if capacity_bits > _FAR * top:
+        ax.text(
+            0.995, 0.98, f"{text}, far above", ha="right", va="top", fontsize=8, color=INK,
+            transform=ax.transAxes,
+        )  # fmt: skip
+        return
+    ax.set_ylim(0, 1.18 * max(top, capacity_bits))
+    ax.axhline(capacity_bits, color=INK, linewidth=1.6, linestyle="--")
+    ax.annotate(
+        text, (1.0, capacity_bits), xycoords=("axes fraction", "data"), xytext=(-4, 3),
+        textcoords="offset points", ha="right", va="bottom", fontsize=8, color=INK,
+    )  # fmt: skip
+
+
+def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
+    """A strip above that says which Einsum runs, and the legend."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    greys = [str(0.25 + 0.6 * k / max(len(found.einsums) - 1, 1)) for k in range(len(found.einsums))]
+    strip = ax.inset_axes((0.0, 1.015, 1.0, 0.04))
+    strip.imshow(
+        found.einsum[shown][None, :], aspect="auto", interpolation="nearest", cmap=ListedColormap(greys),
+        vmin=-0.5, vmax=len(greys) - 0.5,
+    )  # fmt: skip
+    strip.set_axis_off()
+    # One legend for both: the tensors from the top of the stack down, then who runs.
+    handles, labels = ax.get_legend_handles_labels()
+    named = [*zip(handles, labels, strict=True)][::-1][:_NAMED]
+    entries = [*named, (Patch(alpha=0), "runs (strip above)")]
+    entries += [(Patch(color=g), e) for g, e in zip(greys, found.einsums, strict=True)][:_NAMED]
+    ax.legend(
+        [h for h, _ in entries], [t for _, t in entries], fontsize=8, loc="upper left",
+        bbox_to_anchor=(1.01, 1.0), frameon=False, title="tensors", alignment="left",
+    )  # fmt: skip

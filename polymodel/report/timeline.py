@@ -1,0 +1,220 @@
+"""What a memory holds over time, as a table, and its peak in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Buffet
+from polymodel.analysis.timeline import Measure, Timeline
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.mapping.looptree import Loop, LoopTree, Split
+from polymodel.report.quantities import engineering
+from polymodel.report.table import Cell, Column, Table
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
+
+MEASURES = ("tile", "live")
+LIMIT = 100_000
+MEANING = {"tile": "whole tiles while resident", "live": "elements from first to last use"}
+
+
+def timeline(report: Report, component: str, measure: Measure = "tile", limit: int = LIMIT) -> Timeline:
+    """The timeline of one memory. SpecError for another component or measure; Refused as the engine says."""
+    from polymodel.analysis.exact.timeline import timeline as counted
+
+    memories = [c.name for c in report.problem.hierarchy.components if c.kind == "memory"]
+    if component not in memories:
+        message = f"there is no memory {component!r} to follow over time"
+        raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories))])
+    if measure not in MEASURES:
+        raise SpecError([Diagnostic(f"there is no measure {measure!r}", "measures: " + ", ".join(MEASURES))])
+    if limit < 1:
+        raise SpecError([Diagnostic(f"a timeline of {limit} phases shows nothing", "allow at least 1")])
+    return counted(report.problem, component, measure, limit)
+
+
+def table(problem: Problem, found: Timeline) -> Table:
+    """One row per phase in order of time: Einsum, counters of the loops, bits per tensor and in all.
+
+    A loop's column is empty where the loop is not above the Einsum. A tensor that the memory keeps in
+    several storage nodes has a column for each.
+    """
+    names, tensors = loop_names(problem.tree, found.loops), buffet_names(found)
+    columns = (
+        Column("phase"),
+        Column("einsum"),
+        *(Column(n) for n in names),
+        *(Column(f"{t}_bits", "bit") for t in tensors),
+        Column("total_bits", "bit"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    parts = zip(
+        found.einsum.tolist(), found.stamps.tolist(), found.bits.tolist(), found.total.tolist(), strict=True
+    )
+    for number, (einsum, stamp, bits, total) in enumerate(parts):
+        counters = (c if c >= 0 else None for c in stamp)
+        rows.append((number, found.einsums[einsum], *counters, *bits, total))
+    notes = [f"{found.component}{_instance(found)}: {MEANING[found.measure]}"] if found.buffets else []
+    return Table("timeline", columns, tuple(rows), (*notes, *found.notes))
+
+
+def loop_names(tree: LoopTree, loops: tuple[int, ...]) -> tuple[str, ...]:
+    """The rank variable of each loop, numbered from the outermost where several have the same."""
+    known = {i: n.rank_variable for i, n, _ in tree.walk() if isinstance(n, Loop)}
+    names = [known[i] for i in loops]
+    return tuple(
+        name if names.count(name) == 1 else f"{name}_{names[:k].count(name)}" for k, name in enumerate(names)
+    )
+
+
+def buffet_names(found: Timeline) -> tuple[str, ...]:
+    """The tensor of each buffet, with its node where several hold the same."""
+    tensors = [t for _, t in found.buffets]
+    return tuple(t if tensors.count(t) == 1 else f"{t}@{node}" for node, t in found.buffets)
+
+
+def _instance(found: Timeline) -> str:
+    where = ", ".join(f"{name} = {at}" for name, at in found.instance)
+    return f" (instance {where})" if where else ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One buffet at the peak: how many bits of the largest that it ever takes, and why it is there."""
+
+    tensor: str
+    node: int
+    bits: int
+    largest: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The first phase in which a memory holds most; str() says it in words."""
+
+    component: str
+    measure: Measure
+    bits: int
+    capacity_bits: float
+    phase: int
+    phases: int
+    reached: int
+    einsum: str
+    stamp: tuple[tuple[str, int], ...]
+    held: tuple[Held, ...]
+    where: str = ""
+
+    def __str__(self) -> str:
+        if not self.held:
+            return f"{self.component} holds nothing\n"
+        at = ", ".join(f"{name} = {counter}" for name, counter in self.stamp)
+        size = "without a bound"
+        if not math.isinf(self.capacity_bits):
+            share = 100 * self.bits / self.capacity_bits
+            size = f"{share:.1f} % of {engineering(self.capacity_bits, 'bit')}"
+        lines = [
+            f"{self.component}{self.where} holds most, {_bits(self.bits)} ({size}), in phase {self.phase} of "
+            f"0 to {self.phases - 1}: {self.einsum}{' at ' + at if at else ''}; measured: "
+            f"{MEANING[self.measure]}",
+            f"  as much is held in {_times(self.reached, self.phases)}",
+        ]
+        for h in self.held:
+            part = "its largest" if h.bits == h.largest else f"at other times up to {_bits(h.largest)}"
+            share = 100 * h.bits / self.bits
+            lines.append(f"  {h.tensor} (node {h.node}): {_bits(h.bits)}, {share:.1f} %, {part}; {h.reason}")
+        return "\n".join(lines) + "\n"
+
+
+def _bits(count: int) -> str:
+    """Exact, and in short where that is another text."""
+    short = engineering(count, "bit")
+    return short if count < 10_000 else f"{count} b = {short}"
+
+
+def _times(reached: int, phases: int) -> str:
+    return "no other phase" if reached == 1 else f"{reached} of {phases} phases"
+
+
+def peak(problem: Problem, buffets: tuple[Buffet, ...], found: Timeline) -> Peak:
+    """Who is in the memory at the peak, and why."""
+    capacity = problem.hierarchy[found.component].size_bits
+    if not found.buffets or not len(found.total):
+        return Peak(found.component, found.measure, 0, capacity, 0, len(found.total), 0, "", (), ())
+    at = found.peak
+    einsum = found.einsums[found.einsum[at]]
+    names = loop_names(problem.tree, found.loops)
+    stamp = tuple((n, int(c)) for n, c in zip(names, found.stamps[at], strict=True) if c >= 0)
+    rows = []
+    for k, (node, tensor) in enumerate(found.buffets):
+        bits = int(found.bits[at, k])
+        if bits:
+            buffet = next(b for b in buffets if (b.node, b.tensor) == (node, tensor))
+            reason = _reason(problem, buffet, einsum)
+            rows.append(Held(tensor, node, bits, int(found.bits[:, k].max()), reason))
+    most = int(found.total[at])
+    return Peak(
+        found.component,
+        found.measure,
+        most,
+        capacity,
+        at,
+        len(found.total),
+        int((found.total == most).sum()),
+        einsum,
+        stamp,
+        tuple(sorted(rows, key=lambda h: -h.bits)),
+        _instance(found),
+    )
+
+
+def _reason(problem: Problem, buffet: Buffet, einsum: str) -> str:
+    """Why a buffet is resident while an Einsum runs: who uses it, and what keeps it."""
+    cascade, tree = problem.cascade, problem.tree
+    accesses = [a for e in cascade for a in e.accesses if a.tensor == buffet.tensor]
+    stored = _stored(tree, buffet)
+    if buffet.parent is None and any(a.persistent for a in accesses):
+        return "persistent: stays for the whole run"
+    producer = cascade.producer(buffet.tensor)
+    others = tuple(e for e in buffet.einsums if e != einsum)
+    if einsum in buffet.einsums:
+        if producer is not None and producer.name == einsum:
+            return f"{einsum} writes it{f' for {_list(others)}' if others else ''}, {stored}"
+        made = f", {producer.name} made it" if producer is not None and producer.name in others else ""
+        return f"{einsum} reads it{made}, {stored}"
+    order = tree.einsums
+    before = tuple(e for e in others if order.index(e) < order.index(einsum))
+    after = tuple(e for e in others if e not in before)
+    if before and after:
+        return f"{_list(before)} used it, and it waits for {_list(after)}, {stored}"
+    loop = _next_loop(tree, buffet, einsum)
+    if loop:
+        return f"{_list(others)} uses it in the other iterations of the loop over {loop}, {stored}"
+    return f"{buffet.reuse} keeps what {_list(others)} uses again at its next visit, {stored}"
+
+
+def _stored(tree: LoopTree, buffet: Buffet) -> str:
+    """Where the node stands among the temporal loops."""
+    above = [loop for i, loop in tree.loops(buffet.einsums[0]) if i < buffet.node and not loop.spatial]
+    if not above:
+        return "stored above all loops"
+    return f"stored below the loop over {above[-1].rank_variable} (tile {above[-1].tile_shape})"
+
+
+def _next_loop(tree: LoopTree, buffet: Buffet, einsum: str) -> str:
+    """The first loop below the node that Einsum and users of the buffet share; empty if there is none."""
+    shared = None
+    for one, other in zip(tree.path(einsum), tree.path(buffet.einsums[0]), strict=False):
+        if one.id != other.id or (isinstance(one.node, Split) and one.branch != other.branch):
+            break
+        if one.id > buffet.node and isinstance(one.node, Loop) and not one.node.spatial and shared is None:
+            shared = one.node
+    return shared.rank_variable if shared else ""
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,144 @@
+"""Timelines as tables, pictures and words, on two convolutions fused in 4 x 4 tiles, counted by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+from polymodel.report.report import Report
+
+# F2 is 10 x 10 for 8 x 8 of F3; F1 12 x 12. One bit a value, so that bits are elements.
+SPEC = """
+arch:
+  nodes:
+  - !Memory {name: DRAM}
+  - !Memory {name: GLB, size: 300}
+  - !Compute {name: MAC, actions: [{name: compute, throughput: 1}]}
+workload:
+  bits_per_value: {All: 1}
+  iteration_space_shape:
+    {p1: 0 <= p1 < 10, q1: 0 <= q1 < 10, r1: 0 <= r1 < 3, s1: 0 <= s1 < 3,
+     p2: 0 <= p2 < 8, q2: 0 <= q2 < 8, r2: 0 <= r2 < 3, s2: 0 <= s2 < 3}
+  einsums:
+  - name: Layer1
+    tensor_accesses:
+    - {name: F1, projection: {H: p1 + r1, W: q1 + s1}}
+    - {name: W1, projection: {R: r1, S: s1}}
+    - {name: F2, projection: {Y: p1, X: q1}, output: true}
+  - name: Layer2
+    tensor_accesses:
+    - {name: F2, projection: {Y: p2 + r2, X: q2 + s2}}
+    - {name: W2, projection: {R: r2, S: s2}}
+    - {name: F3, projection: {P: p2, Q: q2}, output: true}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [F1, W1, W2, F3]}
+  - !Storage {component: GLB, tensors: [W1, W2]}
+  - !Temporal {rank_variable: p2, tile_shape: 4}
+  - !Storage {component: GLB, tensors: [F2], reuse: slide}
+  - !Temporal {rank_variable: q2, tile_shape: 4}
+  - !Storage {component: GLB, tensors: [F1], reuse: refill}
+  - !Sequential
+    nodes:
+    - !Compute {einsum: Layer1, component: MAC}
+    - !Compute {einsum: Layer2, component: MAC}
+"""
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    file = tmp_path / "pair.yaml"
+    file.write_text(SPEC)
+    return pm.evaluate(pm.load(str(file)))
+
+
+def test_a_row_per_iteration_of_the_innermost_loop(report: Report) -> None:
+    """Layer 1 makes 6 x 6, 6 x 4, 4 x 6 and 4 x 4 of F2; F1 has a halo of 2 more, and goes after Layer 1."""
+    frame = report.timeline("GLB")
+    assert list(frame.columns) == [
+        "phase", "einsum", "p2", "q2", "W1_bits", "W2_bits", "F2_bits", "F1_bits", "total_bits",
+    ]  # fmt: skip
+    assert list(frame["einsum"]) == ["Layer1", "Layer2"] * 4
+    assert list(zip(frame["p2"], frame["q2"], strict=True))[::2] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert list(frame["F1_bits"]) == [64, 0, 48, 0, 48, 0, 36, 0]
+    assert list(frame["F2_bits"]) == [60] * 8  # 6 of the 10 rows, the kept ones among them
+    assert list(frame["W1_bits"]) == [9] * 7 + [0]  # not used any more
+    assert list(frame["W2_bits"]) == [0] + [9] * 7
+    assert list(frame["total_bits"]) == [133, 78, 126, 78, 126, 78, 114, 69]
+    assert frame.attrs["units"]["F2_bits"] == "bit"
+
+
+def test_the_peak_is_that_of_the_working_sets(report: Report) -> None:
+    for measure in ("tile", "live"):
+        rows = report.table("working_sets").where(
+            lambda r, m=measure: (r["component"], r["measure"]) == ("GLB", m)
+        )
+        frame = report.timeline("GLB", measure)
+        peaks = frame.groupby("einsum")["total_bits"].max()
+        assert dict(zip(rows.column("einsum"), rows.column("bits"), strict=True)) == dict(peaks)
+
+
+def test_live_elements_go_with_their_last_use(report: Report) -> None:
+    """In the last phase only its own 6 x 6 window of F2 is wanted yet; under `tile` all 6 x 10 stay."""
+    last = report.timeline("GLB", "live").iloc[-1]
+    assert (last["einsum"], last["W1_bits"], last["W2_bits"], last["F2_bits"]) == ("Layer2", 0, 9, 36)
+    assert last["total_bits"] == 45
+
+
+def test_the_peak_in_words(report: Report) -> None:
+    lines = str(report.peak("GLB")).splitlines()
+    assert lines[0] == (
+        "GLB holds most, 133 b (44.3 % of 300 b), in phase 0 of 0 to 7: Layer1 at p2 = 0, q2 = 0; "
+        "measured: whole tiles while resident"
+    )
+    assert lines[1] == "  as much is held in no other phase"
+    assert lines[2] == (
+        "  F1 (node 5): 64 b, 48.1 %, its largest; Layer1 reads it, stored below the loop over q2 (tile 4)"
+    )
+    assert lines[3] == (
+        "  F2 (node 3): 60 b, 45.1 %, its largest; Layer1 writes it for Layer2, "
+        "stored below the loop over p2 (tile 4)"
+    )
+    assert len(lines) == 5
+
+
+def test_why_others_are_there(report: Report) -> None:
+    found = report.peak("DRAM")
+    reasons = {h.tensor: h.reason for h in found.held}
+    assert (found.einsum, found.phase, found.reached) == ("Layer2", 1, 6)
+    kept = "Layer1 uses it in the other iterations of the loop over p2, stored above all loops"
+    assert reasons["F1"] == reasons["W1"] == kept
+    assert reasons["F3"] == "Layer2 writes it, stored above all loops"
+    assert sum(h.bits for h in found.held) == found.bits == 144 + 9 + 9 + 64
+
+
+def test_the_picture_shows_tensors_capacity_and_peak(report: Report) -> None:
+    ax = report.plot_timeline("GLB")
+    texts = " ".join(t.get_text() for t in ax.texts)
+    assert "peak 133 b in phase 0, Layer1" in texts
+    assert "capacity 300 b" in texts
+    legend = ax.get_legend()
+    assert legend is not None
+    assert {"F1", "F2", "W1", "W2", "Layer1", "Layer2"} <= {t.get_text() for t in legend.get_texts()}
+    assert "(bits)" in ax.get_ylabel()
+    assert len(ax.collections) >= 4
+
+
+def test_inner_loops_are_joined_where_phases_are_too_many(report: Report) -> None:
+    with pytest.raises(Refused, match="the loops above the splits alone have 8 iterations, at most 7"):
+        report.timeline("GLB", limit=7)
+    assert len(report.timeline("GLB", limit=8)) == 8
+
+
+@pytest.mark.parametrize(
+    ("component", "measure", "fault"),
+    [("MAC", "tile", "no memory 'MAC' to follow"), ("GLB", "size", "no measure 'size'")],
+)
+def test_other_components_and_measures_are_told(
+    report: Report, component: str, measure: str, fault: str
+) -> None:
+    with pytest.raises(SpecError, match=fault):
+        report.timeline(component, measure)  # type: ignore[arg-type]
