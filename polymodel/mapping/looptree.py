@@ -172,6 +172,15 @@ class LoopTree:
         visit(self.nodes, ())
         return found
 
+    @cached_property
+    def below(self) -> dict[int, tuple[str, ...]]:
+        """The Einsums below (or at) each node, in order of execution."""
+        found: dict[int, tuple[str, ...]] = {}
+        for einsum, path in self.paths.items():
+            for step in path:
+                found[step.id] = (*found.get(step.id, ()), einsum)
+        return found
+
     def path(self, einsum: str) -> tuple[Step, ...]:
         return self.paths[einsum]
 

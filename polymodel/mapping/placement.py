@@ -17,4 +17,4 @@ def loops_above(tree: LoopTree, einsum: str, node: int) -> tuple[tuple[int, Loop
 
 def users(tree: LoopTree, node: int) -> tuple[str, ...]:
     """Einsums below node id `node`, in order of execution."""
-    return tuple(e for e, path in tree.paths.items() if any(s.id == node for s in path))
+    return tree.below.get(node, ())

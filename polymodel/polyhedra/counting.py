@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 import islpy as isl
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.polyhedra.build import parse_set
 
 _POINT_LIMIT = 200_000
 # Tiles in tiles in tiles: with so many counters barvinok may take minutes for a few hundred points, while isl
@@ -86,6 +88,14 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
         np.fromstring(",".join(found), dtype=np.int64, sep=",") if width and found else np.zeros(0, np.int64)
     )
     return table.reshape(len(found), width)
+
+
+@lru_cache(maxsize=256)
+def listed_points(text: str) -> NDArray[np.int64]:
+    """The table of a set given as text; it is kept, and so cannot be written to."""
+    table = point_table(parse_set(text))
+    table.flags.writeable = False
+    return table
 
 
 def fibre_sizes(relation: isl.Map) -> tuple[SizePiece, ...]:

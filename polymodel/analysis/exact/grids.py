@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -14,8 +13,7 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, counter_of
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
-from polymodel.polyhedra.counting import points_of
-from polymodel.polyhedra.sets import parsed
+from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.text import essential_constraints
 from polymodel.schedule.touch import Block, View
 
@@ -180,7 +178,7 @@ def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> G
     for part in view.parts:
         if not (loops & set(part.loops) or variables & set(part.variables)):
             continue
-        points = _points(part.text)
+        points = listed_points(part.text)
         more = len(points)
         if count * more > _POINTS:
             raise unfollowed(f"iterations of Einsum {view.einsum.name} that are tied together are too many")
@@ -193,12 +191,6 @@ def _executed(view: View, variables: frozenset[str], loops: frozenset[int]) -> G
         axes |= {i: offsets[v] for i, v in enumerate(view.offsets, start=len(view.loops)) if v in offsets}
         count *= more
     return Grid(values, axes, count)
-
-
-@lru_cache(maxsize=256)
-def _points(text: str) -> Ints:
-    points = points_of(parsed(text))
-    return np.array(points, dtype=np.int64).reshape(len(points), -1)
 
 
 def _axes(view: View, values: dict[str, Ints]) -> dict[int, Ints]:

@@ -13,8 +13,7 @@ from polymodel.analysis.exact.arrays import Flags, Index, Listed, Table, bounded
 from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, stacked
 from polymodel.analysis.exact.tally import Shape, tally
 from polymodel.polyhedra import stamps as isl_stamps
-from polymodel.polyhedra.counting import point_table
-from polymodel.polyhedra.sets import parsed as parse_set
+from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.text import essential_constraints
 from polymodel.schedule.touch import Block, View, executed_text, partition, touch
 
@@ -176,7 +175,7 @@ def _executed_rows(
     view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int, ...], masks: Masks
 ) -> Ints:
     """The same where what executes is given as parts."""
-    rows = point_table(parse_set(executed_text(view, replace(fine, ranks=ranks), axes)))
+    rows = listed_points(executed_text(view, replace(fine, ranks=ranks), axes))
     for k, a in enumerate(axes):
         mask = masks.get(view.loops[a][0])
         if mask is not None:

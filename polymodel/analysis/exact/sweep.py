@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
-from polymodel.polyhedra.counting import point_table
-from polymodel.polyhedra.sets import parsed
+from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.touch import View
 
 Ints = NDArray[np.int64]
@@ -72,7 +71,7 @@ def operations(view: View) -> Operations:
 
 def _executed(view: View) -> Operations:
     """The operations of an Einsum whose executed iterations are given as parts: all combinations."""
-    tables = [point_table(parsed(part.text)) for part in view.parts]
+    tables = [listed_points(part.text) for part in view.parts]
     count = prod(len(t) for t in tables)
     if count > _OPERATIONS:
         raise Refused(
