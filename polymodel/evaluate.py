@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.cost.costs import costs
-from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split
+from polymodel.errors import Diagnostic, NotSeparable, SpecError
+from polymodel.mapping.looptree import Loop, LoopTree, Reuse
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import not_a_spec
@@ -67,7 +67,6 @@ def closed_forms(
     if tree is None:
         raise spec.no_mapping()
     problem = Problem(spec.workload, spec.arch, tree)
-    refuse_what_is_not_built(problem)
     return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
 
 
@@ -83,7 +82,6 @@ def evaluate_problem(
     `template`: the LoopTree before its symbols got values, for `Report.symbolic`. `names`: what the report
     calls workload, architecture and mapping.
     """
-    refuse_what_is_not_built(problem)
     unbound = _unbound_symbols(problem)
     if unbound:
         raise SpecError(unbound)
@@ -130,12 +128,6 @@ def _engine(name: str) -> Engine:
 
         return symbolic
     raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES))])
-
-
-def refuse_what_is_not_built(problem: Problem) -> None:
-    for _, node, _ in problem.tree.walk():
-        if isinstance(node, Split) and node.pipeline:
-            raise Refused("Pipeline: branches that overlap are not evaluated yet", "write Sequential")
 
 
 def _unbound_symbols(problem: Problem) -> list[Diagnostic]:

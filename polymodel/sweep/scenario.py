@@ -16,7 +16,6 @@ from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
 from polymodel.errors import NotSeparable, Refused, SpecError
-from polymodel.evaluate import refuse_what_is_not_built
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
@@ -138,7 +137,6 @@ def scenario(
     bound_tree = bind_tree(ResolvedMapping(tree), {n: fixed[n] for n in names if n not in varying}, faults)
     faults.raise_if_any()
     problem = Problem(first.workload, first.arch, bound_tree.tree)
-    refuse_what_is_not_built(problem)
     _refuse_what_is_not_swept(problem)
     found = closed(problem)
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}

@@ -127,12 +127,30 @@ def test_refusal_is_exit_code_three(capsys: Captured, tmp_path: Path) -> None:
     assert "remedy" in err
 
 
-def test_a_pipeline_is_refused_by_name(capsys: Captured, tmp_path: Path) -> None:
+def test_stages_of_one_compute_unit_are_bad_input(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_text(SMALL.replace("!Sequential", "!Pipeline"), encoding="utf-8")
     code, out, err = run(capsys, "evaluate", str(path))
-    assert (code, out) == (REFUSED, "")
-    assert "Pipeline" in err
+    assert (code, out) == (BAD_INPUT, "")
+    assert "stages of the Pipeline" in err
+    assert "share a compute unit" in err
+
+
+def test_a_pipeline_is_evaluated_and_shown(capsys: Captured) -> None:
+    names = ("two_engines", "matmul_chain_2/pipeline")
+    code, out, _ = run(capsys, "show", *names)
+    assert code == FINE
+    assert "pipeline  (overlaps iterations of m)" in out
+    code, out, _ = run(capsys, "evaluate", *names)
+    assert code == FINE
+    assert "Pipelines (stages overlap)" in out
+    assert "2.19 µs" in out
+    code, out, _ = run(capsys, "evaluate", *names, "--table", "pipelines")
+    assert code == FINE
+    assert len([line for line in out.splitlines() if "Matmul" in line]) == 3
+    code, _, err = run(capsys, "evaluate", *names, "--engine", "symbolic")
+    assert code == REFUSED
+    assert err.startswith("refused: stages of a Pipeline overlap")
 
 
 def test_validate_and_show(capsys: Captured, spec: str) -> None:
@@ -315,3 +333,27 @@ def test_where_things_were_saved_is_said(capsys: Captured, spec: str, tmp_path: 
     assert json.loads(out)
     assert "report.html" in err
     assert "left out, it is All" in run(capsys, "schema", "arch")[1]
+
+
+def test_a_memory_over_time(capsys: Captured, spec: str, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    code, out, err = run(capsys, "timeline", spec, "--component", "GLB", "--out", str(folder))
+    assert (code, err) == (FINE, "")
+    assert out.startswith("GLB holds most, ")
+    assert "timeline_GLB_tile.png" in out.splitlines()[-1]
+    assert {p.suffix for p in folder.iterdir()} == {".csv", ".txt", ".png"}
+    code, text, _ = run(capsys, "timeline", spec, "--component", "GLB", "--format", "csv")
+    assert (folder / "timeline_GLB_tile.csv").read_text() == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    _, text, _ = run(capsys, "evaluate", spec, "--table", "working_sets", "--format", "json")
+    needs = [r["bits"] for r in json.loads(text) if (r["component"], r["measure"]) == ("GLB", "tile")]
+    assert max(int(r["total_bits"]) for r in rows) == max(needs)
+    assert len(rows) > 40
+    assert f"... and {len(rows) - 40:,} more phases" in out
+    _, text, _ = run(capsys, "timeline", spec, "--component", "GLB", "--measure", "live", "--format", "json")
+    assert [r["einsum"] for r in json.loads(text)] == [r["einsum"] for r in rows]
+    _, text, _ = run(capsys, "timeline", spec, "--component", "GLB", "--format", "html")
+    assert "<pre>GLB holds most" in text
+    code, _, err = run(capsys, "timeline", spec, "--component", "PE")
+    assert code == BAD_INPUT
+    assert "there is no memory 'PE' to follow over time\n  remedy: memories: DRAM, GLB" in err

@@ -201,7 +201,7 @@ class Stages:
                 held += [max(r, key=lambda w: w.bits) for each in peaks if (r := [w for w in each if w])]
         if not held:
             return None
-        residents = tuple(r for w in held for r in w.residents)
+        residents = tuple(sorted((r for w in held for r in w.residents), key=lambda r: (r.node, r.tensor)))
         return WorkingSet(self.component, einsum, self.measure, sum(w.bits for w in held), residents)
 
 

@@ -14,9 +14,12 @@ from polymodel.analysis.exact.gaps import Gaps
 from polymodel.analysis.exact.lifetimes import lifetimes
 from polymodel.analysis.exact.links import link_rows
 from polymodel.analysis.exact.occupancy import has_gaps, items_of, peak, tile_numbers
+from polymodel.analysis.exact.overlapped import overlapped_peak
 from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
+from polymodel.analysis.exact.slots import pipeline_runs
 from polymodel.analysis.exact.tally import Product, dense, tally, total
+from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,
     Buffet,
@@ -30,6 +33,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
+from polymodel.mapping.pipelines import around
 from polymodel.schedule.touch import partition, touch
 
 
@@ -40,6 +44,7 @@ class Exact:
 
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
+        overlapped = pipelines_of(problem)
         layout = lay_out(problem, reuse)
         ledger = flows(layout)
         transfers = transfers_of(layout)
@@ -50,7 +55,8 @@ class Exact:
         if live:
             counts, peaks = lifetimes(layout)
             buffets = tuple(replace(b, live=counts[b.node, b.tensor]) for b in buffets)
-            working = _interleave(layout, working, peaks)
+            apart = tuple(w for w in peaks if not around(problem.tree, w.einsum))
+            working = _interleave(layout, working, apart)
         return Analysis(
             self.name,
             buffets,
@@ -63,6 +69,7 @@ class Exact:
             _links(layout),
             _refills(layout, booked),
             transfer_rows(layout, ledger, transfers),
+            pipeline_runs(layout, overlapped),
         )
 
 
@@ -263,19 +270,23 @@ def _working_sets(layout: Layout, notes: list[str] | None) -> tuple[WorkingSet, 
                 notes.append(f"working set of {component.name} under {einsum}: {refusal.message}")
                 row = None
             rows.append(row)
-            rows.append(
-                peak(
-                    layout, einsum, component.name, "reserved", items_of(layout, einsum, component.name, True)
-                )
-            )
+            rows.append(_reserved_peak(layout, einsum, component.name))
     return tuple(row for row in rows if row is not None and row.bits)
 
 
 def _tile_peak(layout: Layout, einsum: str, component: str, gaps: Gaps) -> WorkingSet | None:
     """The tile peak by classes of stamps, or cell by cell where tiles outlive their branch."""
+    if around(layout.problem.tree, einsum):
+        return overlapped_peak(layout, einsum, component, "tile")
     if has_gaps(layout, einsum, component):
         return gaps.peak(einsum, component)
     return peak(layout, einsum, component, "tile", items_of(layout, einsum, component, False))
+
+
+def _reserved_peak(layout: Layout, einsum: str, component: str) -> WorkingSet | None:
+    if around(layout.problem.tree, einsum):
+        return overlapped_peak(layout, einsum, component, "reserved")
+    return peak(layout, einsum, component, "reserved", items_of(layout, einsum, component, True))
 
 
 def _interleave(
