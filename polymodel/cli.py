@@ -1,4 +1,4 @@
-"""The command line: `polymodel validate | show | evaluate | compare | sweep | schema | new`.
+"""The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | schema | new`.
 
 Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 130
 interrupted. Output is written whole or not at all; faults go to stderr.
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
+from polymodel.cli_timeline import add_options as add_timeline_options
+from polymodel.cli_timeline import run_timeline
 from polymodel.errors import Diagnostic, Refused, SpecError
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     _show_command(commands)
     _evaluate_command(commands)
     _compare_command(commands)
+    _timeline_command(commands)
     _sweep_command(commands)
     _schema_command(commands)
     _new_command(commands)
@@ -168,6 +171,15 @@ def _compare_command(commands: Commands) -> None:
     _add_engine(parser)
     parser.add_argument("--format", choices=("table", "json", "csv", "html"), default="table")
     parser.set_defaults(run=run_compare)
+
+
+def _timeline_command(commands: Commands) -> None:
+    parser = _add(commands, "timeline", "Show what a memory holds phase by phase, and explain its peak.")
+    _add_sources(parser)
+    add_timeline_options(parser)
+    parser.set_defaults(
+        engine="auto", run=lambda options: run_timeline(options, _evaluated(options, options.sources))
+    )
 
 
 def _sweep_command(commands: Commands) -> None:

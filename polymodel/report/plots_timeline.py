@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,9 @@ _FAR = 4  # a capacity this many times above the peak is told, not drawn
 
 def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None) -> Axes:
     """Bits per tensor as stacked steps over the phases, into `ax` or a new figure."""
-    import matplotlib.pyplot as plt
-
     if ax is None:
+        import matplotlib.pyplot as plt
+
         ax = plt.subplots(figsize=(9, 4.5), layout="constrained")[1]
     ax.set_title(_title(found), fontsize=10, pad=18)
     if not found.buffets:
@@ -54,6 +55,15 @@ def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None)
     ax.set_xlabel("phase: one iteration of the innermost loop, in order of time")
     ax.set_ylabel(f"{found.component}: {MEANING[found.measure]} (bits)")
     return ax
+
+
+def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
+    """The same as a PNG file; no window system is asked for anything."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    timeline_axes(found, capacity_bits, figure.subplots())
+    figure.savefig(file, dpi=150)
 
 
 def _title(found: Timeline) -> str:

@@ -141,4 +141,4 @@ def test_other_components_and_measures_are_told(
     report: Report, component: str, measure: str, fault: str
 ) -> None:
     with pytest.raises(SpecError, match=fault):
-        report.timeline(component, measure)  # type: ignore[arg-type]
+        report.timeline(component, measure)  # type: ignore[arg-type]  # a wrong one is the point

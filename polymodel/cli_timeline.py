@@ -1,0 +1,88 @@
+"""The command `polymodel timeline`: what one memory holds phase by phase, and its peak explained."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polymodel.analysis.timeline import Timeline
+    from polymodel.report.report import Report
+    from polymodel.report.table import Table
+    from polymodel.report.timeline import Peak
+
+SHOWN = 40
+INFEASIBLE = 1
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options but the sources and values, which every command has."""
+    parser.add_argument("--component", required=True, metavar="NAME", help="the memory to follow, e.g. GLB")
+    parser.add_argument(
+        "--measure",
+        choices=("tile", "live"),
+        default="tile",
+        help="whole tiles while resident (default), or elements from first to last use",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="the most phases; beyond it inner loops are joined (default: 100000)",
+    )
+    parser.add_argument(
+        "--format", choices=("table", "json", "csv", "html"), default="table", help="default: table"
+    )
+    parser.add_argument("--out", metavar="DIR", help="also save all phases as CSV, the peak and a picture")
+
+
+def run_timeline(options: argparse.Namespace, report: Report) -> tuple[str, int]:
+    """The timeline in the chosen format; exit code 1 if something does not fit."""
+    from polymodel.report.timeline import peak, table, timeline
+
+    found = timeline(report, options.component, options.measure, options.limit)
+    rows = table(report.problem, found)
+    most = peak(report.problem, report.analysis.buffets, found)
+    text = _formatted(rows, most, options.format)
+    if options.out:
+        files = _save(Path(options.out), report, found, rows, most)
+        told = f"saved {', '.join(map(str, files))}"
+        if options.format == "table":
+            text += f"\n{told}\n"
+        else:
+            sys.stderr.write(f"{told}\n")
+    return text, 0 if report.feasible else INFEASIBLE
+
+
+def _formatted(rows: Table, most: Peak, style: str) -> str:
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if style == "csv":
+        return rows.to_csv()
+    if style == "json":
+        return table_json(rows)
+    if style == "html":
+        return page(f"{most.component} over time", f"<pre>{html.escape(str(most))}</pre>{rows.html()}")
+    first = type(rows)(rows.name, rows.columns, rows.rows[:SHOWN])
+    left = len(rows.rows) - SHOWN
+    more = f"... and {left:,} more phases: --format csv, or --out DIR\n" if left > 0 else ""
+    notes = "".join(f"note: {n}\n" for n in rows.notes[1:])
+    return f"{most}\n{first.text(indent='')}\n{more}{notes}"
+
+
+def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak) -> tuple[Path, ...]:
+    """CSV, words and picture under names that say what is followed and how."""
+    from polymodel.report.plots_timeline import save_picture
+
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = folder / f"timeline_{found.component}_{found.measure}"
+    files = tuple(stem.with_name(stem.name + end) for end in (".csv", ".txt", ".png"))
+    files[0].write_text(rows.to_csv(), encoding="utf-8")
+    files[1].write_text(str(most), encoding="utf-8")
+    save_picture(found, report.problem.hierarchy[found.component].size_bits, files[2])
+    return files
