@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polymodel as pm
@@ -190,6 +192,35 @@ def test_the_independent_count_takes_a_layers_work_for_a_pixel_as_one_step(toget
     """
     assert buffer(EXACT.analyse(pyramid(together), live=True)) == peak
     assert 43 * WORD == 375_136 - 374_964
+
+
+def counted_by_pixels() -> int:
+    """Peak in bytes from when each value is made and last read; a step is one layer's work for a pixel."""
+    steps, layers = len(MAPS), list(MAPS)
+    made = np.arange(56 * 56, dtype=np.int64).reshape(56, 56)  # the pixel for which a layer makes each value
+    change = np.zeros(made.size * steps + 1, dtype=np.int64)
+    first, last = made * steps + steps - 1, made * steps + steps - 1
+    for number in reversed(range(steps)):
+        channels, side, kernel, stride, padding, _ = MAPS[layers[number]]
+        np.add.at(change, first.ravel(), channels)
+        np.add.at(change, last.ravel() + 1, -channels)
+        before = MAPS[layers[number - 1]][1] if number else IMAGE[1]
+        needed = np.full((before + 2 * padding, before + 2 * padding), made.size * steps)
+        used = np.full_like(needed, -1)
+        for r, s in product(range(kernel), repeat=2):
+            window = (slice(r, r + stride * side, stride), slice(s, s + stride * side, stride))
+            needed[window] = np.minimum(needed[window], made)
+            used[window] = np.maximum(used[window], made)
+        inner = slice(padding, padding + before)
+        made, used = needed[inner, inner], used[inner, inner]
+        first, last = made * steps + max(number - 1, 0), used * steps + number
+    np.add.at(change, first.ravel(), IMAGE[0])
+    np.add.at(change, last.ravel() + 1, -IMAGE[0])
+    return WORD * int(np.cumsum(change).max())
+
+
+def test_the_peak_by_an_independent_count() -> None:
+    assert counted_by_pixels() == 375_136
 
 
 @pytest.mark.parametrize("together", [True, False])
