@@ -144,7 +144,8 @@ class Tracks:
             keep, stamps = len(f.spatial), sum(1 for a in f.temporal if a < depth)
             axes = (*f.spatial, *f.temporal[:stamps])
             parts.append((axes, tally(shape_of(f), keep, (), stamps)))
-        return self._rows(p, einsum, [(1, Product(1, tuple(parts)))], False)[1].max(axis=0)
+        counts = self._rows(p, einsum, [(1, Product(1, tuple(parts)))], False)[1]
+        return np.asarray(counts.max(axis=0), dtype=np.int64)
 
     def _rows(self, p: Pipeline, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
         """(physical instances, values per instance and iteration) of what the products sum up to.
