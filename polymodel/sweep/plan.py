@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import refuse_rounding
-from polymodel.analysis.symbolic.atoms import ONE, Atom, Level
-from polymodel.analysis.symbolic.forms import Form, Held, number, of_atom
+from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.cost.context import Counts
 from polymodel.cost.ports import port_time
-from polymodel.mapping.looptree import Loop
 
 Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1
 
@@ -121,7 +120,7 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
         tuple((each, linear) for each, linear in energy if each),
         math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
         tuple(tuple(_busy(counts, forms, e, rows)) for e in problem.tree.einsums),
-        (*_fanouts(problem, rows), *_capacities(problem, forms, rows)),
+        (*_fanouts(problem, forms, rows), *_capacities(problem, forms, rows)),
     )
 
 
@@ -174,21 +173,11 @@ def _sides(
     return (pieces,) if c.ports == "shared" else tuple((p,) for p in pieces)
 
 
-def _fanouts(problem: Problem, rows: Rows) -> Iterator[Limit]:
+def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[Limit]:
     """Spatial loops over one dimension: the product of their trips must fit its fanout."""
     needs: dict[tuple[str, str], dict[Linear, None]] = {}
-    for einsum in problem.tree.einsums:
-        inner: dict[str, int | str] = {}
-        trips: dict[tuple[str, str], Form] = {}
-        for _, loop in problem.tree.loops(einsum):
-            v = loop.variable_in(einsum)
-            low, high = problem.cascade[einsum].bound(v)
-            if loop.spatial:
-                key = (loop.component, loop.dim)
-                trips[key] = trips.get(key, number(1)) * _trips(inner.get(v, high - low + 1), loop)
-            inner[v] = loop.tile_shape
-        for key, form in trips.items():
-            needs.setdefault(key, {})[rows.add(form)] = None
+    for _, component, dim, form in forms.fanouts:
+        needs.setdefault((component, dim), {})[rows.add(form)] = None
     for (component, dim), found in needs.items():
         have = problem.hierarchy[component].dim(dim).fanout
         yield Limit(
@@ -198,10 +187,6 @@ def _fanouts(problem: Problem, rows: Rows) -> Iterator[Limit]:
             have,
             True,
         )
-
-
-def _trips(enclosing: int | str, loop: Loop) -> Form:
-    return of_atom(Atom(enclosing, (Level(loop.tile_shape, "each"),), ONE))
 
 
 def _capacities(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[Limit]:

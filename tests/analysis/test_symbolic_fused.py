@@ -101,9 +101,10 @@ OPEN_ROWS, OPEN_COLUMNS = ROWS.replace("4}", "TP}"), COLUMNS.replace("4}", "TQ}"
         OPEN_ROWS + HOLD.replace("POLICY", "refill") + OPEN_COLUMNS,
         OPEN_ROWS + HOLD.replace("POLICY", "slide") + OPEN_COLUMNS,
         OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "refill"),
+        OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "slide"),
         HOLD.replace("POLICY", "refill") + OPEN_ROWS + OPEN_COLUMNS,
     ],
-    ids=["rows again", "rows kept", "windows again", "all kept"],
+    ids=["rows again", "rows kept", "windows again", "columns kept", "all kept"],
 )
 def test_rows_and_columns_as_symbols(tmp_path: Path, nodes: str) -> None:
     """Two 3x3 layers at some tiles of 8 x 8, imperfect ones too: what the exact engine counts."""
@@ -126,8 +127,8 @@ def test_the_halo_in_sympy(tmp_path: Path) -> None:
 
 
 def test_what_has_no_closed_form_says_why(tmp_path: Path) -> None:
-    kept = OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "slide")
-    with pytest.raises(NotSeparable, match="whether F2 stays over the steps of the loop over p2"):
+    kept = OPEN_ROWS + OPEN_COLUMNS + HOLD.replace("POLICY", "keep_previous")
+    with pytest.raises(NotSeparable, match="under keep_previous, F2 stays in part where an inner loop wraps"):
         forms(problem_of(tmp_path, kept))
     both = OPEN_ROWS + "  - !Temporal {rank_variable: r2, tile_shape: 1}\n" + HOLD.replace("POLICY", "refill")
     with pytest.raises(NotSeparable, match=r"shared loops tile both .* of F2"):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
+from polymodel.analysis.symbolic.atoms import ONE, Atom, Level, Role, atom
 from polymodel.analysis.symbolic.counts import count, largest
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
-from polymodel.analysis.symbolic.forms import Form, number
+from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.inferred import Undecided
 from polymodel.analysis.symbolic.layout import Layout, lay_out
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.records import (
@@ -20,7 +22,8 @@ from polymodel.analysis.symbolic.records import (
     TollForm,
     TrafficForm,
 )
-from polymodel.analysis.symbolic.spaces import Use, Window
+from polymodel.analysis.symbolic.spaces import Space, Use, Window
+from polymodel.analysis.symbolic.worlds import World, joined
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 
@@ -38,6 +41,7 @@ class Symbolic:
 
 
 ENGINE = Symbolic()
+MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the forms
 
 
 def forms(
@@ -48,17 +52,44 @@ def forms(
     `ranks`: rank variable -> symbol that stands for its extent.
     """
     _refuse_what_is_not_formed(problem)
-    layout = lay_out(problem, reuse, ranks)
+    return joined(list(_cases(problem, reuse, ranks, {}, number(1))))
+
+
+def _cases(
+    problem: Problem,
+    reuse: Reuse | None,
+    ranks: Mapping[str, str] | None,
+    single: Mapping[int, bool],
+    world: Form,
+) -> Iterator[World]:
+    """The forms for each way in which loops on which it depends have one trip or more."""
+    try:
+        layout = lay_out(problem, reuse, ranks, single)
+    except Undecided as open_:
+        if len(single) == MOST_LOOPS:
+            raise NotSeparable(
+                f"what stays depends on whether more than {MOST_LOOPS} loops have one trip",
+                "use engine exact",
+            ) from open_
+        for yes in (True, False):
+            where = open_.settled if yes else number(1) - open_.settled
+            yield from _cases(problem, reuse, ranks, {**single, open_.node: yes}, world * where)
+    else:
+        yield world, _analysis(layout)
+
+
+def _analysis(layout: Layout) -> SymbolicAnalysis:
     ledger = flows(layout)
     return SymbolicAnalysis(
         _buffets(layout),
         _traffic(layout, ledger),
-        tuple(_compute(layout, e) for e in problem.tree.einsums),
+        tuple(_compute(layout, e) for e in layout.problem.tree.einsums),
         _loads(layout, ledger),
         working_sets(layout),
         _tolls(layout, ledger),
         _symbols(layout),
         _chains(layout),
+        tuple(_fanouts(layout)),
     )
 
 
@@ -107,6 +138,29 @@ def _chains(layout: Layout) -> tuple[tuple[int | str, ...], ...]:
             else:
                 found[stamps.extent(v), *tiles] = None
     return tuple(found)
+
+
+def _fanouts(layout: Layout) -> Iterator[tuple[str, str, str, Form]]:
+    """Products of nominal trips; of an inferred Einsum's own loops, those in its widest window."""
+    for einsum, path in layout.paths.items():
+        stamps = layout.stamps(einsum, path)
+        trips: dict[tuple[str, str], Form] = {}
+        for i, a in enumerate(path):
+            if a.loop is not None and a.spatial:
+                key = (a.loop.component, a.loop.dim)
+                trips[key] = trips.get(key, number(1)) * _trips(stamps, i)
+        for (component, dim), form in trips.items():
+            yield einsum, component, dim, form
+
+
+def _trips(stamps: Space, axis: int) -> Form:
+    v, tile = stamps.axes[axis].variable, stamps.axes[axis].tile
+    above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
+    if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
+        roles: dict[int, Role] = dict.fromkeys(above, "first")
+        return of_atom(atom(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE))
+    enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
+    return of_atom(Atom(enclosing, (Level(tile, "each"),), ONE))
 
 
 def _widest(einsum: str, window: Window, shared: list[int | str], own: list[int | str]) -> int | str:

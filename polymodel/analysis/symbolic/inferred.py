@@ -8,17 +8,19 @@ what is needed and not held: of each rank all that the window gained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.symbolic.spaces import Axis, Window
+from polymodel.analysis.symbolic.counts import settled
+from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import Tie, decided_above, ties
-from polymodel.workload.einsum import Einsum
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 EXACT = "use engine exact"
 
@@ -32,17 +34,28 @@ class Path:
     depth: int = 0
 
 
-def paths(problem: Problem, reuse: Reuse | None) -> dict[str, Path]:
-    """The path of every Einsum; NotSeparable where what executes is no product of intervals."""
-    inference = _Inference(problem, reuse)
+class Undecided(Exception):
+    """Whether the loop `node` has one trip only decides what stays: `settled` is 1 where it has."""
+
+    def __init__(self, node: int, settled: Form) -> None:
+        super().__init__(node)
+        self.node, self.settled = node, settled
+
+
+def paths(problem: Problem, reuse: Reuse | None, single: Mapping[int, bool]) -> dict[str, Path]:
+    """The path of every Einsum; NotSeparable where what executes is no product of intervals.
+
+    `single`: of loops (by node id) whether they have one trip only, where symbols do not tell.
+    """
+    inference = _Inference(problem, reuse, single)
     for name in reversed(problem.tree.einsums):
         inference.of(name)
     return {name: inference.found[name] for name in problem.tree.einsums}
 
 
 class _Inference:
-    def __init__(self, problem: Problem, reuse: Reuse | None) -> None:
-        self.problem, self.reuse = problem, reuse
+    def __init__(self, problem: Problem, reuse: Reuse | None, single: Mapping[int, bool]) -> None:
+        self.problem, self.reuse, self.single = problem, reuse, single
         self.found: dict[str, Path] = {}
         self.open: set[str] = set()
 
@@ -64,7 +77,7 @@ class _Inference:
     def inferred(self, name: str, kinds: dict[int, Tie], axes: tuple[Axis, ...]) -> Path:
         depth = sum(1 for i in kinds if i <= decided_above(kinds))
         consumer = self.consumer(name, kinds, axes, depth)
-        hold = _Hold(self.problem, self.reuse, name, consumer, self.of(consumer.name), depth)
+        hold = _Hold(self, name, consumer, self.of(consumer.name), depth)
         if hold.theirs.windows and hold.theirs.depth < depth:
             raise NotSeparable(
                 f"{name} is inferred from own tiles of {consumer.name}, which is inferred too", EXACT
@@ -132,14 +145,13 @@ def _refuse_outside(einsum: Einsum, v: str, window: Window) -> None:
 class _Hold:
     """The intermediate between a producer and its consumer: what is needed of it, and what stays."""
 
-    def __init__(
-        self, problem: Problem, reuse: Reuse | None, name: str, consumer: Einsum, theirs: Path, depth: int
-    ) -> None:
+    def __init__(self, inference: _Inference, name: str, consumer: Einsum, theirs: Path, depth: int) -> None:
+        problem, self.single = inference.problem, inference.single
         self.name, self.consumer, self.theirs, self.depth = name, consumer, theirs, depth
         self.tensor = problem.cascade[name].outputs[0].tensor
         home = storage_chain(problem.tree, name, self.tensor)[0]
         assert isinstance(home.node, StorageNode)
-        self.policy = reuse or home.node.reuse
+        self.policy = inference.reuse or home.node.reuse
         self.above = sum(1 for i, _ in problem.tree.loops(name) if i < home.id)
         if self.above > depth or home.id not in {s.id for s in problem.tree.path(consumer.name)}:
             raise NotSeparable(f"{self.tensor} is not stored above both {name} and {consumer.name}", EXACT)
@@ -221,11 +233,11 @@ class _Hold:
                 )
             return False
         if None in trips:
-            raise NotSeparable(
-                f"whether {self.tensor} stays over the steps of the loop over {mine} depends on whether "
-                "loops inside it have more than one trip",
-                "store it above these loops, or use engine exact",
+            unknown = inner[trips.index(None)]
+            bare = Space(
+                self.consumer, TensorAccess("", (), ()), self.theirs.axes, windows=self.theirs.windows
             )
+            raise Undecided(self.theirs.axes[unknown].node, settled(bare, unknown))
         if any(needed[i] != needed[axis] for i in needed if axis < i < self.above):
             raise NotSeparable(f"{self.tensor} stays in part over the loop over {mine}", EXACT)
         return True
@@ -239,6 +251,8 @@ class _Hold:
 
     def single_trip(self, axis: int) -> bool | None:
         """Whether the loop at `axis` has one trip, however large its enclosing tile; None: open."""
+        if self.theirs.axes[axis].node in self.single:
+            return self.single[self.theirs.axes[axis].node]
         w = self.theirs.axes[axis].variable
         enclosing: Iterable[int | str] = [
             self.plain(w).extent,

@@ -77,10 +77,16 @@ class Layout:
         )
 
 
-def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | None = None) -> Layout:
+def lay_out(
+    problem: Problem,
+    reuse: Reuse | None,
+    ranks: Mapping[str, str] | None = None,
+    single: Mapping[int, bool] | None = None,
+) -> Layout:
     """All buffets; NotSeparable where the closed forms do not reach.
 
-    `ranks`: rank variable -> symbol that stands for its extent.
+    `ranks`: rank variable -> symbol that stands for its extent. `single`: of loops (by node id) whether they
+    have one trip only, where symbols do not tell; Undecided for others on which it depends.
     """
     tree = problem.tree
     if pipelines_of(problem):
@@ -88,7 +94,7 @@ def lay_out(problem: Problem, reuse: Reuse | None, ranks: Mapping[str, str] | No
     for name in tree.einsums:
         check_box(problem.cascade[name])
     _check_loops(problem)
-    found = paths(problem, reuse)
+    found = paths(problem, reuse, single or {})
     axes = {e: path.axes for e, path in found.items()}
     decided = {e: path.depth for e, path in found.items()}
     if ranks and any(decided.values()):

@@ -26,7 +26,7 @@ class Item:
     """A buffet in the phases of one Einsum; absent at the first (last) stamp of these loops.
 
     Each loop comes with a form that is 1 if its steps count. `fixed`: it is persistent, all that it
-    ever holds stays.
+    ever holds stays. `shared`: how many loops stand above both, for a buffet in another branch.
     """
 
     node: Node
@@ -34,6 +34,7 @@ class Item:
     not_first: tuple[tuple[int, Form], ...] = ()
     not_last: tuple[tuple[int, Form], ...] = ()
     fixed: bool = False
+    shared: int | None = None
 
 
 def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
@@ -146,6 +147,7 @@ def _residence(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item |
     if not stays:
         return None
     times = tuple(sorted(stays.items()))
+    item = replace(item, shared=None if on_path else shared)
     return replace(item, not_last=times) if before else replace(item, not_first=times)
 
 
@@ -255,12 +257,13 @@ def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
 
 
 def _there(item: Item, seconds: frozenset[int]) -> dict[int, Role]:
-    """The tile that is held: of the visit before, if its own users come later."""
-    roles = _steps(range(item.node.depth), seconds)
-    joined = {a for a, _ in item.not_first} & seconds
-    if joined and max(joined) < item.node.depth:
-        roles[max(i for i in seconds if i < item.node.depth)] = "first"
-    return roles
+    """The tile that is held; in another branch that runs later, that of the visit before."""
+    if item.shared is None:
+        return _steps(range(item.node.depth), seconds)
+    reached = frozenset(i for i in seconds if i < item.shared)
+    if item.not_first and reached:
+        reached -= {max(reached)}
+    return _steps(range(item.node.depth), reached)
 
 
 def _is_last(bare: Space, axis: int, seconds: frozenset[int]) -> Form:

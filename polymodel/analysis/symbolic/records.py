@@ -127,6 +127,7 @@ class SymbolicAnalysis:
 
     `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent
     and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it).
+    `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
     """
 
     buffets: tuple[BuffetForm, ...]
@@ -137,6 +138,7 @@ class SymbolicAnalysis:
     tolls: tuple[TollForm, ...] = ()
     symbols: tuple[str, ...] = ()
     chains: tuple[tuple[int | str, ...], ...] = ()
+    fanouts: tuple[tuple[str, str, str, Form], ...] = ()
 
     def at(self, values: Mapping[str, int]) -> Analysis:
         """The numbers for given symbols (name -> int): what the other engines return.

@@ -1,0 +1,102 @@
+"""One form out of several, each of which holds where certain loops have one trip or more.
+
+What stays under `slide` depends on which loop is the innermost that moves a tile, and so on whether those
+further in have a single trip: tile sizes decide. Each case has forms of its own; the whole is their sum,
+each times a form that is 1 where its case holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from polymodel.analysis.symbolic.forms import ZERO, Form, Held, Peak
+from polymodel.analysis.symbolic.records import (
+    BuffetForm,
+    ComputeForm,
+    LoadForm,
+    SymbolicAnalysis,
+    TollForm,
+    TrafficForm,
+    WorkingSetForm,
+)
+
+World = tuple[Form, SymbolicAnalysis]
+Row = TypeVar("Row", BuffetForm, TrafficForm, ComputeForm, LoadForm, TollForm)
+Phase = tuple[Held, ...]
+
+
+def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
+    """All cases in one; the forms of the cases are 1 in one of them for any legal tiles."""
+    if len(worlds) == 1:
+        return worlds[0][1]
+    first = worlds[0][1]
+    return replace(
+        first,
+        buffets=_rows([(w, a.buffets) for w, a in worlds]),
+        traffic=_rows([(w, a.traffic) for w, a in worlds]),
+        compute=_rows([(w, a.compute) for w, a in worlds]),
+        loads=_rows([(w, a.loads) for w, a in worlds]),
+        tolls=_rows([(w, a.tolls) for w, a in worlds]),
+        working_sets=_working_sets(worlds),
+    )
+
+
+def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
+    longest = max((table for _, table in tables), key=len)
+    found: dict[tuple[object, ...], list[tuple[Form, Row]]] = {_key(row): [] for row in longest}
+    for world, table in tables:
+        for row in table:
+            found.setdefault(_key(row), []).append((world, row))
+    return tuple(_row(rows, len(tables)) for rows in found.values())
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(v for f in fields(row) if not isinstance(v := getattr(row, f.name), Form))
+
+
+def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
+    """The sum of the cases of one row; in a case without the row nothing moves."""
+    first = rows[0][1]
+    changed: dict[str, Form] = {}
+    for f in fields(first):
+        if isinstance(getattr(first, f.name), Form):
+            parts: list[tuple[Form, Form]] = [(world, getattr(row, f.name)) for world, row in rows]
+            changed[f.name] = _sum(parts, worlds)
+    return replace(first, **changed)  # type: ignore[arg-type]  # names of Form fields only
+
+
+def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
+    if len(parts) == worlds and all(form == parts[0][1] for _, form in parts):
+        return parts[0][1]
+    total = ZERO
+    for world, form in parts:
+        total = total + world * form
+    return total
+
+
+def _working_sets(worlds: Sequence[World]) -> tuple[WorkingSetForm, ...]:
+    """Phases of all cases; those that are not the same in all are empty outside their own."""
+    found: dict[tuple[str, str, str], tuple[WorkingSetForm, dict[Phase, list[Form]]]] = {}
+    for world, analysis in worlds:
+        for row in analysis.working_sets:
+            key = row.component, row.einsum, row.measure
+            phases = found.setdefault(key, (row, {}))[1]
+            for phase in row.peak.phases:
+                phases.setdefault(phase, []).append(world)
+    return tuple(
+        replace(
+            row,
+            peak=Peak(
+                tuple(p for phase, where in phases.items() for p in _within(phase, where, len(worlds)))
+            ),
+        )
+        for row, phases in found.values()
+    )
+
+
+def _within(phase: Phase, where: list[Form], worlds: int) -> list[Phase]:
+    if len(where) == worlds:
+        return [phase]
+    return [tuple(replace(h, elements=world * h.elements) for h in phase) for world in where]

@@ -1,0 +1,52 @@
+"""Sweeps of fused layers whose producers are inferred: vectorised, and equal to evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from tests.analysis.test_recompute import HOLD, PAIR
+from tests.sweep.test_sweep import check_blocks, check_rows
+
+ROWS = "  - !Temporal {rank_variable: p2, tile_shape: TP}\n"
+COLUMNS = "  - !Temporal {rank_variable: q2, tile_shape: TQ}\n"
+SPREAD = """    - !Nested
+      nodes:
+      - !Spatial {rank_variable: q1, tile_shape: 1, component: PE, name: X}
+      - !Compute {einsum: Layer1, component: MAC}
+"""
+
+
+def fused(folder: Path, nodes: str, *, spread: bool = False) -> pm.Spec:
+    """Two 3x3 layers, 10 x 10 into 8 x 8, with costs; `spread`: the first on a row of 9 PEs."""
+    text = PAIR.replace("SIDE1", "10").replace("SIDE2", "8").replace("NODES\n", nodes)
+    text = text.replace("energy: 0}", "energy: 1.5e-12, throughput: 3.0e9}").replace("throughput: 1}", "}")
+    if spread:
+        row = "  - !Container {name: PE, spatial: [{name: X, fanout: 9, may_reuse: All}]}\n  - !Compute"
+        text = text.replace("  - !Compute", row, 1)
+        text = text.replace("    - !Compute {einsum: Layer1, component: MAC}\n", SPREAD)
+    file = folder / "pair.yaml"
+    file.write_text(text)
+    return pm.load(str(file))
+
+
+REFILL, SLIDE = HOLD.replace("POLICY", "refill"), HOLD.replace("POLICY", "slide")
+GRID = {"TP": list(range(1, 10)), "TQ": list(range(1, 10))}
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["", "spread"])
+@pytest.mark.parametrize(
+    "nodes", [ROWS + SLIDE + COLUMNS, ROWS + COLUMNS + REFILL], ids=["rows kept", "windows again"]
+)
+def test_fused_points_equal_evaluate(tmp_path: Path, nodes: str, spread: bool) -> None:
+    spec = fused(tmp_path, nodes, spread=spread)
+    check_blocks(spec, GRID)
+    swept = pm.sweep(spec, GRID, objectives=("energy", "latency"), keep="all")
+    check_rows(swept)
+    # A window of 8 columns of F3 is 10 wide, which 9 PEs do not hold.
+    assert len(swept.frame) == 8 * (7 if spread else 8)
+    pruned = pm.sweep(spec, GRID, objectives=("energy", "working_set:GLB"), prune=True)
+    plain = pm.sweep(spec, GRID, objectives=("energy", "working_set:GLB"), prune=False)
+    assert pruned.frame.equals(plain.frame)
