@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import polymodel as pm
 from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
+from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split
+from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum
 from tests.analysis.small import dram, einsum, glb, hierarchy
 from tests.analysis.test_agreement import differences
@@ -56,3 +60,41 @@ def test_runs_that_a_consumer_keeps_alive_past_the_last_write_drain_once() -> No
     ]
     assert drained == [9]
     assert not differences(ours, referee)
+
+
+HALVES = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, tensors: {keep: ~Intermediates, may_keep: All}}
+  - !Memory {name: GLB, tensors: {may_keep: All}}
+  - !Compute {name: MAC}
+workload:
+  rank_sizes: {Q: 2, S: 2, P: 2}
+  bits_per_value: {All: 8}
+  einsums:
+  - T1[q] = I[H=q+s] * F[s]
+  - T2[p] = T1[Q=p] * G[p]
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [I, F, G, T2]}
+  - !Temporal {rank_variable: p, tile_shape: 1}
+  - !Temporal {rank_variable: {T1: s, T2: p}, tile_shape: 1}
+  - !Storage {component: GLB, tensors: [T1]}
+  - !Sequential
+    nodes:
+    - !Nested {nodes: [!Compute {einsum: T1, component: MAC}]}
+    - !Nested {nodes: [!Compute {einsum: T2, component: MAC}]}
+"""
+
+
+def test_halves_of_a_sum_in_two_runs_are_not_the_sum(tmp_path: Path) -> None:
+    """The inner loop makes half of each T1 that p wants, and GLB forgets it before the other half."""
+    file = tmp_path / "halves.yaml"
+    file.write_text(HALVES, encoding="utf-8")
+    spec = pm.load(str(file))
+    assert spec.mapping is not None
+    problem = Problem(spec.workload, spec.arch, spec.mapping)
+    broken = violation(problem)
+    assert broken is not None
+    assert "does not hold all of it" in broken.reason
+    assert check(problem)

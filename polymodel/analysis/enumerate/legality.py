@@ -95,21 +95,24 @@ def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) ->
         whole[tuple(e.value(point) for e in made.einsum.accesses[position].projection)] += 1
     done: dict[tuple[Time, Element], int] = defaultdict(int)
     last: dict[tuple[Place, Element, Time], Time] = {}
+    held: dict[tuple[Place, Element, Time], int] = defaultdict(int)
     names = made.einsum.name, read.einsum.name, tensor
     for o in made.operations:
         x, p = o.elements[position], o.place[: home.n_place]
         done[o.time[: made.decided[0]], x] += 1
         run = home.run[o.time[: home.n_time]][p][x]
         last[p, x, run] = max(o.time, last.get((p, x, run), o.time))
+        held[p, x, run] += 1
     for (_, x), count in sorted(done.items()):
         if count % whole[x]:
             return Violation(*names, x, "an iteration of the loops above makes it in part")
     position = read.einsum.accesses.index(read.einsum.access_of(tensor))
     for o in read.operations:
         x, p = o.elements[position], o.place[: home.n_place]
-        finished = last.get((p, x, home.run[o.time[: home.n_time]][p][x]))
-        if finished is None:
-            reason = f"storage node {home.node} ({home.component}) does not hold it then"
+        run = home.run[o.time[: home.n_time]][p][x]
+        finished = last.get((p, x, run))
+        if finished is None or held[p, x, run] % whole[x]:
+            reason = f"storage node {home.node} ({home.component}) does not hold all of it then"
             return Violation(*names, x, reason)
         if finished >= o.time:
             return Violation(*names, x, "it is read before all operations that produce it")
