@@ -62,13 +62,17 @@ class Residency:
         self._spans: dict[tuple[int, str, int], Spans] = {}
         self.ids = self._each()
         carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
-        if carries and any(len({m.tobytes() for m in p.values()}) > 1 for p in self.present):
+        if carries and not self._is_product():
             self.blocks = node.blocks  # over these, a visit's elements of all users are a product
             self.ids = self._each()
             del self.present
         steps = {a: self._step(a) for a in sorted(carries)}
         self.steps = {a: step for a, step in steps.items() if all(into.any() for into, _ in step)}
         self.start = min(self.steps, default=node.loops)
+
+    def _is_product(self) -> bool:
+        """True if a visit's elements of all users are a product over the blocks: those of one user."""
+        return any(all(bool(m[user].all()) for m in self.present) for user in self.node.users)
 
     def grid(self, block: int, user: str) -> Grid:
         return self.grids.of(user, (self.blocks[block],))
