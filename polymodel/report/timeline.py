@@ -191,10 +191,10 @@ def _reason(problem: Problem, buffet: Buffet, einsum: str) -> str:
     after = tuple(e for e in others if e not in before)
     if before and after:
         return f"{_list(before)} used it, and it waits for {_list(after)}, {stored}"
-    loop = _next_loop(tree, buffet, einsum)
+    loop, uses = _next_loop(tree, buffet, einsum), "uses" if len(others) == 1 else "use"
     if loop:
-        return f"{_list(others)} uses it in the other iterations of the loop over {loop}, {stored}"
-    return f"{buffet.reuse} keeps what {_list(others)} uses again at its next visit, {stored}"
+        return f"{_list(others)} {uses} it in the other iterations of the loop over {loop}, {stored}"
+    return f"{buffet.reuse} keeps what {_list(others)} {uses} again at the next visit, {stored}"
 
 
 def _stored(tree: LoopTree, buffet: Buffet) -> str:

@@ -17,6 +17,7 @@ from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.legality import phases_of
 from polymodel.analysis.enumerate.occupancy import Timeline as Phases
 from polymodel.analysis.enumerate.occupancy import occupied_bits
+from polymodel.analysis.exact import timeline as exact_timeline
 from polymodel.analysis.exact.timeline import timeline
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
@@ -104,7 +105,7 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
 def joined(problem: Problem, component: str, fine: Timeline) -> bool:
     """With fewer phases each is the largest of those that it stands for."""
     try:
-        coarse = timeline(problem, component, "tile", len(fine.total) - 1)
+        coarse = timeline(problem, component, fine.measure, len(fine.total) - 1)
     except Refused:
         return False
     assert coarse.notes
@@ -120,14 +121,48 @@ def joined(problem: Problem, component: str, fine: Timeline) -> bool:
     return True
 
 
-def run_many(strategy: Any, count: int) -> Counter[str]:
+def compare_products(problem: Problem, tally: Counter[str]) -> None:
+    """Elements by products of factors: in memories of one instance, and with inner loops joined."""
+    for component in problem.hierarchy.components:
+        if component.kind != "memory":
+            continue
+        try:
+            ours = timeline(problem, component.name, "live")
+        except Refused:
+            tally["refused"] += 1
+            continue
+        theirs = referee(problem, component.name, "live")
+        where = f"{component.name}\n{drawing(problem)}"
+        if ours.buffets:
+            totals = (
+                [sum(at.get(ours.instance, {}).values()) for _, at in theirs] if not ours.instance else []
+            )
+            assert not totals or ours.total.tolist() == totals, where
+            tally["live"] += bool(totals)
+            tally["varying"] += len(set(totals)) > 1
+            tally["joined"] += joined(problem, component.name, ours)
+
+
+def only_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is listed operation by operation."""
+
+    def refuse(*_: object) -> Timeline:
+        raise Refused("not listed here")
+
+    monkeypatch.setattr(exact_timeline, "LISTED", 0)
+    monkeypatch.setattr(exact_timeline, "_listed", refuse)
+
+
+def run_many(
+    strategy: Any, count: int, check: Callable[[Problem, Counter[str]], None] = compare
+) -> Counter[str]:
     tally: Counter[str] = Counter()
 
     @settings(max_examples=count, **SETTINGS)
     @given(strategy)
     def agree(problem: Problem) -> None:
         with suppress(Refused):
-            compare(problem, tally)
+            check(problem, tally)
 
     cast(Callable[[], None], agree)()
     return tally
@@ -139,6 +174,22 @@ def test_timelines_agree_with_the_referee(strategy: Any) -> None:
     assert min(tally["tile"], tally["live"]) > 20, tally
     assert tally["varying"] > 5, tally
     assert tally["joined"] > 2, tally
+
+
+@pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
+def test_lives_by_products_agree(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_products(monkeypatch)
+    tally = run_many(strategy, 30, compare_products)
+    assert tally["live"] > 15, tally
+    assert min(tally["varying"], tally["joined"]) > 2, tally
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
+def test_lives_by_products_agree_at_length(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_products(monkeypatch)
+    tally = run_many(strategy, 2_000, compare_products)
+    assert tally["live"] > 1_000, tally
 
 
 @pytest.mark.slow

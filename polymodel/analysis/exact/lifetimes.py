@@ -28,6 +28,7 @@ from polymodel.schedule.touch import Block, axes_of, partition
 
 _POINTS = 5_000_000
 _RESTS = 1000
+_ALL = 2**62
 _LISTED = 30_000  # below, listing is the faster
 
 
@@ -57,10 +58,15 @@ def edges(grids: Grids, residency: Residency, einsum: str) -> list[Edge]:
 
 
 class Frame:
-    """The phases of one Einsum and the buffets of one component that may be live in them."""
+    """The phases of one Einsum and the buffets of one component that may be live in them.
 
-    def __init__(self, grids: Grids, einsum: str, residencies: list[Residency]) -> None:
-        self.grids, self.einsum = grids, einsum
+    `every`: all phases are wanted, not only the peak.
+    """
+
+    def __init__(
+        self, grids: Grids, einsum: str, residencies: list[Residency], *, every: bool = False
+    ) -> None:
+        self.grids, self.einsum, self.every = grids, einsum, every
         found = [(r, edges(grids, r, einsum)) for r in residencies if self._concerns(r)]
         self.residencies = [r for r, mine in found if mine]
         self.nodes = list({(r.node.id, r.node.tensor): r.node for r in self.residencies}.values())
@@ -194,7 +200,7 @@ class Frame:
     @cached_property
     def _built(self) -> tuple[Interleaving, list[tuple[int, ...]]]:
         trees: list[Tree] = []
-        reach = lcm(*(r.period for r in self.roundings))
+        reach = _ALL if self.every else lcm(*(r.period for r in self.roundings))
         columns: list[list[int]] = [[] for _ in self.edges]
         for group in self.groups:
             kinds: dict[tuple[int | bytes, ...], int] = {}
@@ -231,30 +237,51 @@ class Frame:
         """The largest number of live elements of one buffet."""
         return self._built[0].peak([t for t in self.terms if t.buffet == buffet], len(self.nodes))[0]
 
+    def _weighted(self) -> list[Term]:
+        scaled = [int(w * self.whole) for w in self.weights]
+        return [replace(t, weight=scaled[t.buffet]) for t in self.terms]
+
+    def over_time(self, loops: int) -> Ints:
+        """Bits of every buffet (columns) in every iteration of the outer `loops` loops, where they take most.
+
+        Rows are in order of time. Refused in several instances.
+        """
+        if any(self.spots.values()):
+            raise unfollowed("phase by phase they are followed in one instance only")
+        if self.roundings:
+            raise unfollowed("phase by phase, several tensors take fractions of bits per element")
+        depth = sum(1 for a in self.temporal if a < loops)
+        counts = self._built[0].phases(self._weighted(), len(self.nodes), depth)
+        columns = [-(-counts[:, k] * w.numerator // w.denominator) for k, w in enumerate(self.weights)]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(counts), 0), dtype=np.int64)
+
     def together(self) -> list[tuple[Node, int]]:
         """Bits of every buffet at a phase where they take most."""
-        scaled = [int(w * self.whole) for w in self.weights]
-        terms = [replace(t, weight=scaled[t.buffet]) for t in self.terms]
+        terms = self._weighted()
         interleaving = replace(self._built[0], roundings=self.roundings)
         counts = interleaving.peak(terms, len(self.nodes))[1] if terms else ()
         bits = [-(-n * w.numerator // w.denominator) for n, w in zip(counts, self.weights, strict=True)]
         return list(zip(self.nodes, bits, strict=True))
 
 
+def lasting_bits(item: Item) -> int:
+    """Bits of a persistent tensor, the whole run through."""
+    assert item.fixed is not None
+    size = item.fixed * item.bits * item.scale
+    return -(-size.numerator // size.denominator) * item.instances
+
+
 def _working_set(frame: Frame, component: str, fixed: list[Item]) -> WorkingSet | None:
     """The joint peak of a component's live elements during one Einsum."""
     held = frame.together()
-    for item in fixed:
-        assert item.fixed is not None
-        size = item.fixed * item.bits * item.scale
-        held.append((item.node, -(-size.numerator // size.denominator) * item.instances))
+    held += [(item.node, lasting_bits(item)) for item in fixed]
     bits = sum(b for _, b in held)
     residents = [Resident(n.id, n.tensor, b) for n, b in held if b]
     residents.sort(key=lambda r: (r.node, r.tensor))
     return WorkingSet(component, frame.einsum, "live", bits, tuple(residents)) if bits else None
 
 
-class _Part:
+class Part:
     """One component: its buffets' residencies, and those that persist whole."""
 
     def __init__(self, layout: Layout, grids: Grids, component: str) -> None:
@@ -289,7 +316,7 @@ def factored_counts(layout: Layout) -> tuple[dict[tuple[int, str], int], tuple[W
     rows: list[WorkingSet] = []
     for component in layout.problem.hierarchy.components:
         if component.kind == "memory":
-            part = _Part(layout, grids, component.name)
+            part = Part(layout, grids, component.name)
             for einsum in layout.problem.tree.einsums:
                 row = part.working_set(einsum, counts)
                 rows += [row] if row else []

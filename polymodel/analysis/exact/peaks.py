@@ -7,7 +7,7 @@ coordinate outwards, for all combinations of classes at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm, prod
@@ -79,7 +79,10 @@ class Interleaving:
         values = [self._last(terms, depth)]
         for position in range(len(self.order) - 1, -1, -1):
             values.insert(0, self._step(terms, depth, position, values[0]))
-        return int(values[0][..., 0].max()), self._trace(terms, values, buffets)
+        first = values[0][..., 0]
+        state = [int(i) for i in np.unravel_index(int(np.argmax(first)), first.shape)]
+        found = self._trace(terms, dict(enumerate(values)), state, [0] * len(self.trees), 0, [0] * buffets)
+        return int(first.max()), found
 
     def _check(self, terms: Sequence[Term]) -> None:
         largest = sum(r.whole for r in self.roundings)
@@ -177,15 +180,62 @@ class Interleaving:
         best = self._ended(best, terms, depth, position)
         return np.asarray(np.where(best < _NEVER // 2, _NEVER, best))
 
-    # One phase of the peak
+    # One phase of the peak, or all phases
 
-    def _trace(self, terms: Sequence[Term], values: list[Ints], buffets: int) -> tuple[int, ...]:
-        """Elements per buffet at one phase of the peak."""
-        first = values[0][..., 0]
-        state = [int(i) for i in np.unravel_index(int(np.argmax(first)), first.shape)]
-        depth = [0] * len(self.trees)
-        found = [0] * buffets
-        for position in range(len(self.order) + 1):
+    def phases(self, terms: Sequence[Term], buffets: int, depth: int) -> Ints:
+        """The unweighted sums per buffet (columns) at every stamp of the first `depth` coordinates (rows).
+
+        Stamps are in order; of what lies further in, the phase with the largest weighted sum. For one
+        instance, without roundings, and trees whose options are all children.
+        """
+        self._check(terms)
+        levels = [len(t.levels) - 1 for t in self.trees]
+        values = {len(self.order): self._last(terms, levels)}
+        for position in range(len(self.order) - 1, depth - 1, -1):
+            values[position] = self._step(terms, levels, position, values[position + 1])
+        state = np.zeros((1, len(self.trees)), dtype=np.int64)
+        found = np.zeros((1, buffets), dtype=np.int64)
+        at = [0] * len(self.trees)
+        for position, g in enumerate(self.order[:depth]):
+            for t in terms:
+                if t.inclusive and t.end == position:
+                    found[:, t.buffet] += self._counted(t, state, at)
+            level = self.trees[g].levels[at[g]]
+            first = np.searchsorted(level.owner, state[:, g], side="left")
+            many = np.searchsorted(level.owner, state[:, g], side="right") - first
+            option = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many - first, many)
+            state, found = np.repeat(state, many, axis=0), np.repeat(found, many, axis=0)
+            for t in terms:
+                if t.start <= position < t.end:
+                    before = level.before[option, t.columns[g]]
+                    found[:, t.buffet] += self._counted(t, state, at, without=g) * before
+            state[:, g] = level.child[option]
+            at[g] += 1
+        states, which = np.unique(state, axis=0, return_inverse=True)
+        nothing = [0] * buffets
+        rest = [self._trace(terms, values, s.tolist(), list(at), depth, nothing) for s in states]
+        return found + np.array(rest, dtype=np.int64)[which.reshape(-1)]
+
+    def _counted(self, term: Term, state: Ints, depth: list[int], without: int = -1) -> Ints:
+        """`_matching` for rows of classes."""
+        value = np.full(len(state), term.coefficient, dtype=np.int64)
+        for g, column in enumerate(term.columns):
+            if g != without:
+                value = value * self.trees[g].levels[depth[g]].counts[state[:, g], column]
+        return value
+
+    def _trace(
+        self,
+        terms: Sequence[Term],
+        values: Mapping[int, Ints],
+        state: list[int],
+        depth: list[int],
+        start: int,
+        found: list[int],
+    ) -> tuple[int, ...]:
+        """Elements per buffet at one phase of the peak, from the coordinate `start` on."""
+        found = list(found)
+        for position in range(start, len(self.order) + 1):
             for t in terms:
                 if t.inclusive and t.end == position:
                     found[t.buffet] += self._matching(t, state, depth)

@@ -18,6 +18,8 @@ from polymodel.analysis.exact.arrays import LIMIT
 from polymodel.analysis.exact.buffets import Layout, lay_out, shape_of
 from polymodel.analysis.exact.cells import Course, Sites, bare, courses, loops_to_last_split
 from polymodel.analysis.exact.gaps import Memory
+from polymodel.analysis.exact.grids import Grids
+from polymodel.analysis.exact.lifetimes import Frame, Part, lasting_bits
 from polymodel.analysis.exact.listings import Masks
 from polymodel.analysis.exact.live import _curves
 from polymodel.analysis.exact.sweep import Ints, Sweep
@@ -27,7 +29,9 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from polymodel.polyhedra import needs
 from polymodel.schedule.touch import partition, touch
+from polymodel.workload.einsum import Einsum
 
+LISTED = 30_000  # operations below which listing them is the faster
 _Site = tuple[tuple[tuple[str, str], int], ...]  # (component, dimension), coordinate
 
 
@@ -157,10 +161,55 @@ def stamps_of(layout: Layout, einsum: str, depth: int) -> int:
     return prod(int(tally(shape_of(f), 0, tuple(range(len(f.spatial))))) for f in factors)
 
 
-# Elements, by listing
+# Elements, by listing or by stamps
 
 
 def _of_elements(layout: Layout, component: str, limit: int) -> Timeline:
+    """As `lifetimes` does: operations are listed where they are few, or where no product describes them."""
+    depths, notes = _depths(layout, limit)
+    if sum(_operations(e) for e in layout.problem.cascade.einsums) <= LISTED and not notes:
+        return _listed(layout, component)
+    try:
+        return _by_stamps(layout, component, depths, notes)
+    except Refused as refusal:
+        if notes:
+            raise
+        try:
+            return _listed(layout, component)
+        except Refused:
+            raise refusal from None
+
+
+def _operations(einsum: Einsum) -> int:
+    return prod(high - low + 1 for low, high in einsum.bounds)
+
+
+def _by_stamps(layout: Layout, component: str, depths: dict[str, int], notes: tuple[str, ...]) -> Timeline:
+    """Every stamp of `depths` loops, with the largest sum further in; in a memory of one instance."""
+    grids = Grids(layout)
+    part = Part(layout, grids, component)
+    nodes = [*(r.node for r in part.passing), *(i.node for i in part.fixed)]
+    if not nodes:
+        return _nothing(component, "live")
+    nodes = sorted(nodes, key=lambda n: (n.id, n.tensor))
+    column = {(n.id, n.tensor): k for k, n in enumerate(nodes)}
+    runs = courses(layout, {}, depths)
+    loops, order, stamps = _rows(layout, runs)
+    bits = np.zeros((len(order), len(nodes)), dtype=np.int64)
+    for item in part.fixed:
+        bits[:, column[item.node.id, item.node.tensor]] = lasting_bits(item)
+    for einsum, course in runs.items():
+        frame = Frame(grids, einsum, part.passing, every=True)
+        if frame.nodes:
+            where = np.array([column[n.id, n.tensor] for n in frame.nodes])
+            bits[course.phases[:, None], where] = frame.over_time(depths[einsum])
+    buffets = tuple(column)
+    return Timeline(
+        component, "live", layout.problem.tree.einsums, order, loops, stamps, buffets, bits, (), notes
+    )
+
+
+def _listed(layout: Layout, component: str) -> Timeline:
     sweep = Sweep(layout)
     curves = [
         curve
@@ -175,11 +224,6 @@ def _of_elements(layout: Layout, component: str, limit: int) -> Timeline:
         sites[curve.site] = sites.get(curve.site, 0) + curve.bits
     chosen = max(sites, key=lambda s: int(sites[s].max()))
     loops, begins, order, stamps = _listed_rows(layout, sweep)
-    if len(begins) > limit:
-        raise Refused(
-            f"there are {len(begins):,} phases, at most {limit:,} are shown",
-            "use larger tiles in the inner loops, or allow more phases",
-        )
     # Within a phase, its first operation at which the sum is largest.
     total = sites[chosen]
     ends = np.append(begins[1:], len(total))
