@@ -270,6 +270,10 @@ _TAKEN: dict[Role, Callable[..., Value]] = {
 }
 
 
+def _gained(level: Level) -> bool:
+    return (level.role, level.more) == ("each", 0)
+
+
 def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
     """The atom in its shortest form: levels that cannot change the sum are left out."""
     spatial = any(lv.spatial for lv in levels)
@@ -287,6 +291,9 @@ def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
             leaf = SIZE
         elif tail.tile == 1 and leaf.kind == "size" and tail.role == "first":
             leaf = ONE
+        elif tail.role == "window" and leaf.kind == "size" and levels[-2:-1] and _gained(levels[-2]):
+            levels = (*levels[:-2], tail)  # what each tile's window gains adds up to the window of all
+            continue
         else:
             break
         levels = levels[:-1]

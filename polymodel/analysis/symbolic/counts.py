@@ -78,14 +78,13 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
     other = halo.r if merged == halo.p else halo.p
     positions = space.of(other)
     point = positions and space.axes[positions[-1]].tile == 1
-    inferred = space.window(merged) or space.window(other)
-    if not point or inferred or any(uses[i] == "merge" for i in positions):
+    if not point or any(uses[i] == "merge" for i in positions):
         raise NotSeparable(
             f"tiles of {space.access.tensor} in {space.einsum.name} overlap between instances along "
             f"{merged} in more than one way",
             "use engine exact",
         )
-    here = space.ladder(merged, {i: _INDEXED[uses[i]] for i in space.of(merged)})
+    here = _elements_of(space, merged, uses)
     there = space.ladder(other, {i: _SPREAD[uses[i]] for i in positions})
     return of_atom(atom(space.extent(merged), here, SIZE)) * of_atom(atom(space.extent(other), there, ONE))
 
