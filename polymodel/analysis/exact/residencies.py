@@ -60,10 +60,12 @@ class Residency:
         self.blocks: tuple[Block, ...] = partition(views)
         self.spatial = node.all_touch.spatial
         self._spans: dict[tuple[int, str, int], Spans] = {}
+        self._grids: dict[tuple[int, str], Grid] = {}
         self.ids = self._each()
         carries = node_carries(grids.layout, node) & set(node.all_touch.temporal)
         if carries and not self._is_product():
             self.blocks = node.blocks  # over these, a visit's elements of all users are a product
+            self._grids.clear()
             self.ids = self._each()
             del self.present
         steps = {a: self._step(a) for a in sorted(carries)}
@@ -75,7 +77,9 @@ class Residency:
         return any(all(bool(m[user].all()) for m in self.present) for user in self.node.users)
 
     def grid(self, block: int, user: str) -> Grid:
-        return self.grids.of(user, (self.blocks[block],))
+        if (block, user) not in self._grids:
+            self._grids[block, user] = self.grids.of(user, (self.blocks[block],))
+        return self._grids[block, user]
 
     def axes(self, block: int, user: str, low: int, high: int, spatial: bool = False) -> tuple[int, ...]:
         """Axes of a block with low <= position < high: temporal ones, or the spatial ones above the node."""
