@@ -48,6 +48,8 @@ TERMS = {
     "gap_bits": "what the mapping moves beyond keep_previous: a better placement could win it",
     "left_out": "why a policy has no figure",
     "measure": "tile: whole while resident; live: from first to last use; reserved: without lifetimes",
+    "phase": "one iteration of the innermost temporal loop of an Einsum, in order of time",
+    "total_bits": "what all tensors hold there together",
     "bits": "the peak over the phases, in the busiest instance",
     "capacity_bits": "size of the memory",
     "checked": "whether the capacity is held against this measure",

@@ -52,7 +52,9 @@ def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None)
     _running(found, shown, ax)
     ax.set_xlim(0, len(found.total))
     prefixed(ax, "b", "y")
-    ax.set_xlabel("phase: one iteration of the innermost loop, in order of time")
+    few = -(-len(found.total) // len(shown))
+    joined = f"; drawn is the largest of every {few}" if few > 1 else ""
+    ax.set_xlabel(f"phase: one iteration of the innermost loop, in order of time{joined}")
     ax.set_ylabel(f"{found.component}: {MEANING[found.measure]} (bits)")
     return ax
 
