@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import forms as closed
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.cost.costs import costs
 from polymodel.cost.records import Costs
-from polymodel.errors import NotSeparable, Refused, SpecError
+from polymodel.errors import NotSeparable, SpecError
 from polymodel.loading import Spec
-from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
-from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
 from polymodel.sweep.axes import Axis, make_axes
 from polymodel.sweep.expressions import Constraint
 from polymodel.sweep.grid import Grid, Roles, Uses
 from polymodel.sweep.kernel import Kernel
+from polymodel.sweep.legal import check_legality
 from polymodel.sweep.metrics import Evaluator
 from polymodel.sweep.plan import Costing, Rows, costing, values_of
 from polymodel.sweep.values import Number, wrong
@@ -142,7 +139,7 @@ def scenario(
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where)
-    _check_legality(problem, axes, varying)
+    check_legality(problem, axes, varying, found.chains, plain)
     rows, made = Rows(), []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
@@ -202,22 +199,3 @@ def _refuse_what_is_not_swept(problem: Problem) -> None:
     live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
     if live:
         raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")
-
-
-def _check_legality(problem: Problem, axes: tuple[Axis, ...], varying: set[str]) -> None:
-    """Dependences at the finest and at the coarsest tiles: kept by both, they are kept by all between."""
-    if not all(a.size for a in axes):
-        return
-    faults = []
-    for pick in (np.argmin, np.argmax):
-        point: dict[str, int | float | None] = {}
-        for axis in axes:
-            sizes = [c for n, c in axis.columns.items() if n in varying]
-            at = int(pick(sum(np.log(c) for c in sizes))) if sizes else 0
-            point |= {n: int(c[at]) for n, c in axis.columns.items() if n in varying}
-        tree: LoopTree = bind_tree(ResolvedMapping(problem.tree), point, Faults()).tree
-        faults.append(check(Problem(problem.cascade, problem.hierarchy, tree)))
-    if all(faults):
-        raise SpecError(faults[0])
-    if any(faults):
-        raise Refused("whether the mapping keeps its dependences depends on the tile sizes")
