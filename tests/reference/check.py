@@ -77,8 +77,7 @@ def guarded(name: str, compare: Callable[[], Outcome]) -> Outcome:
 def check_folder(folder: Path, chosen: Engine) -> Outcome:
     """A folder of Timeloop: a fused mapping of the LoopTree model (always with relations), or one nest."""
     spec = load(folder / "spec.yaml")
-    mapping = spec.get("mapping")
-    if isinstance(mapping, dict) and mapping.get("type") == "fused":
+    if isinstance(spec.get("mapping"), dict):
         return looptree.check(spec, folder)
     return timeloop.check(spec, folder, chosen)
 

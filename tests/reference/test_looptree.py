@@ -93,14 +93,19 @@ def test_looptree_case(folder: Path) -> None:
     assert not outcome.notes
 
 
-def test_layers_whose_rows_are_retained() -> None:
-    """23,328 operations of the first layer where its output is stored above the loop over columns."""
-    folder = HERE / "timeloop" / "looptree" / "conv2d_fused_p4q4_rowret"
-    found = looptree.build(load(folder / "spec.yaml"))
-    _, operations = looptree.operations(looptree.lay_out(found, "slide"), "L1")
-    assert sum(operations.values.values()) == 23_328
-    assert operations.values[0, 0, 0] == 2592
-    assert operations.values[3, 3, 0] == 1152
+def test_layers_whose_rows_are_retained_or_computed_again() -> None:
+    """23,328 operations of layer 1 if its output is stored above the loop over columns, else 31,104."""
+    spec = load(HERE / "timeloop" / "looptree" / "conv2d_fused_p4q4_rowret" / "spec.yaml")
+    nodes = spec["mapping"]["nodes"]
+    for above, most, least, total in ((4, 2592, 1152, 23_328), (5, 2592, 1728, 31_104)):
+        (home,) = (n for n in nodes if n.get("dspace") == ["F2"])
+        nodes.remove(home)
+        nodes.insert(above, home)
+        found = looptree.build(spec)
+        _, operations = looptree.operations(looptree.lay_out(found, "slide"), "L1")
+        assert sum(operations.values.values()) == total
+        assert operations.values[0, 0, 0] == most
+        assert operations.values[3, 3, 0] == least
 
 
 def test_instances_and_nodes_in_branches(tmp_path: Path) -> None:
