@@ -117,7 +117,11 @@ def flows(layout: Layout) -> Ledger:
 def _is_filled(link: Link) -> bool:
     """An input's fill is booked once, to the first user; what is produced below the child needs none."""
     child = link.child
-    return child is None or (child.producer is None and child.users[0] == link.einsum)
+    if child is None:
+        return True
+    if child.producer is not None and link.layout.decided[child.producer]:
+        return True  # with what was made at earlier stamps
+    return child.producer is None and child.users[0] == link.einsum
 
 
 def needed(space: Space, use: Chosen, carry: Carry, reuse: str = "") -> Form:
@@ -148,7 +152,16 @@ def _shared(link: Link) -> Callable[[int], Use]:
 
 def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
     reuse = link.child.reuse if link.child is not None else ""
-    return needed(link.space, _use(link, first, held, between), link.carry, reuse)
+    use = _use(link, first, held, between)
+    found = needed(link.space, use, link.carry, reuse)
+    maker = link.child.producer if link.child is not None else None
+    if maker in (None, link.einsum):
+        return found
+    # What an inferred producer makes in this visit needs no fill.
+    assert maker is not None
+    assert link.child is not None
+    made = link.layout.space(maker, link.tensor, link.child.depth)
+    return found - count(made, {i: use(i) for i in range(len(made.axes))})
 
 
 def _input(link: Link, ledger: Ledger) -> None:
@@ -237,11 +250,13 @@ def _fillable(link: Link, place: int, use: Chosen) -> Form:
     if link.layout.problem.hierarchy[parent.component].read_first:
         return events
     depth = parent.depth
+    # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
+    decided = link.layout.decided[link.einsum]
     if place == 1:
-        # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
-        begin = _opening(link, link.layout.decided[link.einsum], use)
+        begin = _opening(link, decided, use)
         return events - count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
-    starts = needed(link.space, _opening(link, depth, use), link.carried[place - 1], parent.reuse)
+    opening = _opening(link, max(depth, decided), use)
+    starts = needed(link.space, opening, link.carried[place - 1], parent.reuse)
     outer = link.reach(place - 2)
 
     def filled(i: int) -> Use:

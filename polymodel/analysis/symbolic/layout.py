@@ -131,10 +131,6 @@ def _node(layout: Layout, node_id: int, node: StorageNode, tensor: str, reuse: R
     depth = sum(1 for a in layout.paths[found[0]] if a.node < node_id)
     readers = [e for e in found if e != producer]
     inferred = producer is not None and layout.decided[producer]
-    if inferred and readers and parent is not None:
-        raise NotSeparable(
-            f"{tensor} stays in several storages above both {producer} and {readers[0]}", "use engine exact"
-        )
     # What an inferred Einsum makes is part of what its consumer touches.
     spaces = [layout.space(e, tensor, depth) for e in (readers if inferred and readers else found)]
     for other in spaces[1:]:
@@ -226,7 +222,8 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
     """
     found: list[Carry] = []
     for place, node in enumerate(chain):
-        if node.producer is not None and layout.decided[node.producer]:
+        inferred = node.producer is not None and layout.decided[node.producer] > 0
+        if inferred and node.producer == einsum:
             found.append(_made_anew(layout, node))
             continue
         own = policy(node)
@@ -237,7 +234,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
                 for a, form in own.items()
                 if a >= reach or a in above
             }
-        if node.producer is not None and not place:
+        if node.producer is not None and not place and not inferred:
             # Whatever was given to the backing node stays there.
             own = {a: number(1) for a in _temporal(node.space)}
         found.append({a: form for a, form in own.items() if form != Form()})
@@ -245,7 +242,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
 
 
 def _made_anew(layout: Layout, node: Node) -> Carry:
-    """Of what an inferred Einsum makes, nothing stays in its own branch: it is made once in each run."""
+    """Of what an inferred Einsum makes nothing was there before: it is made once in each run."""
     if node.producer is not None and node.depth > layout.decided[node.producer] and node.reuse != "refill":
         raise NotSeparable(
             f"{node.tensor} is carried in {node.component} below own loops of {node.producer}, "

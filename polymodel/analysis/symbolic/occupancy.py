@@ -158,8 +158,10 @@ def _joined(layout: Layout, node: Node, reach: int) -> dict[int, Form]:
     """
     space = node.space
     if node.producer is not None and node.parent is not None:
-        chain = layout.chain(node.producer, node.tensor)
-        carry = carries(layout, node.producer, chain)[[n.id for n in chain].index(node.id)]
+        readers = [e for e in node.users if e != node.producer]
+        user = readers[0] if layout.decided[node.producer] and readers else node.producer
+        chain = layout.chain(user, node.tensor)
+        carry = carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
     else:
         carry = policy(node)
     found = {}
