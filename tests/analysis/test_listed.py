@@ -18,15 +18,15 @@ from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, prob
 from tests.analysis.test_agreement import differences
 
 
-def _spread_unevenly() -> Problem:
+def _spread_unevenly(extent: int = 5, reuse: Reuse = "keep_previous") -> Problem:
     """k = 0, 1, 2 go to instances 0, 1, 2, then k = 3, 4 to instances 0, 1; all keep their sums of C."""
-    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": 5})
+    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": extent})
     return problem(
         e0,
         dram("A", "C"),
         loop("k", 3),
         spread("k", 1),
-        StorageNode("RF", ("A", "C"), "keep_previous"),
+        StorageNode("RF", ("A", "C"), reuse),
         mac(),
         hardware=hierarchy(may_reuse=rule("E0", "C")),
     )
@@ -99,9 +99,9 @@ def test_read_first_two_levels_above_an_uneven_broadcast_reduction(reuse: Reuse)
     assert moved(found, "RF", "C")[2] == (10 if reuse == "refill" else 6)
 
 
-def _broadcast_over_a_mesh() -> Problem:
+def _broadcast_over_a_mesh(extent: int = 5, reuse: Reuse = "keep_previous") -> Problem:
     """As `_spread_unevenly`, but read first, broadcast, and over a chain of links with a price."""
-    base = _spread_unevenly()
+    base = _spread_unevenly(extent, reuse)
     chain = Link(energy_per_bit_hop=1.0, topology="mesh", throughput=1.0)
     parts = []
     for c in base.hierarchy.components:
@@ -147,6 +147,20 @@ def _tolled(*over: Loop) -> Problem:
     return problem(e0, dram(*every), *over, StorageNode("RF", every), mac(), hardware=Hierarchy(parts))
 
 
+def _broadcast_past_a_toll(extent: int, reuse: Reuse) -> Problem:
+    """k by threes over cores, above the toll: a partial sum goes to all of them, and passes it in each."""
+    parts = (
+        Component("DRAM", "memory"),
+        Component("Core", "container", spatial=(FanoutDim("C", 4, None, True),)),
+        Component("Bus", "toll", keep=rule("E0", "A", "C")),
+        Component("RF", "memory"),
+        Component("MAC", "compute"),
+    )
+    e0 = einsum("E0", "A[m,k]", "C[m]", sizes={"m": 2, "k": extent})
+    home = StorageNode("RF", ("A", "C"), reuse)
+    return problem(e0, dram("A", "C"), loop("k", 3), CORES, home, mac(), hardware=Hierarchy(parts))
+
+
 CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
 
 
@@ -168,6 +182,16 @@ CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
             (_tolled(CORES, spread("m", 1)),),
             "order the spatial loops from the outermost component to the innermost",
         ),
+        (
+            _broadcast_past_a_toll(5, "keep_previous"),
+            (_broadcast_past_a_toll(5, "refill"), _broadcast_past_a_toll(6, "keep_previous")),
+            "use reuse: refill for this output, or tiles that divide their extents",
+        ),
+        (
+            _broadcast_over_a_mesh(),
+            (_broadcast_over_a_mesh(5, "refill"), _broadcast_over_a_mesh(6)),
+            "use reuse: refill for this output, or tiles that divide their extents",
+        ),
     ],
 )
 def test_remedies_of_refusals_above_the_limit_work(
@@ -179,6 +203,22 @@ def test_remedies_of_refusals_above_the_limit_work(
     assert refusal.value.remedy == reason
     for remedy in remedies:
         agreed(remedy)
+
+
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (_broadcast_past_a_toll(5, "keep_previous"), "partial sums of C are carried past a toll"),
+        (_broadcast_over_a_mesh(), "partial sums of C are carried and broadcast over a fanout whose link"),
+    ],
+)
+def test_below_the_limit_the_same_is_counted(
+    refused: Problem, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed(refused)
+    monkeypatch.setattr(listed, "LIMIT", 9)
+    with pytest.raises(Refused, match=message):
+        EXACT.analyse(refused)
 
 
 def test_a_producer_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def sum_products(sums: Sums, ways: Ways) -> list[Product]:
         raise Refused(
             f"partial sums of {sums.tensor} are carried and broadcast over a fanout whose link has a cost: "
             "its Einsum has too many iterations to list who shares a transfer",
-            "use reuse: refill for this output, or leave out broadcast_partials",
+            "use reuse: refill for this output, or tiles that divide their extents",
         )
     return [_single(filled, sums.now, ways)] if total(reads) else []
 

@@ -112,8 +112,8 @@ def _partial(
         return RefilledChain(chain.levels, shared, broadcast).passed(child, charge)
     if not listable(chain.levels, view):
         raise Refused(
-            "partial sums that are carried pass a toll between two spatial loops, some instances are idle at "
-            "times, and their Einsum has too many iterations to list",
-            "use reuse: refill for this output",
+            f"partial sums of {view.access.tensor} are carried past a toll inside their fanout, some "
+            "instances are idle at times, and their Einsum has too many iterations to list",
+            "use reuse: refill for this output, or tiles that divide their extents",
         )
     return ListedChain(chain.levels, shared, broadcast, view).passed(child, charge)
