@@ -186,3 +186,28 @@ def test_classes_that_cannot_be_the_peak_are_not_combined(monkeypatch: pytest.Mo
     assert EXACT.analyse(given).working_sets == wanted
     (bits,) = (w.bits for w in wanted if (w.component, w.measure) == ("GLB", "tile"))
     assert bits == 8 * (2 * 2 * (3 + 2 - 1) + 3 * 2 * 2 + 2 * 3 * 3)
+
+
+def _triangles(tile: int) -> Problem:
+    """Twice a tensor that grows from step to step beside one that shrinks: no step exceeds another."""
+    sizes = {"m": 4, "a": 4, "b": 4, "n": 4, "c": 4, "d": 4}
+    e0 = einsum("E0", "A[m,a]", "B[m,b]", "C[n,c]", "D[n,d]", "Z[m,n]", sizes=sizes)
+    below = tuple(
+        Constraint(Affine(((high, 1), (low, -1))))
+        for low, high in [("a", "m"), ("m", "b"), ("c", "n"), ("n", "d")]
+    )
+    e0 = replace(e0, constraints=(*e0.constraints, *below))
+    held = glb("A", "B", "C", "D")
+    return problem(e0, dram("A", "B", "C", "D", "Z"), loop("m", tile), loop("n", tile), held, mac())
+
+
+def test_remedy_of_too_many_sizes_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tile in (1, 2, 3, 4):
+        assert not differences(EXACT.analyse(_triangles(tile)), REFEREE.analyse(_triangles(tile)))
+    monkeypatch.setattr(occupancy, "_COMBINATIONS", 8)
+    with pytest.raises(Refused, match="tiles of GLB under E0 have too many different sizes") as refusal:
+        EXACT.analyse(_triangles(1))
+    assert "larger tiles" in refusal.value.remedy
+    wanted = {(w.component, w.measure): w.bits for w in REFEREE.analyse(_triangles(2)).working_sets}
+    found = {(w.component, w.measure): w.bits for w in EXACT.analyse(_triangles(2)).working_sets}
+    assert found == wanted
