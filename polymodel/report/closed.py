@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
+from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
@@ -128,11 +128,7 @@ class SymbolicReport(Frames):
                 faults.append(Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on"))
         chosen = {**self.values, **values}
         for chain in self.analysis.chains if not faults else ():
-            known = [
-                (s, chosen[s] if isinstance(s, str) else s)
-                for s in chain
-                if s in chosen or isinstance(s, int)
-            ]
+            known = [(s, size_in(s, chosen)) for s in chain if all(name in chosen for name in names_in((s,)))]
             faults += [
                 Diagnostic(f"{inner} = {size} is larger than its enclosing tile, {most}", f"use 1 to {most}")
                 for (_, most), (inner, size) in pairwise(known)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 from polymodel.errors import Refused
 from polymodel.sweep.expressions import Constraint, names_of, of_text
 from polymodel.sweep.grid import Grid, Ids, Uses
 
 MAX_CHOICES = 20_000_000
-Chain = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def make_axes(
     """
     uses = Uses(grid, texts)
     groups = [{n} for n in tiles]
-    meetings = [uses.of_all(s for s in c if isinstance(s, str)) for c in chains]
+    meetings = [uses.of_all(names_in(c)) for c in chains]
     meetings += [uses.of(n) for n in texts]
     for meeting in meetings:
         touched = [g for g in groups if g & meeting]
@@ -94,7 +94,7 @@ def _axis(
             columns[name] = of_text(texts[name], {**fixed, **columns})
     legal = np.ones(total, bool)
     for chain in chains:
-        if any(isinstance(s, str) and s in columns for s in chain):
+        if any(s in columns for s in names_in(chain)):
             legal &= _fits(chain, {**fixed, **columns})
     kept = legal.copy()
     for c in where:
@@ -106,7 +106,7 @@ def _axis(
 
 def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
     """Each tile a whole number from 1 to the enclosing extent."""
-    sizes = [values[s] if isinstance(s, str) else s for s in chain]
+    sizes = [size_in(s, values) for s in chain]
     good: Any = np.True_
     for outer, tile in pairwise(sizes):
         good = good & (tile >= 1) & (tile <= outer) & (np.floor(tile) == tile)

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.engine import Problem
+from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
-from polymodel.sweep.axes import Axis, Chain
+from polymodel.sweep.axes import Axis
 
 
 def check_legality(
@@ -69,8 +70,8 @@ def _extremes(axis: Axis, chains: Sequence[Chain], fixed: Mapping[str, Any], sin
     links = [np.zeros(axis.size, bool)]
     for chain in chains:
         for outer, tile in pairwise(chain):
-            if outer in axis.columns or tile in axis.columns:
-                whole, part = (values[s] if isinstance(s, str) else s for s in (outer, tile))
+            if any(s in axis.columns for s in names_in((outer, tile))):
+                whole, part = size_in(outer, values), size_in(tile, values)
                 links.append(np.broadcast_to(np.equal(whole, part), (axis.size,)))
     once, where = np.unique(np.stack(links, axis=1), axis=0, return_index=True)
     if not single:

@@ -32,6 +32,28 @@ def fused(folder: Path, nodes: str, *, spread: bool = False) -> pm.Spec:
     return pm.load(str(file))
 
 
+OWN = """    - !Nested
+      nodes:
+      - !Temporal {rank_variable: p1, tile_shape: TI}
+      - !Storage {component: GLB, tensors: [F1], reuse: slide}
+      - !Compute {einsum: Layer1, component: MAC}
+"""
+
+
+def test_own_tiles_fit_the_widest_window(tmp_path: Path) -> None:
+    """A tile TP of rows needs TP + 2 rows of F2, which own tiles of the producer cut again."""
+    spec = fused(tmp_path, ROWS + REFILL)
+    text = (tmp_path / "pair.yaml").read_text()
+    text = text.replace("    - !Compute {einsum: Layer1, component: MAC}\n", OWN)
+    (tmp_path / "pair.yaml").write_text(text)
+    spec = pm.load(str(tmp_path / "pair.yaml"))
+    grid = {"TP": list(range(1, 10)), "TI": list(range(1, 12))}
+    check_blocks(spec, grid)
+    swept = pm.sweep(spec, grid, objectives=("energy", "latency"), keep="all")
+    check_rows(swept)
+    assert len(swept.frame) == sum(tp + 2 for tp in range(1, 9))
+
+
 REFILL, SLIDE = HOLD.replace("POLICY", "refill"), HOLD.replace("POLICY", "slide")
 GRID = {"TP": list(range(1, 10)), "TQ": list(range(1, 10))}
 

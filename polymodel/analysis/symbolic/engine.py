@@ -16,11 +16,13 @@ from polymodel.analysis.symbolic.layout import Layout, lay_out
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.records import (
     BuffetForm,
+    Chain,
     ComputeForm,
     LoadForm,
     SymbolicAnalysis,
     TollForm,
     TrafficForm,
+    Widest,
 )
 from polymodel.analysis.symbolic.spaces import Space, Use, Window
 from polymodel.analysis.symbolic.worlds import World, joined
@@ -124,8 +126,8 @@ def _symbols(layout: Layout) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s for s in sizes if isinstance(s, str)))
 
 
-def _chains(layout: Layout) -> tuple[tuple[int | str, ...], ...]:
-    found: dict[tuple[int | str, ...], None] = {}
+def _chains(layout: Layout) -> tuple[Chain, ...]:
+    found: dict[Chain, None] = {}
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
         for v in layout.problem.cascade[einsum].rank_variables:
@@ -133,11 +135,18 @@ def _chains(layout: Layout) -> tuple[tuple[int | str, ...], ...]:
             window = stamps.window(v)
             if window is not None:
                 shared = len([i for i in stamps.of(v) if i < window.depth])
-                enclosing, tiles = _widest(einsum, window, tiles[:shared], tiles[shared:]), tiles[shared:]
-                found[enclosing, *tiles] = None
+                found[_widest(window, tiles[:shared]), *tiles[shared:]] = None
             else:
                 found[stamps.extent(v), *tiles] = None
     return tuple(found)
+
+
+def _widest(window: Window, shared: list[int | str]) -> int | str | Widest:
+    """The widest window, which own tiles must fit."""
+    tile = shared[-1] if shared else window.extent
+    if isinstance(tile, int):
+        return window.scale * tile + window.start
+    return tile if (window.scale, window.start) == (1, 0) else Widest(tile, window.scale, window.start)
 
 
 def _fanouts(layout: Layout) -> Iterator[tuple[str, str, str, Form]]:
@@ -161,21 +170,6 @@ def _trips(stamps: Space, axis: int) -> Form:
         return of_atom(atom(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE))
     enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
     return of_atom(Atom(enclosing, (Level(tile, "each"),), ONE))
-
-
-def _widest(einsum: str, window: Window, shared: list[int | str], own: list[int | str]) -> int | str:
-    """The widest window, which own tiles must fit; NotSeparable if symbols decide whether they do."""
-    tile = shared[-1] if shared else window.extent
-    if (window.scale, window.start) == (1, 0) or not shared:
-        return tile if shared or isinstance(tile, str) else window.scale * tile + window.start
-    if isinstance(tile, int):
-        return window.scale * tile + window.start
-    if any(t != 1 for t in own):
-        raise NotSeparable(
-            f"own tiles of {einsum} within windows whose extent depends on {tile}",
-            "write these tiles as 1, or leave them out",
-        )
-    return window.scale * window.extent + window.start
 
 
 def _order(layout: Layout) -> dict[int, tuple[str, ...]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from polymodel.analysis.result import (
     Analysis,
@@ -122,6 +123,36 @@ class WorkingSetForm:
 
 
 @dataclass(frozen=True)
+class Widest:
+    """The widest window, `scale * tile + more`, in which own tiles of an inferred Einsum stand."""
+
+    tile: str
+    scale: int
+    more: int
+
+    def of(self, tile: Any) -> Any:
+        """The width for a value of the tile: a number, an array or an expression."""
+        return self.scale * tile + self.more
+
+
+Chain = tuple[int | str | Widest, ...]
+
+
+def names_in(chain: Chain) -> Iterator[str]:
+    """The symbols of a chain."""
+    for s in chain:
+        if not isinstance(s, int):
+            yield s.tile if isinstance(s, Widest) else s
+
+
+def size_in(s: int | str | Widest, values: Mapping[str, Any]) -> Any:
+    """One size of a chain for given symbols. KeyError if one is missing."""
+    if isinstance(s, int):
+        return s
+    return s.of(values[s.tile]) if isinstance(s, Widest) else values[s]
+
+
+@dataclass(frozen=True)
 class SymbolicAnalysis:
     """Everything that is counted, as closed forms.
 
@@ -137,7 +168,7 @@ class SymbolicAnalysis:
     working_sets: tuple[WorkingSetForm, ...]
     tolls: tuple[TollForm, ...] = ()
     symbols: tuple[str, ...] = ()
-    chains: tuple[tuple[int | str, ...], ...] = ()
+    chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
 
     def at(self, values: Mapping[str, int]) -> Analysis:

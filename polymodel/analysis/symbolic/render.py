@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.symbolic.atoms import Atom, Size, Value
+from polymodel.analysis.symbolic.atoms import Atom, Value
 from polymodel.analysis.symbolic.forms import Form, Held, Peak
+from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 
 if TYPE_CHECKING:
     import sympy
@@ -92,7 +93,7 @@ class Renderer:
     every tile divides its enclosing one, which gives the textbook forms.
     """
 
-    def __init__(self, chains: Iterable[tuple[Size, ...]], assume: Assume = None) -> None:
+    def __init__(self, chains: Iterable[Chain], assume: Assume = None) -> None:
         self._chains = tuple(chains)
         self._divides = assume == "divides"
         self._atoms: dict[Atom, sympy.Expr] = {}
@@ -102,19 +103,16 @@ class Renderer:
         """Positive integer symbols by name."""
         import sympy
 
-        names = dict.fromkeys(s for chain in self._chains for s in chain if isinstance(s, str))
+        names = dict.fromkeys(s for chain in self._chains for s in names_in(chain))
         return {n: sympy.Symbol(n, integer=True, positive=True) for n in names}
 
     @cached_property
     def ops(self) -> Expressions:
         pairs = []
         for chain in self._chains:
-            sizes = [self._size(s) for s in chain]
+            sizes = [size_in(s, self.symbols) for s in chain]
             pairs += [(inner, outer) for outer, inner in combinations(sizes, 2)]
         return Expressions(pairs, self._divides)
-
-    def _size(self, size: Size) -> Value:
-        return self.symbols[size] if isinstance(size, str) else size
 
     def atom(self, atom: Atom) -> sympy.Expr:
         found = self._atoms.get(atom)
