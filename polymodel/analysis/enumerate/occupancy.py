@@ -17,6 +17,7 @@ from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.mapping.pipelines import Pipeline, around, pipelines
 from polymodel.workload.einsum import TensorAccess
 
+BuffetKey = tuple[int, str]  # node, tensor
 Span = tuple[Place, int, int, int]  # instance, first phase, last phase (inclusive), elements
 
 
@@ -174,26 +175,37 @@ class Stages:
                 if row is not None:
                     yield row
 
-    def bits(self, b: BuffetWalk, einsum: str) -> dict[Instance, list[int]]:
-        """One buffet while the Einsum runs; nothing if it belongs to another stage."""
-        copies, measure = 0, self.measure
+    def copies(self, b: BuffetWalk, einsum: str) -> int | None:
+        """How many tiles of a buffet above stages that use it, 0 for others; None if another stage's."""
+        copies = 0
         on_path = any(s.id == b.node for s in self.problem.tree.path(einsum))
         for p in around(self.problem.tree, einsum):
             if b.node > p.node and b.users[0] in p.einsums and p.stage_of(b.users[0]) != p.stage_of(einsum):
-                return {}
+                return None
             if on_path and b.node < p.node:
                 copies = max(copies, p.copies(b.node, b.users))
-        if copies:
-            measure = "reserved"
-        return occupied_bits(self.problem, b, self.firsts[b.tensor], self.timeline, measure, max(copies, 1))
+        return copies
+
+    def peaks(self, einsum: str, buffets: dict[BuffetKey, int]) -> Iterator[WorkingSet]:
+        """The peak of what stages share, and that of all else, while the Einsum runs."""
+        for shared in (True, False):
+            measure = "reserved" if shared else self.measure
+            parts = {
+                b.key: occupied_bits(
+                    self.problem, b, self.firsts[b.tensor], self.timeline, measure, max(buffets[b.key], 1)
+                )
+                for b in self.buffets
+                if b.key in buffets and bool(buffets[b.key]) is shared
+            }
+            found = _component_peaks(self.component, parts, self.timeline, self.measure)
+            yield from (w for w in found if w.einsum == einsum)
 
     def row(self, einsum: str, inside: Pipeline | None) -> WorkingSet | None:
         """The peak of all buffets, or of those in the Einsum's stage of a pipeline alone."""
         scope = inside.node if inside else -1
         mine = [b for b in self.buffets if b.node > scope and (not inside or b.users[0] in inside.einsums)]
-        parts = {b.key: self.bits(b, einsum) for b in mine}
-        found = _component_peaks(self.component, parts, self.timeline, self.measure)
-        held = [r for r in found if r.einsum == einsum]
+        copies = {b.key: n for b in mine if (n := self.copies(b, einsum)) is not None}
+        held = list(self.peaks(einsum, copies))
         for p in around(self.problem.tree, einsum):
             if p.node > scope:
                 others = (s for b, s in enumerate(p.stages) if b != p.stage_of(einsum))

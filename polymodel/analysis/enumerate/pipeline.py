@@ -50,8 +50,9 @@ class Slots:
     def _iteration(self, p: Pipeline, time: Time, at_end: bool) -> Time:
         """The iteration in which something happens that belongs to a stamp."""
         stamp = time[: self.depth[p.node]]
-        within = [k for k in self.keys[p.node] if k[: len(stamp)] == stamp]
-        return within[-1 if at_end else 0]
+        if at_end:  # a run may end while Einsums outside keep it alive
+            return [k for k in self.keys[p.node] if k[: len(stamp)] <= stamp][-1]
+        return next(k for k in self.keys[p.node] if k[: len(stamp)] == stamp)
 
     def runs(self) -> tuple[PipelineRun, ...]:
         """Every pipeline that stands in no stage of another."""

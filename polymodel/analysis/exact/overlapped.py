@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.idle import idle_beside
-from polymodel.analysis.exact.occupancy import Item, has_gaps, item_of, items_of, peak
+from polymodel.analysis.exact.gaps import Gaps
+from polymodel.analysis.exact.occupancy import has_gaps, item_of, items_of, peak
 from polymodel.analysis.result import WorkingSet
-from polymodel.errors import Refused
 from polymodel.mapping.pipelines import Pipeline, around
 
 
@@ -21,13 +20,15 @@ def overlapped_peak(
     """The peak of a component's buffets (`inside`: of those in the Einsum's stage of a pipeline alone)."""
     tree = layout.problem.tree
     scope = inside.node if inside else -1
-    mine = {
-        key: node
-        for key, node in layout.nodes.items()
-        if node.id > scope and (not inside or node.users[0] in inside.einsums)
-    }
-    mine = {key: node for key, node in mine.items() if not _elsewhere(layout, einsum, node)}
-    held = [w] if (w := _own(replace(layout, nodes=mine), einsum, component, measure)) else []
+    mine = [
+        node
+        for node in layout.nodes.values()
+        if node.component == component
+        and node.id > scope
+        and (not inside or node.users[0] in inside.einsums)
+        and not _elsewhere(layout, einsum, node)
+    ]
+    held = _own(layout, einsum, component, measure, mine)
     for p in around(tree, einsum):
         if p.node > scope:
             for b, stage in enumerate(p.stages):
@@ -56,35 +57,24 @@ def _copies(layout: Layout, einsum: str, node: Node) -> int:
     return max((p.copies(node.id, node.users) for p in above), default=0)
 
 
-def _own(layout: Layout, einsum: str, component: str, measure: str) -> WorkingSet | None:
-    """The peak of what no other stage holds: shared buffets all the time, the stage's by their lifetimes."""
-    mine = {key: node for key, node in layout.nodes.items() if node.component == component}
-    copies = {key: _copies(layout, einsum, node) for key, node in mine.items()}
-    rest = replace(layout, nodes={key: node for key, node in mine.items() if not copies[key]})
+def _own(layout: Layout, einsum: str, component: str, measure: str, mine: list[Node]) -> list[WorkingSet]:
+    """The peaks of what no other stage holds: what stages share, and all else, by its lifetimes."""
+    copies = [_copies(layout, einsum, node) for node in mine]
+    alone = {(node.id, node.tensor) for node, n in zip(mine, copies, strict=True) if not n}
+    rest = replace(
+        layout, nodes={k: n for k, n in layout.nodes.items() if k in alone or n.component != component}
+    )
     shared = [
-        item if item.fixed is not None else replace(item, instances=item.instances * copies[key])
-        for key, node in mine.items()
-        if copies[key]
+        item if item.fixed is not None else replace(item, instances=item.instances * n)
+        for node, n in zip(mine, copies, strict=True)
+        if n
         for item in [item_of(layout, node)]
     ]
+    rows = [peak(layout, einsum, component, "reserved", shared)]
     if measure == "tile" and has_gaps(rest, einsum, component):
-        raise _unfollowed(einsum, component)
-    own = items_of(rest, einsum, component, measure == "reserved")
-    every = measure == "reserved" or any(_idle(layout, einsum, i) for i in shared)
-    if every and measure == "tile" and any(_idle(layout, einsum, i) for i in own):
-        raise _unfollowed(einsum, component)
-    items = sorted([*own, *shared], key=lambda i: (i.node.id, i.node.tensor))
-    row = peak(layout, einsum, component, "reserved" if every else measure, items)
-    return row if row is None or not row.bits else replace(row, measure=measure)
-
-
-def _idle(layout: Layout, einsum: str, item: Item) -> bool:
-    return item.fixed is None and idle_beside(layout, einsum, item.node)
-
-
-def _unfollowed(einsum: str, component: str) -> Refused:
-    return Refused(
-        f"tiles of {component} outlive the branch that uses them while {einsum} runs in a Pipeline, which is "
-        "not followed",
-        "use reuse: refill for these tiles, or write Sequential",
-    )
+        rows.append(Gaps(rest).peak(einsum, component))
+    else:
+        rows.append(
+            peak(rest, einsum, component, measure, items_of(rest, einsum, component, measure == "reserved"))
+        )
+    return [w for w in rows if w is not None and w.bits]
