@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STEPS = 2_000  # of more phases each step shows the largest of a few
+_FEW = 300  # up to so many steps are outlined
 _NAMED = 12  # more entries than that nobody tells apart
 _FAR = 4  # a capacity this many times above the peak is told, not drawn
 
@@ -35,9 +36,10 @@ def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None)
     shown = _chosen(found)
     edges = np.append(np.linspace(0, len(found.total), len(shown), endpoint=False), len(found.total))
     below = np.zeros(len(shown))
-    largest = sorted(range(len(found.buffets)), key=lambda k: -int(found.bits[:, k].max()))
+    # What stays stands at the bottom, what comes and goes on top of it.
+    steadiest = sorted(range(len(found.buffets)), key=lambda k: -float(found.bits[:, k].mean()))
     names = buffet_names(found)
-    for k in largest:
+    for k in steadiest:
         held = found.bits[shown, k].astype(float)
         if held.any():
             colour = SHADES[k % len(SHADES)]  # the same tensor has the same colour under every measure
@@ -46,7 +48,7 @@ def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None)
                 label=names[k],
             )  # fmt: skip
             below = below + held
-    ax.step(edges, _closed(below), where="post", color=INK, linewidth=0.8)
+    ax.step(edges, _closed(below), where="post", color=INK, linewidth=0.8 if len(shown) < _FEW else 0.3)
     _peak(found, ax)
     _capacity(found, capacity_bits, ax)
     _running(found, shown, ax)

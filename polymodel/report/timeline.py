@@ -10,7 +10,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Buffet
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.mapping.looptree import Loop, LoopTree, Split
+from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.report.quantities import engineering
 from polymodel.report.table import Cell, Column, Table
 
@@ -191,10 +191,12 @@ def _reason(problem: Problem, buffet: Buffet, einsum: str) -> str:
     after = tuple(e for e in others if e not in before)
     if before and after:
         return f"{_list(before)} used it, and it waits for {_list(after)}, {stored}"
-    loop, uses = _next_loop(tree, buffet, einsum), "uses" if len(others) == 1 else "use"
-    if loop:
-        return f"{_list(others)} {uses} it in the other iterations of the loop over {loop}, {stored}"
-    return f"{buffet.reuse} keeps what {_list(others)} {uses} again at the next visit, {stored}"
+    shared = {user: loop for user in others if (loop := _next_loop(tree, buffet.node, user, einsum))}
+    if shared:
+        loop = next(iter(shared.values()))
+        mine = tuple(user for user in shared if shared[user] == loop)
+        return f"{_list(mine)} {_use(mine)} it in other iterations of the loop over {loop}, {stored}"
+    return f"{buffet.reuse} keeps what {_list(others)} {_use(others)} again at the next visit, {stored}"
 
 
 def _stored(tree: LoopTree, buffet: Buffet) -> str:
@@ -205,15 +207,18 @@ def _stored(tree: LoopTree, buffet: Buffet) -> str:
     return f"stored below the loop over {above[-1].rank_variable} (tile {above[-1].tile_shape})"
 
 
-def _next_loop(tree: LoopTree, buffet: Buffet, einsum: str) -> str:
-    """The first loop below the node that Einsum and users of the buffet share; empty if there is none."""
-    shared = None
-    for one, other in zip(tree.path(einsum), tree.path(buffet.einsums[0]), strict=False):
-        if one.id != other.id or (isinstance(one.node, Split) and one.branch != other.branch):
+def _next_loop(tree: LoopTree, node: int, user: str, einsum: str) -> str:
+    """The outermost temporal loop below a node that two Einsums share; empty if there is none."""
+    for one, other in zip(tree.path(einsum), tree.path(user), strict=False):
+        if one.id != other.id or one.branch != other.branch:
             break
-        if one.id > buffet.node and isinstance(one.node, Loop) and not one.node.spatial and shared is None:
-            shared = one.node
-    return shared.rank_variable if shared else ""
+        if one.id > node and isinstance(one.node, Loop) and not one.node.spatial:
+            return one.node.rank_variable
+    return ""
+
+
+def _use(names: tuple[str, ...]) -> str:
+    return "uses" if len(names) == 1 else "use"
 
 
 def _list(names: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from polymodel.analysis.exact.timeline import timeline
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
+from tests.analysis.small import dram, einsum, loop, mac, problem
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.fused import fused_problems
 from tests.generators import problems
@@ -44,8 +45,8 @@ def referee(problem: Problem, component: str, measure: str) -> list[tuple[Row, d
     }
     instances = {i for part in bits.values() for i in part}
     found: list[tuple[Row, dict[Any, dict[Any, int]]]] = []
-    for number, (time, einsum) in enumerate(zip(times, phases.einsums, strict=True)):
-        row = (einsum, counters(problem, einsum, time))
+    for number, (time, name) in enumerate(zip(times, phases.einsums, strict=True)):
+        row = (name, counters(problem, name, time))
         if not found or found[-1][0] != row:
             found.append((row, {}))
         for i in instances:
@@ -56,10 +57,10 @@ def referee(problem: Problem, component: str, measure: str) -> list[tuple[Row, d
     return found
 
 
-def counters(problem: Problem, einsum: str, time: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+def counters(problem: Problem, name: str, time: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """(loop, counter) of the temporal loops on the path."""
     values, found = iter(time), []
-    for step in problem.tree.path(einsum):
+    for step in problem.tree.path(name):
         if isinstance(step.node, Split):
             next(values)
         elif isinstance(step.node, Loop) and not step.node.spatial:
@@ -114,8 +115,8 @@ def joined(problem: Problem, component: str, fine: Timeline) -> bool:
     if coarse.instance != fine.instance:
         return False
     kept: dict[Row, list[int]] = {row: [] for row in rows_of(coarse)}
-    for (einsum, counters_), total in zip(rows_of(fine), fine.total.tolist(), strict=True):
-        (mine,) = (r for r in kept if r[0] == einsum and set(r[1]) <= set(counters_))
+    for (name, counters_), total in zip(rows_of(fine), fine.total.tolist(), strict=True):
+        (mine,) = (r for r in kept if r[0] == name and set(r[1]) <= set(counters_))
         kept[mine].append(total)
     assert coarse.total.tolist() == [max(totals) for totals in kept.values()]
     return True
@@ -188,12 +189,21 @@ def test_lives_by_products_agree(strategy: Any, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_lives_by_products_agree_at_length(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only_products(monkeypatch)
-    tally = run_many(strategy, 2_000, compare_products)
-    assert tally["live"] > 1_000, tally
+    tally = run_many(strategy, 1_000, compare_products)
+    assert tally["live"] > 400, tally
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_timelines_agree_with_the_referee_at_length(strategy: Any) -> None:
-    tally = run_many(strategy, 3_000)
-    assert min(tally["tile"], tally["live"]) > 1_000, tally
+    tally = run_many(strategy, 1_000)
+    assert min(tally["tile"], tally["live"]) > 400, tally
+
+
+def test_large_persistent_tensors_add_up() -> None:
+    """W has 2**34 elements of 8 bits, in every phase; its two ranks are independent of each other."""
+    e = einsum("E0", "A[m,k]", "W[k,n]", "Z[m,n]", sizes={"m": 4, "k": 2**17, "n": 2**17}, W=True)
+    found = timeline(problem(e, dram("A", "W", "Z"), loop("m", 1), mac()), "DRAM")
+    sizes = dict(zip((t for _, t in found.buffets), found.bits.T.tolist(), strict=True))
+    assert sizes["W"] == [2**34 * 8] * 4
+    assert sizes["A"] == sizes["Z"] == [2**19 * 8] * 4

@@ -109,7 +109,7 @@ def test_why_others_are_there(report: Report) -> None:
     found = report.peak("DRAM")
     reasons = {h.tensor: h.reason for h in found.held}
     assert (found.einsum, found.phase, found.reached) == ("Layer2", 1, 6)
-    kept = "Layer1 uses it in the other iterations of the loop over p2, stored above all loops"
+    kept = "Layer1 uses it in other iterations of the loop over p2, stored above all loops"
     assert reasons["F1"] == reasons["W1"] == kept
     assert reasons["F3"] == "Layer2 writes it, stored above all loops"
     assert sum(h.bits for h in found.held) == found.bits == 144 + 9 + 9 + 64

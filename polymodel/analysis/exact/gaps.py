@@ -156,7 +156,8 @@ class Memory:
         most = 0
         for n in self.nodes:
             item = item_of(self.layout, n)
-            elements = prod(max(int(t.sizes.max()), item.fixed or 0) for t in self.tables[n.id, n.tensor])
+            largest = (int(t.sizes.max()) for t in self.tables[n.id, n.tensor])
+            elements = prod(largest) if item.fixed is None else item.fixed
             most += elements * item.bits * item.scale.numerator * item.instances
         if most >= 2**62:
             raise Refused(f"tiles of {self.component} are too large to add up", "use smaller rank sizes")
