@@ -142,3 +142,14 @@ def test_other_components_and_measures_are_told(
 ) -> None:
     with pytest.raises(SpecError, match=fault):
         report.timeline(component, measure)  # type: ignore[arg-type]  # a wrong one is the point
+
+
+def test_a_pipeline_has_no_phases_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    text = SPEC.replace("!Sequential", "!Pipeline").replace(
+        "Layer2, component: MAC", "Layer2, component: ALU"
+    )
+    file.write_text(text.replace("  - !Compute {name", "  - !Compute {name: ALU}\n  - !Compute {name"))
+    found = pm.evaluate(pm.load(str(file)))
+    with pytest.raises(Refused, match="no timeline of single phases"):
+        found.timeline("GLB")
