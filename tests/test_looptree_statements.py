@@ -138,6 +138,11 @@ def held(found: Analysis, move: Move) -> list[Buffet]:
     return [b for b in found.buffets if (b.component, b.tensor) == (move.component, move.tensor)]
 
 
+def most(buffets: list[Buffet], live: bool = False) -> int:
+    """The largest tile, or live count, of some buffets; a copy's have none further in."""
+    return max(((b.live or 0) if live else b.tile_max for b in buffets), default=0)
+
+
 def moved(found: Analysis, move: Move) -> int:
     """What they exchange with their parents."""
     rows = [t for t in found.traffic if (t.component, t.tensor) == (move.component, move.tensor)]
@@ -199,9 +204,9 @@ def trips(move: Move, indexing: bool) -> int:
 def test_tile_size_stays_or_decreases_when_a_storage_node_moves_lower(count: int) -> None:
     def statement(move: Move) -> bool:
         high, low = (held(a, move) for a in move.analyses())
-        assert max(b.tile_max for b in low) <= max(b.tile_max for b in high), told(move)
-        assert max(b.live or 0 for b in low) <= max(b.live or 0 for b in high), told(move)
-        return max(b.tile_max for b in low) < max(b.tile_max for b in high)
+        assert most(low) <= most(high), told(move)
+        assert most(low, live=True) <= most(high, live=True), told(move)
+        return most(low) < most(high)
 
     tally = on_generated_moves(count, statement)
     assert tally[True] > 3, tally
@@ -240,7 +245,7 @@ def test_data_lifetime_stays_or_decreases_when_a_storage_node_moves_lower(count:
 def test_tile_size_decreases_below_a_loop_that_indexes_the_tensor(count: int) -> None:
     def statement(move: Move) -> bool:
         high, low = (held(a, move) for a in move.analyses())
-        assert max(b.tile_max for b in low) < max(b.tile_max for b in high), told(move)
+        assert most(low) < most(high), told(move)
         return True
 
     def of(move: Move) -> bool:
@@ -260,7 +265,7 @@ def test_reuse_is_lost_below_a_loop_that_does_not_index_the_tensor(count: int) -
             before, after = (REFEREE.analyse(p, reuse=policy) for p in (move.before, move.after))
             times = trips(move, indexing=False) if policy == "refill" else 1
             high, low = held(before, move), held(after, move)
-            assert max(b.tile_max for b in low) == max(b.tile_max for b in high), told(move)
+            assert most(low) == most(high), told(move)
             if move.before.cascade.producer(move.tensor) is None:
                 assert moved(after, move) == times * moved(before, move), told(move)
         return True
