@@ -188,5 +188,14 @@ def determined(text: str, stamps: int, free: tuple[int, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def first_covers(made: str, stamps: int, read: str) -> bool:
+    """True if the elements `[x...]` of `read` are all among those made while the counters are zero."""
+    points = parse_set(made)
+    for position in range(stamps):
+        points = points.fix_val(SET, position, isl.Val(0))
+    return bool(parse_set(read).is_subset(points.project_out(SET, 0, stamps)))
+
+
+@lru_cache(maxsize=4096)
 def is_subset(one: str, other: str) -> bool:
     return bool(parse_set(one).is_subset(parse_set(other)))

@@ -137,18 +137,40 @@ class _Inference:
         for node, loop, _ in d.loops:
             if d.ties[node] == "bound":
                 continue
-            for maker in (self.cascade.producer(a.tensor) for a in self.cascade[d.name].inputs):
+            for tensor in (a.tensor for a in self.cascade[d.name].inputs):
+                maker = self.cascade.producer(tensor)
                 if maker is None or maker.name not in users(self.tree, node):
                     continue
                 v = loop.variable_in(maker.name)
                 bound = ties(self.cascade, self.tree, maker.name)[node] == "bound"
-                if bound and _steps(self.cascade, self.tree, maker.name, node):
+                if not bound or not _steps(self.cascade, self.tree, maker.name, node):
+                    continue
+                if not self.made_at_first(maker.name, d.name, tensor, node):
                     raise InPart(
                         f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
                         f"makes only a part of what {maker.name} gives it",
                         f"move the loop over {v} below the split, or bind a rank variable of {d.name}: "
                         f"rank_variable: {{{maker.name}: {v}, {d.name}: ...}}",
                     )
+
+    def made_at_first(self, maker: str, reader: str, tensor: str, node: int) -> bool:
+        """True if the first iteration of a loop makes all that the reader ever reads of the tensor."""
+        if set(ties(self.cascade, self.tree, maker).values()) != {"bound"}:
+            return False
+        origins = loop_origins(self.cascade, self.tree, maker)
+        above = sum(1 for i, _, _ in origins if i <= node)
+        views = [
+            View(self.cascade[e], self.cascade[e].access_of(tensor), origins[:n])
+            for e, n in ((maker, above), (reader, 0))
+        ]
+        blocks = partition(views)
+        made, read = (touch((v,), blocks).factors for v in views)
+        wanted = {f.block: f.text for f in read}
+        return all(
+            needs.first_covers(f.text, len(f.spatial) + len(f.temporal), wanted[f.block])
+            for f in made
+            if f.ranks
+        )
 
     def inferred(self, d: Decision) -> tuple[Part, ...]:
         """What the consumers below need at each stamp and the outermost storage does not hold."""

@@ -128,3 +128,14 @@ def test_storage_below_own_loops_holds_what_their_iteration_makes(tmp_path: Path
 def test_a_loop_of_one_step_repeats_nothing(tmp_path: Path) -> None:
     nodes = "  - !Temporal {rank_variable: r1, tile_shape: 3}\n" + HOLD.replace("POLICY", "refill")
     assert operations(pair(tmp_path, nodes)) == {"Layer1": 900, "Layer2": 576}
+
+
+@pytest.mark.parametrize("engine", ["exact", "enumerate"])
+def test_a_repeated_reader_of_what_the_first_step_makes(tmp_path: Path, engine: str) -> None:
+    """Layer2 has only 2 x 2 outputs, which need rows 0 to 3 of F2: the first step of p1 makes them."""
+    nodes = HOLD.replace("POLICY", "refill") + "  - !Temporal {rank_variable: p1, tile_shape: 5}\n"
+    text = PAIR.replace("SIDE1", "10").replace("SIDE2", "2").replace("NODES\n", nodes)
+    file = tmp_path / "part.yaml"
+    file.write_text(text)
+    found = pm.evaluate(pm.load(str(file)), engine=engine).analysis
+    assert operations(found) == {"Layer1": 900, "Layer2": 2 * 36}
