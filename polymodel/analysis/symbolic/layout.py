@@ -236,7 +236,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
             }
         if node.producer is not None and not place and not inferred:
             # Whatever was given to the backing node stays there.
-            own = {a: number(1) for a in _temporal(node.space)}
+            own = {a: number(1) for a in temporal(node.space)}
         found.append({a: form for a, form in own.items() if form != Form()})
     return tuple(found)
 
@@ -258,15 +258,16 @@ def policy(node: Node) -> Carry:
     if node.reuse == "refill":
         return {}
     if node.reuse == "keep_previous":
-        return {a: number(1) for a in _temporal(space)}
+        return {a: number(1) for a in temporal(space)}
     found: Carry = {}
     settled_inside = number(1)
-    for a in reversed(list(_temporal(space))):
+    for a in reversed(list(temporal(space))):
         found[a] = settled_inside
         if space.axes[a].variable in space.access.variables:
             settled_inside = settled_inside * settled(space, a)
     return found
 
 
-def _temporal(space: Space) -> Iterator[int]:
+def temporal(space: Space) -> Iterator[int]:
+    """Positions of the temporal loops above a node."""
     return (i for i, a in enumerate(space.axes) if not a.spatial)

@@ -14,7 +14,7 @@ from itertools import product as cartesian
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
 from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
-from polymodel.analysis.symbolic.layout import Layout, Node, carries, policy
+from polymodel.analysis.symbolic.layout import Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
@@ -139,7 +139,7 @@ def _residence(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item |
         return item
     shared = earlier if before else later
     inside = node.depth if on_path else shared
-    stays = _joined(layout, node, min(inside, shared))
+    stays = _joined(layout, node, min(inside, shared), on_path)
     for i in range(node.depth, shared if on_path else 0):
         if not layout.paths[einsum][i].spatial:
             stays[i] = number(1)
@@ -151,10 +151,10 @@ def _residence(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item |
     return replace(item, not_last=times) if before else replace(item, not_first=times)
 
 
-def _joined(layout: Layout, node: Node, reach: int) -> dict[int, Form]:
+def _joined(layout: Layout, node: Node, reach: int, on_path: bool) -> dict[int, Form]:
     """Loop -> 1 where its step leaves something in the buffet, for loops above it up to `reach`.
 
-    Where a loop's step leaves anything, those inside it leave everything: the tile is then the same.
+    Where a loop's step leaves anything, so do those inside it.
     """
     space = node.space
     if node.producer is not None and node.parent is not None:
@@ -169,8 +169,10 @@ def _joined(layout: Layout, node: Node, reach: int) -> dict[int, Form]:
         common = _in_common(space, axis)
         if axis >= reach or common == 0:
             continue
-        inner = [a for a in space.axes[axis + 1 :] if not a.spatial and a.variable in space.access.variables]
-        if common is None or (node.reuse == "keep_previous" and inner):
+        inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
+        own = set(space.of(space.axes[axis].variable))
+        alone = on_path and all(i in own and _in_common(space, i) for i in inner)
+        if common is None or (node.reuse == "keep_previous" and inner and not alone):
             raise NotSeparable(
                 f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
                 "use engine exact, or reuse: refill",
