@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,7 @@ from polymodel.mapping.ties import ties
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.analysis.test_recompute import COLUMNS, HOLD, PAIR, ROWS
 from tests.analysis.test_symbolic import POLICIES, named
+from tests.layers import fused_layers
 from tests.separable import separable_problems
 
 
@@ -81,6 +83,31 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None
     cells: list[Any] = [*open_.buffets, *open_.traffic[:4], *open_.compute]
     for form in (f for cell in cells for f in vars(cell).values() if isinstance(f, Form)):
         assert renderer.form(form).subs(at) == form.at(values), (form, values)
+
+
+def fused_layers_agree(count: int) -> float:
+    """Compare `count` random mappings of small layers; the share that has closed forms."""
+    pick, closed = Random(4), 0
+    for _ in range(count):
+        problem = fused_layers(pick)
+        try:
+            ours = SYMBOLIC.analyse(problem)
+            referee = REFEREE.analyse(problem)
+        except Refused:
+            continue
+        closed += 1
+        found = differences(ours, referee)
+        assert not found, "\n".join([*found, drawing(problem)])
+    return closed / count
+
+
+def test_fused_layers_agree_with_the_referee() -> None:
+    assert fused_layers_agree(150) > 0.6
+
+
+@pytest.mark.slow
+def test_fused_layers_agree_with_the_referee_at_length() -> None:
+    assert fused_layers_agree(20_000) > 0.6
 
 
 def problem_of(folder: Path, nodes: str, side: int = 8) -> Problem:
