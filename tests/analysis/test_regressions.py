@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import polymodel as pm
 from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum
@@ -98,3 +102,16 @@ def test_halves_of_a_sum_in_two_runs_are_not_the_sum(tmp_path: Path) -> None:
     assert broken is not None
     assert "does not hold all of it" in broken.reason
     assert check(problem)
+
+
+def test_a_shared_loop_inside_a_tile_of_one_einsum_alone_has_no_closed_form() -> None:
+    """E0 has one row left below the spatial loop over m, E1, which spreads c there, all four."""
+    e0 = einsum("E0", "T0[m,a]", "W0[a,b]", "T1[m,b]", sizes={"m": 4, "a": 1, "b": 3})
+    e1 = einsum("E1", "T1[m,b]", "W1[b,c]", "T2[m,c]", sizes={"m": 4, "b": 3, "c": 4})
+    spread = Loop("m", 1, spatial=True, component="PE", dim="X", per_einsum=(("E0", "m"), ("E1", "c")))
+    branches = tuple((ComputeNode(e, "MAC"),) for e in ("E0", "E1"))
+    tree = LoopTree((dram("T0", "W0", "T1", "W1", "T2"), spread, Loop("m", 1), Split(branches)))
+    problem = Problem(Cascade((e0, e1)), hierarchy(), tree)
+    with pytest.raises(NotSeparable, match="E0 and E1 run the loop over m in other ranges"):
+        SYMBOLIC.analyse(problem)
+    assert not differences(EXACT.analyse(problem), REFEREE.analyse(problem))

@@ -191,7 +191,8 @@ def _check_loops(problem: Problem) -> None:
         for e in users(tree, node_id):
             variable = node.variable_in(e)
             if variable in cascade[e].rank_variables:
-                ranges[cascade[e].bound(variable)] = e
+                above = tuple(i for i, x in tree.loops(e) if i < node_id and x.variable_in(e) == variable)
+                ranges[cascade[e].bound(variable), above] = e
         if len(ranges) > 1:
             raise NotSeparable(
                 f"{' and '.join(ranges.values())} run the loop over {node.rank_variable} in other ranges",
