@@ -12,7 +12,7 @@ import islpy as isl
 
 from polymodel.polyhedra import steps
 from polymodel.polyhedra.build import parse_set
-from polymodel.polyhedra.counting import size
+from polymodel.polyhedra.counting import fibre_sizes, size
 from polymodel.polyhedra.steps import Mode
 
 SET, IN = isl.dim_type.set, isl.dim_type.in_
@@ -199,3 +199,34 @@ def first_covers(made: str, stamps: int, read: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_subset(one: str, other: str) -> bool:
     return bool(parse_set(one).is_subset(parse_set(other)))
+
+
+def kept_from_before(
+    tiles: isl.Map, spatial: Sequence[int], kept: Sequence[int]
+) -> tuple[isl.Map, int] | None:
+    """Of `{ stamp -> element }` what the visit before held too, if it stays over the step between them.
+
+    `spatial`: positions of spatial counters; `kept`: of the temporal ones over whose steps elements stay.
+    With it the largest size at any stamp; None if nothing ever stays.
+    """
+    stamps = tiles.domain()
+    count = stamps.dim(SET)
+    times = [i for i in range(count) if i not in spatial]
+    visits = stamps
+    for position in sorted(spatial, reverse=True):
+        visits = visits.project_out(SET, position, 1)
+    before = isl.Map.lex_gt(visits.get_space()).intersect_domain(visits).intersect_range(visits).lexmax()
+    allowed = isl.Map.empty(before.get_space())
+    for k, axis in enumerate(times):
+        if axis in kept:
+            step = before
+            for i in range(k):
+                step = step.equate(IN, i, isl.dim_type.out, i)
+            allowed = allowed.union(step.subtract(step.equate(IN, k, isl.dim_type.out, k)))
+    for position in sorted(spatial):
+        allowed = allowed.insert_dims(IN, position, 1).insert_dims(isl.dim_type.out, position, 1)
+        allowed = allowed.equate(IN, position, isl.dim_type.out, position)
+    found = tiles.intersect(allowed.apply_range(tiles)).coalesce()
+    if found.is_empty():
+        return None
+    return found, max(piece.size for piece in fibre_sizes(found))

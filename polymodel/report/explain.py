@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
-from polymodel.errors import NotSeparable
+from polymodel.errors import NotSeparable, Refused
+from polymodel.mapping.looptree import Reuse
 from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
 from polymodel.report.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
 from polymodel.report.report import Report
+from polymodel.schedule.retained import retained_window
 
 CARRY = {
     "refill": "each stamp fills its tile anew",
@@ -65,6 +68,7 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
             ("stamps", _stamps(counts, einsum, b)),
             ("tile relation, one per Einsum that uses it", found),
             ("tile", _tile(counts, b)),
+            *_retained(counts, b),
             ("accesses", _accesses(counts, einsum, b)),
         ]
         equations += _equations(counts, b)
@@ -106,6 +110,25 @@ def _tile(counts: Counts, b: Buffet) -> tuple[str, ...]:
     if b.live is not None:
         lines.append(f"{b.live} elements at most between first and last use ({b.live * bits} bits)")
     return tuple(lines)
+
+
+def _retained(counts: Counts, b: Buffet) -> list[tuple[str, tuple[str, ...]]]:
+    """What stays from the visit before: told where no fill or drain of partial sums decides it."""
+    cascade, tree = counts.problem.cascade, counts.problem.tree
+    producer = cascade.producer(b.tensor)
+    written = producer is not None and producer.name in b.einsums
+    if b.reuse == "refill" or (written and b.parent is not None):
+        return []
+    names = [c.name for c in counters(counts.problem, b.einsums[0], b.node)]
+    try:
+        found = retained_window(cascade, tree, (b.node, b.tensor), b.einsums, cast(Reuse, b.reuse), names)
+    except Refused as refusal:
+        return [("kept from the visit before", (refusal.message,))]
+    if found is None:
+        return [("kept from the visit before", ("nothing",))]
+    bits = counts.bits(b.tensor)
+    most = f"at most {found[1]} elements x {bits} bits = {found[1] * bits} bits"
+    return [("kept from the visit before", (str(found[0]), most))]
 
 
 def _accesses(counts: Counts, einsum: str, b: Buffet) -> tuple[str, ...]:
