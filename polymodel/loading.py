@@ -153,7 +153,7 @@ class Spec:
         document.faults.raise_if_any()
         found = document.sections["mapping"]
         assert isinstance(found, MappingSpec)
-        merged = {**self.declared, **document.symbols}
+        merged = {**self.declared, **document.symbols, **document.bound}
         locator = Joined(document.faults.locator, self.locator)
         called = str(mapping)
         return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
@@ -296,7 +296,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
         raw_arch=arch,
         raw_mapping=mapping,
         raw_sweep=swept,
-        declared=dict(document.symbols),
+        declared={**document.symbols, **document.bound},
         extras=dict(document.extras),
         variables=dict(given),
         files=tuple(f for f in document.files if f),

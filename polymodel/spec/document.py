@@ -48,6 +48,7 @@ class Document:
     folders: dict[str, str] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     variables: set[str] = field(default_factory=set)
+    bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols as a mapping alone gives them
     files: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -155,7 +156,9 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
         if entry.key == "schema_version":
             _version(entry, document)
         elif entry.key == "symbols":
-            _symbols(entry, document)
+            keys = {e.key for e in root.entries}
+            problem = bool(keys & {"workload", "arch"})
+            _symbols(entry, document, "mapping" in keys and not problem, problem)
         elif entry.key in SECTIONS:
             if _free(entry.key, document, entry):
                 document.entries[entry.key] = entry
@@ -204,7 +207,9 @@ def _extra(entry: Entry, document: Document) -> None:
     document.extras[entry.key] = entry.value.plain()
 
 
-def _symbols(entry: Entry, document: Document) -> None:
+def _symbols(entry: Entry, document: Document, binds: bool, problem: bool) -> None:
+    """Note the symbols of one source. `binds`: they come with a mapping alone, as a sweep saves its winner,
+    and replace what sources with workload or architecture (`problem`) declare, in either order."""
     if entry.value.entries is None and entry.value.scalar is None and entry.value.elements is None:
         return
     outside = NodeLocator({"symbols": entry})
@@ -217,10 +222,14 @@ def _symbols(entry: Entry, document: Document) -> None:
         return
     for name, value in found.items():
         earlier = document.symbols.get(name)
+        if binds or (earlier is None and not problem):
+            earlier = document.bound.get(name)
         if earlier is not None and value is not None and not _alike(earlier, value, document.symbols):
             twice = f"symbol {name} is given twice, as {earlier} and {value}"
             faults.add(("symbols", name), twice, "keep it in one of the sources", key=True)
-        if earlier is None:
+        elif binds and value is not None:
+            document.bound[name] = value
+        elif document.symbols.get(name) is None:
             document.symbols[name] = value
     document.entries.setdefault("symbols", entry)
     document.faults.extend(faults.found)
