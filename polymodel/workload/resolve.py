@@ -17,7 +17,7 @@ from polymodel.spec.setexpr import SetScope
 from polymodel.workload.bits import at_least_one, bits_per_value, persistent_tensors, scales
 from polymodel.workload.graph_checks import check_cascade
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
-from polymodel.workload.spaces import bounds_of, constraints_of, rank_sizes_of
+from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, rank_sizes_of
 
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess  # isort: skip
 
@@ -175,6 +175,10 @@ def _einsums(
         bounds = (
             bounds_of(einsum.name, variables, constraints, path, faults) if constraints is not None else None
         )
+        if bounds is not None and any(low < 0 for low, _ in bounds):
+            sized = {*workload.rank_sizes, *einsum.rank_sizes}
+            shapes = [*workload.iteration_space_shape.values(), *einsum.iteration_space_shape]
+            check_sizes(here, sized, shapes, dict(zip(variables, bounds, strict=True)), path, faults)
         renames = resolvers[i].check_all()
         instances = times * _instances(einsum.n_instances, (*path, "n_instances"), symbols, faults)
         operations = tuple(

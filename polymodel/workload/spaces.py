@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from polymodel.affine import Affine, Constraint
 from polymodel.polyhedra.build import bounding_box, set_from_constraints
@@ -109,6 +110,26 @@ def bounds_of(
         f"give the rank of {loose[0]} a size in rank_sizes, or a range in iteration_space_shape",
     )
     return None
+
+
+def check_sizes(
+    projections: Mapping[str, Mapping[str, Affine]],
+    sized: set[str],
+    shapes: Sequence[str],
+    bounds: Mapping[str, tuple[int, int]],
+    path: Path,
+    faults: Faults,
+) -> None:
+    """A rank that is one bare variable, has no size, and would hold negative coordinates, was left out."""
+    bare = {r: e.variables[0] for p in projections.values() for r, e in p.items()
+            if len(e.terms) == 1 and e == Affine(e.terms) and e.terms[0][1] == 1}  # fmt: skip
+    shaped = set(re.findall(r"\w+", " ".join(shapes)))
+    settled = shaped | {v for r, v in bare.items() if r in sized}
+    for rank, v in bare.items():
+        low, high = bounds[v]
+        if rank not in sized and v not in settled and low < 0:
+            message = f"rank {rank} has no size: {v} would run {low}..{high}"
+            faults.add(path, message, f"give it one, such as rank_sizes: {{{rank}: {high + 1}}}")
 
 
 def _bounded(variable: str, constraints: tuple[Constraint, ...]) -> bool:
