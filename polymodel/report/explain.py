@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
-from polymodel.errors import NotSeparable, Refused
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.mapping.looptree import Reuse
 from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
@@ -15,6 +16,7 @@ from polymodel.report.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
 from polymodel.report.report import Report
 from polymodel.schedule.retained import retained_window
+from polymodel.spec.faults import suggestion
 
 CARRY = {
     "refill": "each stamp fills its tile anew",
@@ -43,11 +45,18 @@ class Explanation:
         return rf"$$\begin{{aligned}} {rows} \end{{aligned}}$$"
 
 
+def _known(name: str, names: Sequence[str], kind: str) -> None:
+    if name not in names:
+        raise SpecError([Diagnostic(f"unknown {kind} {name}", suggestion(name, names, f"{kind}s"))])
+
+
 def explain(report: Report, einsum: str, component: str, tensor: str) -> Explanation:
-    """The buffets of one tensor at one component that one Einsum uses. KeyError if there are none."""
+    """The buffets of one tensor at one component that one Einsum uses. SpecError if there are none."""
     counts = report.counts
-    report.problem.cascade[einsum].access_of(tensor)
-    report.problem.hierarchy[component]
+    cascade, hierarchy = report.problem.cascade, report.problem.hierarchy
+    _known(einsum, [e.name for e in cascade], "Einsum")
+    _known(tensor, cascade[einsum].tensors, "tensor")
+    _known(component, [c.name for c in hierarchy.components], "component")
     mine = [
         b
         for b in counts.analysis.buffets
@@ -56,7 +65,8 @@ def explain(report: Report, einsum: str, component: str, tensor: str) -> Explana
     if not mine:
         chain = storage_chain(report.problem.tree, einsum, tensor)
         held = ", ".join(dict.fromkeys(counts.component_of[s.id] for s in chain))
-        raise KeyError(f"{einsum} keeps {tensor} in {held or 'no storage'}, not in {component}")
+        message = f"{einsum} keeps {tensor} in {held or 'no storage'}, not in {component}"
+        raise SpecError([Diagnostic(message, f"explain it at {held}" if held else "")])
     sections: list[tuple[str, tuple[str, ...]]] = []
     equations: list[str] = []
     relations: list[str] = []

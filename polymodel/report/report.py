@@ -20,6 +20,7 @@ from polymodel.report import costed, counted
 from polymodel.report.frames import Frames
 from polymodel.report.table import Table
 from polymodel.schedule.legality import check
+from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
     import pandas
@@ -144,7 +145,7 @@ class Report(Frames):
     def table(self, name: str, *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
 
-        KeyError for a name that is not in `TABLES`.
+        SpecError for a name that is not in `TABLES`.
         """
         if name in ("tiles", "lifetimes", "working_sets"):
             return self._lived(name, live)
@@ -157,7 +158,7 @@ class Report(Frames):
 
             return fusion(self.counts, *self._retained)
         if name not in TABLES:
-            raise KeyError(f"no table {name}; there are {', '.join(TABLES)}")
+            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
         made: Table = getattr(costed, name)(self.costs)
         return made
 
@@ -218,7 +219,7 @@ class Report(Frames):
         return costed.sensitivity(self.counts, self.costs, of).frame()
 
     def explain(self, einsum: str, component: str, tensor: str) -> Explanation:
-        """How the numbers of one row come about. KeyError if the Einsum has no such buffet."""
+        """How the numbers of one row come about. SpecError if the Einsum has no such buffet."""
         from polymodel.report.explain import explain
 
         return explain(self, einsum, component, tensor)

@@ -173,7 +173,7 @@ def test_infeasible_report_names_the_memory() -> None:
 
 
 def test_unknown_table_names_the_known_ones(fused: Report) -> None:
-    with pytest.raises(KeyError, match="no table tile; there are summary, tiles"):
+    with pytest.raises(SpecError, match=r"no table tile\n(.|\n)*did you mean tiles"):
         fused.table("tile")
 
 

@@ -120,8 +120,11 @@ def test_explanation_shows_how_bits_compose(fused: Report, golden: Golden) -> No
 
 
 def test_explanation_of_a_tensor_elsewhere_says_where(fused: Report) -> None:
-    with pytest.raises(KeyError, match="E0 keeps T1 in GLB, not in DRAM"):
+    with pytest.raises(SpecError, match="E0 keeps T1 in GLB, not in DRAM"):
         fused.explain("E0", "DRAM", "T1")
+    for names in (("E9", "GLB", "T1"), ("E0", "GLBB", "T1"), ("E0", "GLB", "T9")):
+        with pytest.raises(SpecError, match=r"unknown (Einsum E9|component GLBB|tensor T9)"):
+            fused.explain(*names)
 
 
 def test_plots_label_their_axes_with_units(fused: Report) -> None:
