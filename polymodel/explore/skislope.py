@@ -32,7 +32,7 @@ from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.spec.faults import not_a_spec
+from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
@@ -166,6 +166,9 @@ def ski_slope(
     if einsum is None and len(cascade) > 1:
         names = ", ".join(e.name for e in cascade)
         raise SpecError([Diagnostic("the workload has several Einsums", f"say which: einsum=... of {names}")])
+    known = [e.name for e in cascade]
+    if einsum is not None and einsum not in known:
+        raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", suggestion(einsum, known, "Einsums"))])
     one = cascade[einsum] if einsum else cascade.einsums[0]
     _check(one)
     hierarchy = spec.arch if spec.raw_arch is not None else _plain()

@@ -25,6 +25,11 @@ def headline(report: Report) -> list[tuple[str, str]]:
         found.append(("area", engineering(report.total_area, "m^2")))
     overlap = "overlap compute" if costs.assume_overlap else "wait where buffering is single, else overlap"
     found.append(("transfers", overlap))
+    free = dict.fromkeys(
+        f"{i.component} {i.action}" for i in costs.energy if i.count and i.provenance == "default"
+    )
+    if free and report.total_energy:
+        found.append(("costs nothing", f"{', '.join(free)}: no energy is given"))
     found.append(("counted by", f"engine {report.analysis.engine} in {engineering(report.seconds, 's')}"))
     return found
 

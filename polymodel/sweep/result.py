@@ -148,6 +148,12 @@ class Sweep:
     def spec(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> Spec:
         """The spec bound to a row's symbols: `evaluate` finds the row's numbers."""
         number = int(row) if isinstance(row, int) else int(row["point"])
+        total = len(self.specs) * self.grid.size
+        if not 0 <= number < total:
+            remedy = "take a row: sweep.best(), sweep.frame.iloc[0], or its `point`"
+            raise SpecError(
+                [Diagnostic(f"there is no point {number}: they run from 0 to {total - 1}", remedy)]
+            )
         chosen = self.specs[number // self.grid.size]
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
 
