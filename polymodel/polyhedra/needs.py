@@ -197,6 +197,12 @@ def first_covers(made: str, stamps: int, read: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def leaves_out(text: str, outer: int, whole: str) -> bool:
+    """True if some point of `whole` is at none of the stamps of a set over `[outer stamps, point]`."""
+    return not parse_set(whole).is_subset(parse_set(text).project_out(SET, 0, outer))
+
+
+@lru_cache(maxsize=4096)
 def is_subset(one: str, other: str) -> bool:
     return bool(parse_set(one).is_subset(parse_set(other)))
 

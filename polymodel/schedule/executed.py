@@ -342,6 +342,9 @@ def _part(
     executes = needs.pulled_back(space, image, _set(head, options))
     if "inferred" in d.ties.values() and whole != executes and not needs.is_subset(whole, executes):
         raise _in_part(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
+    everything = _set(", ".join(names.values()), [facts])
+    if "inferred" not in d.ties.values() and needs.leaves_out(executes, len(outer), everything):
+        raise _in_part(d, [x for x in own.loops if x[1].variable_in(d.name) in variables])
     below = [x for x in d.loops if x[0] > d.node and x[1].variable_in(d.name) in variables]
     inner = [f"l{i}" for i, _, _ in below]
     offsets, begins = [f"o{k}" for k in range(len(variables))], [f"b{k}" for k in range(len(variables))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
@@ -11,7 +11,7 @@ from polymodel.errors import Diagnostic
 from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
-from polymodel.polyhedra import order
+from polymodel.polyhedra import needs, order
 from polymodel.schedule.executed import InPart, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
@@ -170,7 +170,9 @@ def _made_again(
         return _homeless(producer, consumer, tensor)
     if consumer in users(tree, node) and tied[node] == "inferred":
         inner = [p for p, (i, _, _) in enumerate(view.loops) if i > node]
-        late = _unfinished(problem, tensor, (producer, consumer), view, pair, inner)
+        above = sum(1 for i, _, _ in view.loops if i < home.id)
+        apart = tuple(_by_instance(f, above) for f in pair[0]), tuple(_by_instance(f, above) for f in pair[1])
+        late = _unfinished(problem, tensor, (producer, consumer), view, apart, inner)
         return late or _let_go(
             problem, tensor, producer, consumer, [p for p in inner if view.loops[p][0] < home.id]
         )
@@ -186,6 +188,18 @@ def _made_again(
         f"{consumer} reads {tensor}, which {producer} executes only as Einsums below node {node} need it",
         f"put {consumer} below that loop, or bind a variable of {producer} with rank_variable",
     )
+
+
+def _by_instance(factor: Factor, loops: int) -> Factor:
+    """The factor with the instances of the outermost `loops` loops as data: each makes its own elements."""
+    moved = [k for k, a in enumerate(factor.spatial) if a < loops]
+    if not moved:
+        return factor
+    stamps = len(factor.spatial) + len(factor.temporal)
+    names = [f"c{k}" for k in range(stamps)] + [f"x{k}" for k in range(len(factor.ranks))]
+    order = [*(n for k, n in enumerate(names) if k not in moved), *(names[k] for k in moved)]
+    text = needs.image((factor.text,), f"{{ [{', '.join(names)}] -> [{', '.join(order)}] }}")
+    return replace(factor, spatial=factor.spatial[len(moved) :], text=text)
 
 
 def _let_go(problem: Case, tensor: str, producer: str, consumer: str, loops: list[int]) -> Diagnostic | None:
@@ -235,7 +249,7 @@ def _late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> 
         element = order.meeting(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
         if element is None:
             return None
-        found.append(element)
+        found.append(element[: len(a.ranks)])
     return _element(made, found)
 
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
@@ -21,8 +21,11 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
+from polymodel.mapping.extents import check_extents
 from polymodel.mapping.looptree import Reuse
+from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.mapping.ties import ties
+from polymodel.spec.faults import Faults
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.analysis.test_recompute import COLUMNS, HOLD, PAIR, ROWS
 from tests.analysis.test_symbolic import POLICIES, named
@@ -70,7 +73,13 @@ def test_fused_chains_agree_with_the_referee_at_length() -> None:
 @settings(max_examples=60, **SETTINGS)
 @given(separable_problems(), POLICIES)
 def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None) -> None:
-    """Symbols for all tiles: forms and SymPy expressions at their values are the numbers."""
+    """Symbols for all tiles: forms and SymPy expressions at their values are the numbers.
+
+    Expressions take tiles to be at most as large as what encloses them, as specs are checked to be.
+    """
+    faults = Faults()
+    check_extents(ResolvedMapping(problem.tree), problem.cascade, problem.hierarchy, faults)
+    assume(not len(faults))
     tree, values = named(problem.tree)
     try:
         plain = SYMBOLIC.analyse(problem, reuse=reuse)
