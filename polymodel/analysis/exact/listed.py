@@ -111,15 +111,9 @@ class ListedChain:
     def _elements(self) -> Ints:
         tables = []
         for ops in self._operations:
-            ranks = []
-            for expr in ops.view.access.projection:
-                total = np.full(ops.count, expr.constant, dtype=np.int64)
-                for v, k in expr.terms:
-                    total = total + k * ops.values[v]
-                ranks.append(total)
             loops = [node for node, _, _ in ops.view.loops]
-            ranks += [ops.counters[loops.index(node)] for node in self.view.versions]
-            tables.append(_columns(ranks, ops.count))
+            made = [ops.counters[loops.index(node)] for node in self.view.versions]
+            tables.append(np.hstack([ops.elements(ops.view.access), _columns(made, ops.count)]))
         return rank(np.concatenate(tables))
 
     def _axes(self, axes: tuple[int, ...], which: list[int]) -> Ints:

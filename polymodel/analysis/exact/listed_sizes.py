@@ -50,13 +50,7 @@ def drained(node: Node, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
         ops = operations(view)
         stamps.append(_table([ops.counters[a] for a in touch.temporal], ops.count))
         places.append(_table([ops.counters[a] for a in touch.spatial], ops.count))
-        ranks = []
-        for expr in view.access.projection:
-            total = np.full(ops.count, expr.constant, dtype=np.int64)
-            for name, k in expr.terms:
-                total = total + k * ops.values[name]
-            ranks.append(total)
-        elements.append(_table(ranks, ops.count))
+        elements.append(ops.elements(view.access))
         writes.append(np.full(ops.count, view.einsum.name == node.producer))
     stamp, place, write = np.concatenate(stamps), np.concatenate(places), np.concatenate(writes)
     element, visit, where = rank(np.concatenate(elements)), rank(stamp), rank(place)

@@ -18,6 +18,7 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.touch import View
+from polymodel.workload.einsum import TensorAccess
 
 Ints = NDArray[np.int64]
 _OPERATIONS = 2_000_000
@@ -36,6 +37,16 @@ class Operations:
     @property
     def count(self) -> int:
         return len(next(iter(self.values.values()))) if self.values else 1
+
+    def elements(self, access: TensorAccess) -> Ints:
+        """The element that each operation touches, one row of ranks each."""
+        ranks = []
+        for expr in access.projection:
+            total = np.full(self.count, expr.constant, dtype=np.int64)
+            for v, k in expr.terms:
+                total = total + k * self.values[v]
+            ranks.append(total)
+        return stacked(ranks, self.count)
 
 
 def operations(view: View) -> Operations:
@@ -170,13 +181,7 @@ class Sweep:
             ops = self.operations[view.einsum.name]
             stamps.append(stacked([ops.counters[i] for i in touch.temporal], ops.count))
             places.append(stacked([ops.counters[i] for i in touch.spatial], ops.count))
-            ranks = []
-            for expr in view.access.projection:
-                total = np.full(ops.count, expr.constant, dtype=np.int64)
-                for v, k in expr.terms:
-                    total = total + k * ops.values[v]
-                ranks.append(total)
-            elements.append(stacked(ranks, ops.count))
+            elements.append(ops.elements(view.access))
             phases.append(self.phases[view.einsum.name])
         stamp = np.concatenate(stamps)
         place = np.concatenate(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import Form
@@ -174,7 +175,11 @@ def _input(link: Link, ledger: Ledger) -> None:
     for toll, level in _tolls(link):
         entry = ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry())
         held = _held(link, level)
-        entry.add("reads_fill", lambda first, held=held: _needed_over(link, first, held, _shared(link)))  # type: ignore[misc]  # a default in a lambda
+        entry.add("reads_fill", partial(_passing, link, held))
+
+
+def _passing(link: Link, held: int, first: bool) -> Form:
+    return _needed_over(link, first, held, _shared(link))
 
 
 def _output(link: Link, ledger: Ledger) -> None:

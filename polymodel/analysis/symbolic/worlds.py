@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, Peak
 from polymodel.analysis.symbolic.records import (
@@ -59,12 +59,12 @@ def _key(row: Row) -> tuple[object, ...]:
 def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
     """The sum of the cases of one row; in a case without the row nothing moves."""
     first = rows[0][1]
-    changed: dict[str, Form] = {}
+    changed: dict[str, Any] = {}
     for f in fields(first):
         if isinstance(getattr(first, f.name), Form):
             parts: list[tuple[Form, Form]] = [(world, getattr(row, f.name)) for world, row in rows]
             changed[f.name] = _sum(parts, worlds)
-    return replace(first, **changed)  # type: ignore[arg-type]  # names of Form fields only
+    return replace(first, **changed)
 
 
 def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:
