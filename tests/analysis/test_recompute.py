@@ -139,3 +139,18 @@ def test_a_repeated_reader_of_what_the_first_step_makes(tmp_path: Path, engine: 
     file.write_text(text)
     found = pm.evaluate(pm.load(str(file)), engine=engine).analysis
     assert operations(found) == {"Layer1": 900, "Layer2": 2 * 36}
+
+
+def test_each_instance_makes_what_its_own_iterations_read(tmp_path: Path) -> None:
+    """Row r of the filter has an instance of its own, whose rows of F2 start at r: step by step they match."""
+    spread = "  - !Spatial {rank_variable: r2, tile_shape: 1, component: PE, name: X}\n"
+    tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: p2}, tile_shape: 1}\n"
+    nodes = spread + tied + HOLD.replace("POLICY", "refill").replace("GLB", "RF")
+    more = "  - !Container {name: PE, spatial: [{name: X, fanout: 3}]}\n  - !Memory {name: RF, actions: []}\n"
+    text = PAIR.replace("  - !Compute {name: MAC", more + "  - !Compute {name: MAC")
+    text = text.replace("SIDE1", "10").replace("SIDE2", "8").replace("NODES\n", nodes)
+    file = tmp_path / "spread.yaml"
+    file.write_text(text)
+    spec = pm.load(str(file))
+    found = {e: operations(pm.evaluate(spec, engine=e).analysis) for e in ("exact", "enumerate")}
+    assert found["exact"] == found["enumerate"] == {"Layer1": 9 * 3 * 8 * 10, "Layer2": 576}
