@@ -142,7 +142,7 @@ def test_a_repeated_reader_of_what_the_first_step_makes(tmp_path: Path, engine: 
 
 
 def test_each_instance_makes_what_its_own_iterations_read(tmp_path: Path) -> None:
-    """Row r of the filter has an instance of its own, whose rows of F2 start at r: step by step they match."""
+    """Row r of the filter has an instance of its own; its rows of F2 start at r: step by step they match."""
     spread = "  - !Spatial {rank_variable: r2, tile_shape: 1, component: PE, name: X}\n"
     tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: p2}, tile_shape: 1}\n"
     nodes = spread + tied + HOLD.replace("POLICY", "refill").replace("GLB", "RF")
