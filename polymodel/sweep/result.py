@@ -74,7 +74,9 @@ class Sweep:
         return self.frame.loc[front.ids]
 
     def best(self, objective: str = "") -> pd.Series[Any]:
-        """The feasible row with the least of an objective (default: the first)."""
+        """The feasible row with the least of an objective (default: the first). It prints unrounded."""
+        from polymodel.sweep.row import Row
+
         name = objective or self.objectives[0]
         if name not in self.frame.columns:
             known = ", ".join(self.objectives)
@@ -83,7 +85,9 @@ class Sweep:
         if rows.empty:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
             raise SpecError([Diagnostic("no point is feasible", reasons)])
-        return rows.iloc[int(rows[name].to_numpy(float).argmin())]
+        row = Row(rows.iloc[int(rows[name].to_numpy(float).argmin())])
+        row.attrs["units"] = {n: self.unit(n) for n in self.frame.columns}
+        return row
 
     def sensitivity(self, objective: str = "") -> pd.DataFrame:
         """The least of an objective over the kept feasible rows, for each value of each symbol.

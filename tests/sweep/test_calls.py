@@ -118,3 +118,15 @@ def test_a_winner_as_yaml_brings_its_symbols(tmp_path: Path) -> None:
     (folder / "kib.yaml").write_text("symbols: {KIB: 8000}\n")
     with pytest.raises(pm.SpecError, match="symbol KIB is given twice, as 8 \\* 1024 and 8000"):
         pm.load(rest, str(best), str(folder / "kib.yaml"))
+
+
+def test_the_best_row_prints_unrounded_with_units() -> None:
+    energies = {"DRAM": [{"name": "read", "energy": 7e-12}], "GLB": [{"name": "read", "energy": 1e-13}]}
+    big = matmul("DRAM m:TM GLB", {"M": 2**40 + 1, "N": 8, "K": 8}, actions=energies)
+    best = pm.sweep(big, {"TM": [1, 4]}).best()
+    shown = dict(line.split(maxsplit=1) for line in str(best).splitlines() if len(line.split()) > 1)
+    for name in ("TM", "energy", "reads:DRAM", "working_set:DRAM"):
+        number, _, unit = shown[name].partition(" ")
+        assert (int if ":" in name or name == "TM" else float)(number) == best[name]
+        assert unit == {"TM": "", "energy": "J"}.get(name, "bit")
+    assert int(shown["reads:DRAM"].split()[0]) > 2**43
