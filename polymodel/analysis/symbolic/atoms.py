@@ -180,7 +180,7 @@ class _Walk:
 
     def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
         t = self.size(level.tile)
-        before = (self.ops.ceildiv(tile.ref, t) - 1) * t
+        before = self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t  # an empty tile has no last one
         more = tile.more
         if level.more is not None:
             more = level.more + (tile.more - level.more) * self.ops.le(tile.ref, t)
