@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from polymodel.report.fusion import recompute_factors
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table, shown
 from polymodel.spec.faults import not_a
@@ -12,12 +15,15 @@ from polymodel.spec.faults import not_a
 if TYPE_CHECKING:
     import pandas
 
+Sums = dict[str, int | float]
+
 
 @dataclass(frozen=True)
 class Comparison:
     """What two reports say about the same quantities; `table` holds one row per quantity.
 
-    Columns: `quantity`, `where` (Einsum or component, empty for the whole), `unit`, `a`, `b`, `ratio` b/a.
+    Columns: `quantity`, `where` (an Einsum, a component, or `component: tensor`; empty for the whole),
+    `unit`, `a`, `b`, `ratio` b/a.
     """
 
     table: Table
@@ -47,7 +53,11 @@ class Comparison:
 
 
 def compare(a: Report, b: Report) -> Comparison:
-    """Latency, energy, traffic and working sets of two reports, whatever differs between their specs."""
+    """Latency, energy, operations, recomputation, traffic and working sets of two reports.
+
+    Whatever differs between their specs. Operations are those executed, by all instances; the recompute
+    factor has rows for Einsums that execute iterations again under either mapping.
+    """
     for given in (a, b):
         if not isinstance(given, Report):
             raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
@@ -63,38 +73,68 @@ def compare(a: Report, b: Report) -> Comparison:
     add("energy", "", "J", a.total_energy, b.total_energy)
     if a.total_area or b.total_area:
         add("area", "", "m^2", a.total_area, b.total_area)
-    for quantity, unit, table, key, value in (
-        ("latency", "s", "latency_by_einsum", 0, 1),
-        ("energy", "J", "energy", 1, 7),
-        ("reads", "bit", "accesses", 1, 3),
-        ("writes", "bit", "accesses", 1, 4),
-    ):
-        left, right = (_sums(r, table, key, value) for r in (a, b))
+    for quantity, unit, figures in FIGURES:
+        left, right = figures(a), figures(b)
         for where in dict.fromkeys([*left, *right]):
-            add(quantity, where, unit, left.get(where), right.get(where))
-    left, right = _peaks(a), _peaks(b)
-    for where in dict.fromkeys([*left, *right]):
-        add("working set", where, "bit", left.get(where), right.get(where))
+            pair = left.get(where), right.get(where)
+            # Tensors that neither moves, and Einsums that neither recomputes, would only fill the page.
+            dull = 1 if figures is _factors else 0 if ": " in where else None
+            if dull is None or any(v not in (None, dull) for v in pair):
+                add(quantity, where, unit, *pair)
     names = ("quantity", "where", "unit", "a", "b", "ratio")
     return Comparison(Table("compare", tuple(Column(n) for n in names), tuple(rows)))
 
 
-def _sums(report: Report, table: str, key: int, value: int) -> dict[str, int | float]:
-    """One column of a table added up by another."""
-    if table == "latency_by_einsum":
-        return {t.einsum: t.seconds for t in report.costs.latency}
-    found: dict[str, int | float] = {}
-    for row in report.table(table).rows:
-        number = row[value]
-        if isinstance(number, (int, float)):
-            found[str(row[key])] = found.get(str(row[key]), 0) + number
+def _operations(report: Report) -> Sums:
+    each = {t.einsum: t.operations for t in report.costs.latency}
+    return {"": sum(each.values()), **each}
+
+
+def _factors(report: Report) -> Sums:
+    """Operations over different iterations, per Einsum."""
+    again = recompute_factors(report.counts)
+    return {t.einsum: again.get(t.einsum, (0, 1.0))[1] for t in report.costs.latency}
+
+
+def _latency(report: Report) -> Sums:
+    return {t.einsum: t.seconds for t in report.costs.latency}
+
+
+def _energy(report: Report) -> Sums:
+    """Joules of each component, leakage included."""
+    found: Sums = {}
+    for i in report.costs.energy:
+        found[i.component] = found.get(i.component, 0.0) + i.energy
     return found
 
 
-def _peaks(report: Report) -> dict[str, int | float]:
+def _moved(report: Report, kind: str) -> Sums:
+    """Bits read or written at each component, in all and of each tensor."""
+    each: dict[str, Sums] = {}
+    for row in report.table("accesses").records():
+        component, bits = str(row["component"]), row[f"{kind}_bits"]
+        assert isinstance(bits, int)
+        sums = each.setdefault(component, {component: 0})
+        for where in (component, f"{component}: {row['tensor']}"):
+            sums[where] = sums.get(where, 0) + bits
+    return {where: bits for sums in each.values() for where, bits in sums.items()}
+
+
+def _peaks(report: Report) -> Sums:
     """Largest need of each component, by the measure that its capacity is checked with."""
-    found: dict[str, int | float] = {}
+    found: Sums = {}
     for n in report.costs.needs:
         if n.counts:
             found[n.component] = max(found.get(n.component, 0), n.bits)
     return found
+
+
+FIGURES: tuple[tuple[str, str, Callable[[Report], Sums]], ...] = (
+    ("operations", "operation", _operations),
+    ("recompute factor", "", _factors),
+    ("latency", "s", _latency),
+    ("energy", "J", _energy),
+    ("reads", "bit", partial(_moved, kind="read")),
+    ("writes", "bit", partial(_moved, kind="write")),
+    ("working set", "bit", _peaks),
+)

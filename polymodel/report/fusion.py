@@ -85,6 +85,21 @@ def _moved(
     return replace(tree, nodes=visit(tree.nodes))
 
 
+def recompute_factors(counts: Counts) -> dict[str, tuple[int, float]]:
+    """Per Einsum below a loop that does not bind it: different iterations executed, operations over them."""
+    problem = counts.problem
+    found: dict[str, tuple[int, float]] = {}
+    names = unbound(problem)
+    parts = executed(problem.cascade, problem.tree) if names else {}
+    operations = {c.einsum: c.operations for c in counts.analysis.compute}
+    for einsum in names:
+        different = 1
+        for part in parts[einsum]:
+            different *= points(part.text, len(part.loops), len(part.variables))
+        found[einsum] = different, operations[einsum] / different if different else 1.0
+    return found
+
+
 def fusion(counts: Counts, kept: Analysis | None, notes: tuple[str, ...] = ()) -> Table:
     """One row per input of each Einsum below a loop that binds none of its rank variables, and component.
 
@@ -101,15 +116,11 @@ def fusion(counts: Counts, kept: Analysis | None, notes: tuple[str, ...] = ()) -
         Column("extra_read_bits", "bit"),
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
-    found = unbound(counts.problem)
-    parts = executed(counts.problem.cascade, counts.problem.tree) if found else {}
+    found, factors = unbound(counts.problem), recompute_factors(counts)
     operations = {c.einsum: c.operations for c in counts.analysis.compute}
     order = row_order(counts.problem)
     for einsum, loops in found.items():
-        different = 1
-        for part in parts[einsum]:
-            different *= points(part.text, len(part.loops), len(part.variables))
-        factor = operations[einsum] / different if different else 1.0
+        different, factor = factors[einsum]
         head: tuple[Cell, ...] = (
             _loops(counts.problem.tree, einsum, loops, "inferred"),
             _loops(counts.problem.tree, einsum, loops, "repeated"),

@@ -152,3 +152,30 @@ def test_extra_reads_are_told_for_every_policy(tmp_path: Path, policy: str) -> N
     found = pm.evaluate(pair(tmp_path, ROWS + COLUMNS + HOLD.replace("POLICY", policy))).fusion
     extra = {"slide": 9 * 20, "keep_previous": 9 * 16}[policy]
     assert set(found["extra_read_bits"]) == {8 * extra}
+
+
+def test_a_comparison_has_what_recomputation_costs(tmp_path: Path) -> None:
+    """The windows of F2 are made again, or held: 144 or 100 points, and W1 read as often by compute."""
+    onchip = "  - !Storage {component: GLB, tensors: [W1]}\n"
+    inside = "  - !Storage {component: GLB, tensors: [F1]}\n"
+    nodes = ROWS + COLUMNS + HOLD.replace("POLICY", "refill") + inside
+    again = pm.evaluate(pair(tmp_path, nodes, onchip))
+    held = pm.evaluate(pair(tmp_path, HOLD.replace("POLICY", "refill") + ROWS + COLUMNS + inside, onchip))
+    found = pm.compare(again, held)
+    rows = {(str(r["quantity"]), str(r["where"])): (r["a"], r["b"]) for r in found.table.records()}
+    assert len(rows) == len(found.table.rows)  # each is said once
+    assert rows["recompute factor", "Layer1"] == (1.44, 1.0)
+    assert ("recompute factor", "Layer2") not in rows
+    assert rows["operations", "Layer1"] == (9 * 144, 900)
+    assert rows["operations", "Layer2"] == (9 * 64, 9 * 64)
+    assert rows["operations", ""] == (9 * 208, 900 + 9 * 64)
+    assert rows["reads", "DRAM: F1"] == (8 * 256, 8 * 196)
+    assert rows["reads", "GLB: W1"] == (8 * 9 * 144, 8 * 900)
+    assert rows["writes", "DRAM: F3"] == (8 * 9 * 64, 8 * 9 * 64)
+    for quantity in ("reads", "writes"):
+        for component in ("DRAM", "GLB"):
+            parts = [v for (q, w), v in rows.items() if q == quantity and w.startswith(f"{component}: ")]
+            assert tuple(map(sum, zip(*parts, strict=True))) == rows[quantity, component]
+    assert ("recompute factor", "Layer1") not in [
+        (r["quantity"], r["where"]) for r in pm.compare(held, held).table.records()
+    ]
