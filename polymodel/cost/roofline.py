@@ -11,14 +11,19 @@ from polymodel.cost.pipeline import without
 from polymodel.cost.records import ComponentTime, EinsumTime, Limiter, RooflinePoint
 from polymodel.mapping.pipelines import pipelines
 
+ONE_ROOF = 1e-9  # relative
+
 
 def roofline(
     counts: Counts, times: tuple[ComponentTime, ...], latency: tuple[EinsumTime, ...]
 ) -> tuple[RooflinePoint, ...]:
-    """One point per Einsum that computes. Ratios with a zero denominator are infinite."""
+    """One point per Einsum that computes. Ratios with a zero denominator are infinite.
+
+    Bandwidths of one memory that rounding alone tells apart are one: that of the first Einsum.
+    """
     hierarchy = counts.problem.hierarchy
     work = {c.einsum: c for c in counts.analysis.compute if c.operations}
-    found = []
+    found: list[RooflinePoint] = []
     for t in latency:
         if t.einsum not in work:
             continue
@@ -29,6 +34,8 @@ def roofline(
         name = outer.component if outer else ""
         bits = _moved(counts, t.einsum, name)
         busy = outer.seconds - outer.added if outer else 0.0
+        bandwidth = _ratio(bits, busy)
+        roofs = (p.bandwidth for p in found if p.memory == name)
         found.append(
             RooflinePoint(
                 einsum=t.einsum,
@@ -37,7 +44,7 @@ def roofline(
                 operations=t.operations,
                 moved_bits=bits,
                 intensity=_ratio(t.operations, bits),
-                bandwidth=_ratio(bits, busy),
+                bandwidth=next((b for b in roofs if math.isclose(b, bandwidth, rel_tol=ONE_ROOF)), bandwidth),
                 peak=peak,
                 attainable=min(peak, _ratio(t.operations, busy)),
                 achieved=_ratio(t.operations, t.span),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import polymodel as pm
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.analysis.exact import ENGINE as EXACT
@@ -265,3 +266,13 @@ def test_area_counts_instances() -> None:
     found = cost(changed(multicast(), "RF", area=2e-9, area_provenance="synthesis"))
     assert found.total_area == 8e-9
     assert [(a.instances, a.provenance) for a in found.area if a.component == "RF"] == [(4, "synthesis")]
+
+
+def test_one_roof_is_said_once() -> None:
+    """Bandwidths are bits over seconds, which may differ in the last digit between Einsums."""
+    report = pm.evaluate(pm.load("simple_two_level", "matmul_chain_3"))
+    assert len({p.bandwidth for p in report.costs.roofline}) == 1
+    assert len({p.bandwidth for p in pm.evaluate(pm.load("tpu_v4i", "gpt3_6.7B")).costs.roofline}) == 4
+    ax = report.plot("roofline")
+    labels = [str(line.get_label()) for line in ax.lines]
+    assert len([text for text in labels if text.startswith("DRAM ")]) == 1
