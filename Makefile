@@ -29,7 +29,7 @@ test: lint types
 	$(PY) -m pytest -n $(JOBS)
 
 test-slow: $(READY)
-	$(PY) -m pytest -n $(JOBS) -m slow
+	POLYMODEL_RANDOM=1 $(PY) -m pytest -n $(JOBS) -m slow
 
 lint: $(READY)
 	$(PY) -m ruff check .
