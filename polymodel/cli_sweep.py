@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +76,12 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
             f"--top {options.top} keeps the best by the first objective, the other option something else"
         )
         raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
+    symbols = _symbols(options.symbol) or None
+    _check_set(options.set, symbols, spec)
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
-        _symbols(options.symbol) or None,
+        symbols,
         mappings=options.mapping,
         where=options.where,
         objectives=options.objective,
@@ -101,6 +103,26 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if not found.complete:
         return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
     return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
+
+
+def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec: Spec) -> None:
+    """SpecError for symbols that `--set` gives one value and the sweep others."""
+    from polymodel.spec.faults import path_text
+
+    section = spec.raw_sweep.symbols if symbols is None and spec.raw_sweep is not None else {}
+    faults = []
+    for text in texts:
+        name, _, value = text.partition("=")
+        if symbols is not None and name in symbols:
+            message = f"--set {text}: --symbol {name} sweeps it over other values"
+            faults.append(Diagnostic(message, f"leave out one of them: --set {name} or --symbol {name}"))
+        elif name in section:
+            message = f"--set {text}: the `sweep:` section sweeps {name} over other values"
+            remedy = f"leave out --set {name}, or write --symbol {name}={value} for all that is to be swept"
+            path = ("sweep", "symbols", name)
+            faults.append(Diagnostic(message, remedy, path_text(path), spec.locator.place(path)))
+    if faults:
+        raise SpecError(faults)
 
 
 def _symbols(texts: Sequence[str]) -> dict[str, Choice]:

@@ -12,6 +12,7 @@ from polymodel.sweep.expressions import FUNCTIONS
 from polymodel.sweep.values import Choice, all_sizes, divisors, of_symbol, powers, wrong
 
 _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
+_SPAN = re.compile(r"\s*(\d+)\s*(?:\.\.+|:|-|\bto\b)\s*(\d+)(?:\s*(?:\.\.+|:)\s*(\d+))?\s*\Z")
 _CHOICES = ("divisors", "all_sizes", "powers", "range")
 FORMS = "1,2,4 or divisors(m), all_sizes(m), powers(2, m), range(1, 65), or an expression such as 2*TM"
 
@@ -25,6 +26,11 @@ def choice_of(name: str, text: str) -> Choice:
         near = close_to(call.group(1), (*_CHOICES, *FUNCTIONS))
         remedy = f"did you mean {near}({call.group(2)})?" if near else f"write {FORMS}"
         raise wrong(f"symbol {name}: unknown function {call.group(1)}", remedy)
+    span = _SPAN.match(text)
+    if span is not None and int(span.group(1)) < int(span.group(2)):
+        first, last, step = span.groups()
+        meant = f"range({first}, {int(last) + 1}{f', {step}' if step else ''})"
+        raise wrong(f"symbol {name}: `{text.strip()}` is no range", f"write {meant}, whose end is left out")
     parts = _parts(text)
     numbers = [plain_number(p) for p in parts]
     if all(n is not None for n in numbers):

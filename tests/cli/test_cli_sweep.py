@@ -86,6 +86,11 @@ def test_options_replace_the_section(capsys: Captured, spec: str) -> None:
         (("--symbol", "TM"), "expected NAME=VALUES"),
         (("--symbol", "TM=1", "--symbol", "TM=2"), "given twice"),
         (("--symbol", "TM=1,x"), "no list of numbers"),
+        (("--symbol", "TM=1..50"), "write range(1, 51), whose end is left out"),
+        (("--symbol", "TM=2:16:2"), "write range(2, 17, 2)"),
+        (("--symbol", "TM=1-16"), "write range(1, 17)"),
+        (("--symbol", "TM=1,2", "--set", "TM=3"), "--set TM=3: --symbol TM sweeps it"),
+        (("--set", "TM=3"), "the `sweep:` section sweeps TM"),
         (("--symbol", "TM=divisors(m, n)"), "is not understood"),
         (("--symbol", "TM=divisors(mm)"), "unknown rank variable mm"),
         (("--symbol", "TX=1,2"), "TX"),
@@ -126,6 +131,7 @@ def test_choices_as_text() -> None:
     assert choice_of("T", "powers(2, m)") == powers(2, "m")
     assert choice_of("T", "range(1, 9, 2)") == range(1, 9, 2)
     assert choice_of("T", "2*TM") == "2*TM"
+    assert choice_of("T", "16-1") == "16-1"
 
 
 def test_the_bar_tells_rate_and_time_left() -> None:
@@ -187,6 +193,16 @@ def test_a_section_is_located_also_in_its_symbols(capsys: Captured, tmp_path: Pa
     assert code == BAD_INPUT
     assert f"{path}:{line}:" in err
     assert "did you mean divisors(m)?" in err
+
+
+def test_set_against_the_section_is_located(capsys: Captured, spec: str) -> None:
+    line = Path(spec).read_text(encoding="utf-8").splitlines().index("  symbols: {TM: divisors(m)}") + 1
+    code, _, err = run(capsys, "sweep", spec, "--set", "TM=4")
+    assert code == BAD_INPUT
+    assert f"{spec}:{line}:" in err
+    assert "--symbol TM=4" in err
+    code, out, _ = run(capsys, "sweep", spec, "--symbol", "TM=4", "--keep", "all", "--format", "json")
+    assert [r["TM"] for r in json.loads(out)] == [4]
 
 
 def test_a_store_can_be_started_anew(capsys: Captured, spec: str, tmp_path: Path) -> None:
