@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -383,7 +383,8 @@ def run_new(options: argparse.Namespace) -> tuple[str, int]:
     path = Path(options.file)
     if path.exists():
         raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
-    path.write_text(STARTER, encoding="utf-8")
+    with writing(path):
+        path.write_text(STARTER, encoding="utf-8")
     return f"wrote {path}; try: polymodel evaluate {path}\n", FINE
 
 

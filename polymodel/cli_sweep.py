@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -78,6 +78,9 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         raise SpecError([Diagnostic(message, "give --top N alone, or leave it out")])
     symbols = _symbols(options.symbol) or None
     _check_set(options.set, symbols, spec)
+    if options.out:  # told before hours of work
+        with writing(options.out):
+            Path(options.out).mkdir(parents=True, exist_ok=True)
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
@@ -178,11 +181,11 @@ def _heading(found: Sweep, objective: str) -> str:
 def _save(found: Sweep, folder: Path) -> None:
     from polymodel.sweep.stored import write_rows
 
-    folder.mkdir(parents=True, exist_ok=True)
-    found.frame.to_csv(folder / "sweep.csv", index=False)
-    write_rows(folder / "sweep.parquet", [found.columns])
-    if found.frame["feasible"].any():
-        (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
+    with writing(folder):
+        found.frame.to_csv(folder / "sweep.csv", index=False)
+        write_rows(folder / "sweep.parquet", [found.columns])
+        if found.frame["feasible"].any():
+            (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
 
 
 class Bar:

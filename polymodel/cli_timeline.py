@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.errors import writing
+
 if TYPE_CHECKING:
     from polymodel.analysis.timeline import Timeline
     from polymodel.report.report import Report
@@ -79,10 +81,11 @@ def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak
     """CSV, words and picture under names that say what is followed and how."""
     from polymodel.report.plots_timeline import save_picture
 
-    folder.mkdir(parents=True, exist_ok=True)
     stem = folder / f"timeline_{found.component}_{found.measure}"
     files = tuple(stem.with_name(stem.name + end) for end in (".csv", ".txt", ".png"))
-    files[0].write_text(rows.to_csv(), encoding="utf-8")
-    files[1].write_text(str(most), encoding="utf-8")
-    save_picture(found, report.problem.hierarchy[found.component].size_bits, files[2])
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        files[0].write_text(rows.to_csv(), encoding="utf-8")
+        files[1].write_text(str(most), encoding="utf-8")
+        save_picture(found, report.problem.hierarchy[found.component].size_bits, files[2])
     return files

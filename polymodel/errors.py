@@ -5,7 +5,10 @@ Nothing below this module exists, so every room may raise these.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 
 # Of a longer source line, a diagnostic shows the part around the fault.
 _WIDTH = 200
@@ -69,6 +72,27 @@ class SpecError(PolymodelError):
         count = len(self.diagnostics)
         head = f"{count} fault{'s' if count != 1 else ''} in the input"
         super().__init__("\n".join([head, *(d.render() for d in self.diagnostics)]))
+
+
+# What an operating system calls an error in words of its own.
+_MEND: tuple[tuple[type[OSError], str], ...] = (
+    (IsADirectoryError, "name a file, not a folder"),
+    (FileExistsError, "name a folder, not a file"),
+    (NotADirectoryError, "a part of the path is a file: name a folder"),
+    (FileNotFoundError, "make the folder first, or name one that exists"),
+    (PermissionError, "choose a place that may be written to"),
+)
+
+
+@contextmanager
+def writing(target: str | PathLike[str]) -> Iterator[None]:
+    """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
+    try:
+        yield
+    except OSError as error:
+        remedy = next((text for kind, text in _MEND if isinstance(error, kind)), "")
+        message = f"cannot write {error.filename or target}: {error.strerror or error}"
+        raise SpecError([Diagnostic(message, remedy)]) from error
 
 
 class Refused(PolymodelError):

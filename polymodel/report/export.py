@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from polymodel.errors import writing
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
 
@@ -28,10 +29,13 @@ def _saved(
     report: Report, folder: str | Path, live: bool, suffix: str, write: Callable[[Table, Path], object]
 ) -> tuple[Path, ...]:
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
     paths = tuple(target / f"{name}.{suffix}" for name in TABLES)
     for name, path in zip(TABLES, paths, strict=True):
-        write(report.table(name, live=live), path)
+        table = report.table(name, live=live)
+        with writing(path):
+            write(table, path)
     return paths
 
 
@@ -91,7 +95,8 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
     """JSON text of `as_data`, indented."""
     text = json.dumps(as_data(report, live), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if file is not None:
-        Path(file).write_text(text, encoding="utf-8")
+        with writing(file):
+            Path(file).write_text(text, encoding="utf-8")
     return text
 
 
@@ -110,6 +115,8 @@ def save(
     found += [target / name for name in ("report.json", "report.html", "report.txt")]
     to_json(report, target / "report.json", live)
     to_html(report, target / "report.html", live)
-    (target / "report.txt").write_text(report_text(report, live=live), encoding="utf-8")
+    text = report_text(report, live=live)
+    with writing(target):
+        (target / "report.txt").write_text(text, encoding="utf-8")
     found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from polymodel.errors import writing
 from polymodel.report.drawing import INK, MUTED
 from polymodel.report.report import TABLES, Report
 from polymodel.report.svg import looptree_svg
@@ -78,5 +79,6 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
     names = [v for k, v in headline(report) if k in ("workload", "architecture")]
     text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
     if file is not None:
-        Path(file).write_text(text, encoding="utf-8")
+        with writing(file):
+            Path(file).write_text(text, encoding="utf-8")
     return text

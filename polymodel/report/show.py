@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.errors import writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
 from polymodel.report.hierarchy_text import cascade_text, hierarchy_text
@@ -46,12 +47,13 @@ def show_pictures(
     folder: Path, workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None
 ) -> tuple[Path, ...]:
     """looptree.svg and architecture.svg in `folder`, which is made if it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
     found = []
     if arch is not None:
-        found.append(folder / "architecture.svg")
-        found[-1].write_text(architecture_svg(arch), encoding="utf-8")
+        found.append((folder / "architecture.svg", architecture_svg(arch)))
     if mapping is not None:
-        found.append(folder / "looptree.svg")
-        found[-1].write_text(looptree_svg(mapping, workload), encoding="utf-8")
-    return tuple(found)
+        found.append((folder / "looptree.svg", looptree_svg(mapping, workload)))
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in found:
+            file.write_text(text, encoding="utf-8")
+    return tuple(file for file, _ in found)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polymodel.errors import SpecError
+from polymodel.errors import SpecError, writing
 from polymodel.loading import Spec
 from polymodel.spec.faults import Locator
 from polymodel.spec.sweep_schema import SweepSection
@@ -158,4 +158,6 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
         return [None] * workers
     if Path(store).is_file():
         raise wrong(f"store {store} is a file", "name a folder; it is made if it is missing")
+    with writing(store):
+        Path(store).mkdir(parents=True, exist_ok=True)
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]

@@ -183,9 +183,18 @@ def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> N
 
 
 def test_out_that_cannot_be_written(capsys: Captured, spec: str) -> None:
-    code, out, err = run(capsys, "evaluate", spec, "--engine", "enumerate", "--out", spec)
+    symbol = ("--symbol", "TM=1,2")
+    for command in (["evaluate"], ["show"], ["timeline", "--component", "GLB"], ["sweep", *symbol]):
+        code, out, err = run(capsys, command[0], spec, *command[1:], "--out", spec)
+        assert (code, out) == (BAD_INPUT, "")
+        assert err == f"cannot write {spec}: File exists\n  remedy: name a folder, not a file\n"
+    code, out, err = run(capsys, "sweep", spec, *symbol, "--store", f"{spec}/store")
     assert (code, out) == (BAD_INPUT, "")
-    assert "Traceback" not in err
+    assert "cannot write" in err
+    assert "a part of the path is a file" in err
+    code, _, err = run(capsys, "new", f"{spec}.d/new.yaml")
+    assert code == BAD_INPUT
+    assert "make the folder first" in err
 
 
 def test_compare(capsys: Captured, spec: str, tmp_path: Path) -> None:

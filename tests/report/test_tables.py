@@ -156,6 +156,20 @@ def test_files_hold_what_the_tables_say(fused: Report, tmp_path: Path) -> None:
     assert text["read_bits"].tolist() == fused.accesses["read_bits"].tolist()
 
 
+def test_places_that_cannot_be_written_are_told(fused: Report, tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for write in (fused.to_csv, fused.to_parquet):
+        with pytest.raises(SpecError, match=f"cannot write {taken}: (.|\n)*name a folder, not a file"):
+            write(taken)
+    for page in (fused.to_html, fused.to_json):
+        with pytest.raises(SpecError, match=f"cannot write {tmp_path}: (.|\n)*name a file, not a folder"):
+            page(tmp_path)
+        with pytest.raises(SpecError, match=r"make the folder first"):
+            page(tmp_path / "missing" / "report")
+    assert taken.read_text() == "mine"
+
+
 def test_compare_puts_two_reports_side_by_side(fused: Report) -> None:
     frame = compare(fused, report_of(chain(shared_tile=4))).frame()
     glb = frame[(frame.quantity == "working set") & (frame["where"] == "GLB")].iloc[0]
