@@ -20,7 +20,7 @@ from polymodel.report.closed_cells import Cell, Formula, Weighted, filled, value
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
 from polymodel.report.frames import Frames
 from polymodel.report.table import series
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import close_to, suggestion
 
 if TYPE_CHECKING:
     import pandas
@@ -47,9 +47,10 @@ class SymbolicTable:
         return len(self.rows)
 
     def cell(self, row: int, column: str) -> object:
-        """One cell: a SymPy expression, or a plain value. KeyError for an unknown column."""
+        """One cell: a SymPy expression, or a plain value. SpecError for an unknown column."""
         if column not in self.columns:
-            raise KeyError(f"table {self.name} has no column {column}; there are {', '.join(self.columns)}")
+            message = f"symbolic table {self.name} has no column {column!r}"
+            raise SpecError([Diagnostic(message, suggestion(str(column), self.columns, "columns"))])
         return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
 
     def frame(self) -> pandas.DataFrame:
@@ -121,9 +122,7 @@ class SymbolicReport(Frames):
         faults = []
         for name, size in values.items():
             if name not in self.analysis.symbols:
-                faults.append(
-                    Diagnostic(f"unknown symbol {name}", suggestion(name, self.analysis.symbols, "symbols"))
-                )
+                faults.append(self._unknown(name))
             elif isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 faults.append(Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on"))
         chosen = {**self.values, **values}
@@ -138,19 +137,34 @@ class SymbolicReport(Frames):
             raise SpecError(faults)
         return replace(self, values=chosen)
 
+    def _unknown(self, name: str) -> Diagnostic:
+        symbols = self.analysis.symbols
+        of = (
+            f"these closed forms are in {', '.join(symbols)}"
+            if symbols
+            else "these closed forms have no symbol"
+        )
+        near = close_to(name, symbols)
+        remedy = (
+            f"numbers of the architecture and the workload come before: closed_forms(spec.bind({name}=...))"
+        )
+        return Diagnostic(f"unknown symbol {name}: {of}", f"did you mean {near}?" if near else remedy)
+
     def assuming(self, assume: Assume) -> SymbolicReport:
         """The same under an assumption on the tile sizes: `"divides"` or None."""
         return replace(self, assume=assume)
 
     def table(self, name: str) -> SymbolicTable:
-        """One table whose cells are rendered on demand. KeyError for a name that is not in `TABLES`."""
+        """One table whose cells are rendered on demand. SpecError for a name that is not in `TABLES`."""
         makers = {
             "tiles": self._tiles, "accesses": self._accesses, "reuse": self._reuse,
             "working_sets": self._working_sets, "latency": self._latency, "energy": self._energy,
             "summary": self._summary,
         }  # fmt: skip
         if name not in makers:
-            raise KeyError(f"no symbolic table {name}; there are {', '.join(TABLES)}")
+            raise SpecError(
+                [Diagnostic(f"no symbolic table {name!r}", suggestion(str(name), TABLES, "tables"))]
+            )
         columns, rows = makers[name]()
         return SymbolicTable(name, columns, tuple(rows), self.renderer, self.values)
 
@@ -220,9 +234,13 @@ class SymbolicReport(Frames):
 
     def _working_sets(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
         columns = ("component", "einsum", "measure", "bits", "capacity_bits")
+        order = row_order(self.problem)
+        held = sorted(
+            self.analysis.working_sets, key=lambda w: (*order(w.einsum, w.component)[::-1], w.measure)
+        )
         rows: list[tuple[Cell, ...]] = [
             (w.component, w.einsum, w.measure, w.peak, self.problem.hierarchy[w.component].size_bits)
-            for w in self.analysis.working_sets
+            for w in held
         ]
         return columns, rows
 

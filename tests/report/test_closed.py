@@ -73,10 +73,11 @@ def test_tables_are_sympy_and_latex() -> None:
     assert "$" in closed._repr_html_()
     for name in TABLES:
         assert len(getattr(closed, name)) == len(closed.table(name))
-    with pytest.raises(KeyError, match="no symbolic table area"):
-        closed.table("area")
-    with pytest.raises(KeyError, match="has no column bits"):
-        closed.table("tiles").cell(0, "bits")
+    for wrong, remedy in (("nonsense", "tables: summary, tiles"), ("tile", "did you mean tiles")):
+        with pytest.raises(pm.SpecError, match=rf"no symbolic table '{wrong}'\n.*{remedy}"):
+            closed.table(wrong)
+    with pytest.raises(pm.SpecError, match=r"table tiles has no column 'tile_bit'\n.*did you mean tile_bits"):
+        closed.table("tiles").cell(0, "tile_bit")
 
 
 def test_symbols_of_the_spec_stay_open_and_can_be_bound() -> None:
@@ -116,8 +117,9 @@ def test_values_for_symbols_give_the_reports_numbers() -> None:
     assert str(half.tiles["tile_elements"].iloc[3]) == "10*TK"
     assert half.at(TK=4).tiles.equals(numbers.tiles)
     assert "TM=10" in repr(half)
-    with pytest.raises(pm.SpecError, match="TX"):
-        forms.at(TX=3)
+    for wrong, remedy in (("TMM", "did you mean TM"), ("BW", r"closed_forms\(spec.bind\(BW=...\)\)")):
+        with pytest.raises(pm.SpecError, match=rf"unknown symbol {wrong}: .* in TM, TK\n.*{remedy}"):
+            forms.at(**{wrong: 3})
     for bad in (0, 2.5, "ten", 65):
         with pytest.raises(pm.SpecError, match="TM"):
             forms.at(TM=bad)
@@ -131,3 +133,15 @@ def test_columns_of_numbers_have_the_dtype_of_numbers() -> None:
     assert f"{small:e}"[:4] in repr(each)
     assert closed.working_sets["capacity_bits"].dtype == float
     assert closed.tiles["node"].dtype.kind == "i"
+
+
+@pytest.mark.parametrize("arch", ["simple_two_level", "edge_npu"])
+def test_working_sets_come_in_the_order_of_the_report(arch: str) -> None:
+    report = pm.evaluate(pm.load(arch, "matmul_chain_3" if arch == "simple_two_level" else "matmul"))
+    columns = ["component", "einsum", "measure"]
+    theirs = report.table("working_sets", live=False).only(*columns, "bits").rows
+    closed = report.symbolic
+    numbers = closed.at(**tile_values(closed.problem.tree, report.problem.tree)).working_sets
+    shown = numbers[[*columns, "bits"]].itertuples(index=False, name=None)
+    assert list(shown) == [r for r in theirs if r[2] != "live"]
+    assert len({r[1] for r in theirs}) == (3 if arch == "simple_two_level" else 1)
