@@ -101,6 +101,9 @@ class Auto:
 
     name = "auto"
 
+    def __repr__(self) -> str:
+        return "engine auto: closed forms where they apply, else relations"
+
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Raises Refused where neither engine reaches."""
         if not live:

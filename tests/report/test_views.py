@@ -204,3 +204,12 @@ def test_a_comparison_is_a_table_of_numbers(fused: Report, spread: Report) -> No
     energy = frame[(frame["quantity"] == "energy") & (frame["where"] == "")]
     assert energy["a"].item() == fused.total_energy
     assert frame.set_index("quantity").loc["feasible", "a"] == 1
+
+
+def test_engines_say_what_they_are(fused: Report) -> None:
+    report = pm.evaluate(pm.load("matmul", "edge_npu"))
+    assert repr(report.engine) == "engine auto: closed forms where they apply, else relations"
+    for name in ("exact", "symbolic"):
+        found = pm.evaluate(pm.load("matmul", "edge_npu"), engine=name)
+        assert repr(found.engine).startswith(f"engine {name}: ")
+    assert repr(fused.engine).startswith(f"engine {fused.engine.name}: ")

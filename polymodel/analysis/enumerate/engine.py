@@ -33,6 +33,9 @@ class Enumerate:
 
     name = "enumerate"
 
+    def __repr__(self) -> str:
+        return "engine enumerate: every operation executed"
+
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
         overlapped = pipelines_of(problem)

@@ -42,6 +42,9 @@ class Exact:
 
     name = "exact"
 
+    def __repr__(self) -> str:
+        return "engine exact: relations, counted with barvinok"
+
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
         overlapped = pipelines_of(problem)

@@ -35,6 +35,9 @@ class Symbolic:
 
     name = "symbolic"
 
+    def __repr__(self) -> str:
+        return "engine symbolic: closed forms"
+
     def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
         """The numbers of a problem without symbols."""
         if live:
