@@ -314,7 +314,21 @@ def closed_forms(
     """
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
     sizes = _extents(problem) if ranks else {}
-    return SymbolicReport(chosen, forms(chosen, ranks=sizes), assume)
+    try:
+        return SymbolicReport(chosen, forms(chosen, ranks=sizes), assume)
+    except NotSeparable as refusal:
+        raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
+
+
+def _remedy(advised: str, problem: Problem) -> str:
+    """What an engine advises, for those who asked for closed forms and chose no engine."""
+    sizes = (n.sizes for _, n, _ in problem.tree.walk() if isinstance(n, Loop))
+    names = sorted({s for each in sizes for s in each if isinstance(s, str)})
+    values = ", ".join(f'"{n}": ...' for n in names)
+    given = f", symbols={{{values}}}" if names else ""
+    numbers = f"count it in numbers: pm.evaluate(spec{given})"
+    others = [a for a in advised.split(", or ") if a not in ("", "use engine exact", "engine exact")]
+    return ", or ".join((*others, numbers))
 
 
 def _extents(problem: Problem) -> dict[str, str]:
@@ -324,7 +338,9 @@ def _extents(problem: Problem) -> dict[str, str]:
             ranges.setdefault(v, set()).add(bounds)
     mixed = sorted(v for v, found in ranges.items() if len(found) > 1)
     if mixed:
-        raise NotSeparable(f"{', '.join(mixed)} have other extents in other Einsums", "leave extents numbers")
+        raise NotSeparable(
+            f"{', '.join(mixed)} have other extents in other Einsums", "leave extents numbers (ranks=False)"
+        )
     return {v: v.upper() for v in ranges}
 
 

@@ -145,3 +145,28 @@ def test_working_sets_come_in_the_order_of_the_report(arch: str) -> None:
     shown = numbers[[*columns, "bits"]].itertuples(index=False, name=None)
     assert list(shown) == [r for r in theirs if r[2] != "live"]
     assert len({r[1] for r in theirs}) == (3 if arch == "simple_two_level" else 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "reason", "remedy"),
+    [
+        (("two_engines", "matmul_chain_2/pipeline"), "stages of a Pipeline", r"pm.evaluate\(spec\)$"),
+        (
+            ("fused_layer_fpga", "vgg_e_front"),
+            "is no box",
+            r'pm.evaluate\(spec, symbols=\{"TIP_COLUMNS": ...',
+        ),
+    ],
+)
+def test_what_has_no_closed_form_ends_with_a_remedy(names: tuple[str, str], reason: str, remedy: str) -> None:
+    spec = pm.load(*names)
+    with pytest.raises(pm.NotSeparable, match=rf"{reason}.*\n  remedy: count it in numbers: {remedy}"):
+        pm.closed_forms(spec)
+    with pytest.raises(pm.NotSeparable, match=r"remedy: .*pm.evaluate"):
+        _ = pm.evaluate(spec).symbolic
+
+
+def test_other_ways_are_advised_too() -> None:
+    spec = pm.load("edge_npu", "resnet_bottleneck_block/tiled_fused")
+    with pytest.raises(pm.NotSeparable, match=r"remedy: leave extents numbers \(ranks=False\)"):
+        pm.closed_forms(spec, ranks=True)

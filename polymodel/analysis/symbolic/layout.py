@@ -98,7 +98,10 @@ def lay_out(
     axes = {e: path.axes for e, path in found.items()}
     decided = {e: path.depth for e, path in found.items()}
     if ranks and any(decided.values()):
-        raise NotSeparable("extents that are symbols have no closed form where Einsums are inferred")
+        raise NotSeparable(
+            "extents that are symbols have no closed form where Einsums are inferred",
+            "leave extents numbers (ranks=False)",
+        )
     executed = {e: axes[e] + _offsets(problem.cascade[e], found[e]) for e in tree.einsums}
     windows = {e: path.windows for e, path in found.items()}
     layout = Layout(problem, {}, axes, executed, decided, windows, tuple((ranks or {}).items()))
