@@ -87,8 +87,7 @@ class Kernel:
             place = next((i for i, x in enumerate(self.axes) if a.symbols & x.columns.keys()), -1)
             columns = self.axes[place].columns if place >= 0 else {}
             values = {s: columns.get(s, self.fixed.get(s)) for s in a.symbols}
-            sizes = [a.extent, *(lv.tile for lv in a.levels), *(lv.tile for lv in a.leaf.rest)]
-            most = max(int(np.max(values[s] if isinstance(s, str) else s)) for s in sizes)
+            most = max(int(np.max(values[s] if isinstance(s, str) else s)) for s in a.sizes)
             found: Array
             if place < 0:
                 found = int(a.value(INTEGERS, values))

@@ -17,8 +17,9 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 
 # How a loop's tiles are taken: all of them, the first or the second only; `only`: all is one tile;
 # `two`: there are at most two; `last`: the tile at the last counter that any instance reaches;
-# `pair`: neighbours k, k + 1. `window` is no loop: of what a tile of a consumer needs of its producer.
-Role = Literal["each", "first", "second", "only", "two", "last", "pair", "window"]
+# `pair`: neighbours k, k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py).
+# `window` is no loop: of what a tile of a consumer needs of its producer.
+Role = Literal["each", "first", "second", "only", "two", "last", "pair", "wrap", "window"]
 
 
 class Ops(Protocol):
@@ -75,10 +76,13 @@ class Atom:
     leaf: Leaf = ONE
 
     @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        return (self.extent, *(lv.tile for lv in self.levels), *(lv.tile for lv in self.leaf.rest))
+
+    @cached_property
     def symbols(self) -> frozenset[str]:
         """Names of the symbols it depends on."""
-        sizes = (self.extent, *(lv.tile for lv in self.levels), *(lv.tile for lv in self.leaf.rest))
-        return frozenset(s for s in sizes if isinstance(s, str))
+        return frozenset(s for s in self.sizes if isinstance(s, str))
 
     @cached_property
     def _hash(self) -> int:
@@ -90,7 +94,7 @@ class Atom:
     def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
         """The number (or array, or expression) for given symbols."""
         every = (*self.levels, *self.leaf.rest)
-        walk = _Walk(ops, values, any(lv.spatial for lv in every))
+        walk = Walk(ops, values, any(lv.spatial for lv in every))
         e = walk.size(self.extent)
         more = next((lv.more for lv in every if lv.role == "window"), 0)
         return walk.down(self.levels, self.leaf, Tile(e, e, more))
@@ -109,7 +113,7 @@ Inner = Callable[[Tile], Value]
 
 
 @dataclass(frozen=True)
-class _Walk:
+class Walk:
     """The recursion over levels.
 
     Visits are those of all instances together, so the last counter is the one that the largest
@@ -131,12 +135,12 @@ class _Walk:
             return self.pair(tile, level, rest, leaf)
         if level.role == "each" and not rest and leaf.kind == "one":
             return self.ops.ceildiv(tile.e, self.size(level.tile))
-        return _TAKEN[level.role](self, tile, level, lambda inner: self.down(rest, leaf, inner))
+        return TAKEN[level.role](self, tile, level, lambda inner: self.down(rest, leaf, inner))
 
     def least(self, a: Value, b: Value) -> Value:
         return self.ops.least(a, b)
 
-    def _parts(self, tile: Tile, level: Level) -> tuple[Value, Tile, Tile]:
+    def parts(self, tile: Tile, level: Level) -> tuple[Value, Tile, Tile]:
         """How many whole tiles there are, one of them, and the partial one at the end."""
         t = self.size(level.tile)
         n = self.ops.floordiv(tile.e, t)
@@ -157,7 +161,7 @@ class _Walk:
         if level.more is not None:
             plain = Level(level.tile, "each", level.spatial)
             return self.first(tile, level, inner) + self.each(self._after_first(tile, level), plain, inner)
-        n, whole, left = self._parts(tile, level)
+        n, whole, left = self.parts(tile, level)
         return n * inner(whole) + inner(left)
 
     def first(self, tile: Tile, level: Level, inner: Inner) -> Value:
@@ -178,9 +182,13 @@ class _Walk:
     def two(self, tile: Tile, level: Level, inner: Inner) -> Value:
         return self.ops.le(tile.ref, 2 * self.size(level.tile)) * inner(tile)
 
-    def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
+    def before_last(self, tile: Tile, level: Level) -> Value:
+        """How far in the last tile begins; 0 for an empty one, which has no last tile."""
         t = self.size(level.tile)
-        before = self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t  # an empty tile has no last one
+        return self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t
+
+    def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        t, before = self.size(level.tile), self.before_last(tile, level)
         more = tile.more
         if level.more is not None:
             more = level.more + (tile.more - level.more) * self.ops.le(tile.ref, t)
@@ -210,7 +218,7 @@ class _Walk:
                 leaf, Tile(t, t, tile.more), Tile(small, ref if self.uneven else small, level.more)
             )
             tile = later
-        n, whole, left = self._parts(tile, level)
+        n, whole, left = self.parts(tile, level)
         begun = begun + self.ops.above_zero(n - 1) * self.meet(leaf, whole, whole)
         return begun + self.ops.positive(n) * self.meet(leaf, whole, left)
 
@@ -259,14 +267,14 @@ def _as(level: Level, role: Role) -> Level:
     return level if level.role == "window" else replace(level, role=role)
 
 
-_TAKEN: dict[Role, Callable[..., Value]] = {
-    "each": _Walk.each,
-    "first": _Walk.first,
-    "second": _Walk.second,
-    "only": _Walk.only,
-    "two": _Walk.two,
-    "last": _Walk.last,
-    "window": _Walk.window,
+TAKEN: dict[Role, Callable[..., Value]] = {
+    "each": Walk.each,
+    "first": Walk.first,
+    "second": Walk.second,
+    "only": Walk.only,
+    "two": Walk.two,
+    "last": Walk.last,
+    "window": Walk.window,
 }
 
 

@@ -1,0 +1,153 @@
+"""What the windows of two rank variables have in common before and after a step of a loop.
+
+Of a rank `a p + b r` (no common factor), let a tile hold n values of p and m of r. Values with
+p = i + b u and r = j + a v, for fixed i < b and j < a, give the elements a i + b j + a b (u + v): different
+classes (i, j) different elements, and in one class an interval of u + v. So tiles share, class by class,
+what two intervals share. Where both variables move at once (loops over either wrap from their last to
+their first tile), that is no product of a factor for p and one for r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from polymodel.analysis.symbolic.atoms import TAKEN, Level, Ops, Size, Tile, Value, Walk
+
+
+@dataclass(frozen=True)
+class Side:
+    """One rank variable: its extent and its loops, of which one may step (`pair`) and those inside it `wrap`.
+
+    Loops outside the step, and spatial ones, are as in an atom.
+    """
+
+    extent: Size
+    levels: tuple[Level, ...]
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        return (self.extent, *(lv.tile for lv in self.levels))
+
+
+@dataclass(frozen=True)
+class Meet:
+    """The sum over the steps of |tile before & tile after| along the rank `a p + b r`."""
+
+    p: Side
+    r: Side
+    a: int
+    b: int
+
+    @cached_property
+    def sizes(self) -> tuple[Size, ...]:
+        return (*self.p.sizes, *self.r.sizes)
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols it depends on."""
+        return frozenset(s for s in self.sizes if isinstance(s, str))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.p, self.r, self.a, self.b))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def value(self, ops: Ops, values: Mapping[str, Value]) -> Value:
+        """The number (or array, or expression) for given symbols."""
+
+        def steps(side: Side, inner: Callable[[Change], Value]) -> Value:
+            uneven = any(lv.spatial for lv in side.levels)
+            walk = _Steps(Walk(ops, values, uneven), inner)
+            whole = walk.walk.size(side.extent)
+            return walk.still(side.levels, Tile(whole, whole, 0))
+
+        return steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A variable's tile before and after a step; `gap`: how much further on it starts after it."""
+
+    gap: Value
+    before: Tile
+    after: Tile
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The recursion over the levels of one variable; `inner` is summed over its changes."""
+
+    walk: Walk
+    inner: Callable[[Change], Value]
+
+    def still(self, levels: tuple[Level, ...], tile: Tile) -> Value:
+        """Both tiles of a step lie in one tile so far."""
+        if not levels or levels[0].role == "wrap":
+            return self.apart(levels, Change(0, tile, tile))
+        level, rest = levels[0], levels[1:]
+        if level.role != "pair":
+            return TAKEN[level.role](self.walk, tile, level, lambda inside: self.still(rest, inside))
+        ops = self.walk.ops
+        n, whole, left = self.walk.parts(tile, level)
+        begun = ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
+        return begun + ops.positive(n) * self.apart(rest, Change(whole.e, whole, left))
+
+    def apart(self, levels: tuple[Level, ...], change: Change) -> Value:
+        """The tiles of a step inside two tiles."""
+        if not levels:
+            return self.inner(change)
+        level, rest = levels[0], levels[1:]
+        if level.role == "wrap":
+            skipped = self.walk.before_last(change.before, level)
+            last = self.walk.last(change.before, level, lambda tile: tile)
+            first = self.walk.first(change.after, level, lambda tile: tile)
+            return self.apart(rest, Change(change.gap - skipped, last, first))
+        if level.role == "first":
+            tiles = (self.walk.first(t, level, lambda tile: tile) for t in (change.before, change.after))
+            return self.apart(rest, Change(change.gap, *tiles))
+        return self.beside(level, rest, change)
+
+    def beside(self, level: Level, rest: tuple[Level, ...], change: Change) -> Value:
+        """Instances side by side: counter by counter, as long as there is a tile on either side."""
+        walk, ops = self.walk, self.walk.ops
+        t = walk.size(level.tile)
+        wholes = ops.least(*(ops.floordiv(tile.e, t) for tile in (change.before, change.after)))
+
+        def beyond(tile: Tile) -> Tile:
+            return Tile(ops.least(tile.e - wholes * t, t), ops.least(tile.ref, t), tile.more)
+
+        whole = Tile(t, t, 0)
+        both = wholes * self.apart(rest, Change(change.gap, whole, whole))
+        return both + self.apart(rest, Change(change.gap, beyond(change.before), beyond(change.after)))
+
+
+def shared(ops: Ops, a: int, p: Change, b: int, r: Change) -> Value:
+    """How many elements of the rank `a p + b r` are there before and after."""
+    total: Value = 0
+    for i in range(b):
+        for j in range(a):
+            total = total + _of_class(ops, _Class(ops, p, i, b), _Class(ops, r, j, a))
+    return total
+
+
+class _Class:
+    """Values `first + every * u` of a variable: 0 <= u < count before, start <= u < end after."""
+
+    def __init__(self, ops: Ops, change: Change, first: int, every: int) -> None:
+        def steps(to: Value) -> Value:
+            return to - first if every == 1 else ops.ceildiv(to - first, every)
+
+        self.count = change.before.e if every == 1 else ops.above_zero(steps(change.before.e))
+        self.start, self.end = steps(change.gap), steps(change.gap + change.after.e)
+        after = change.after.e if every == 1 else self.end - self.start
+        self.present = ops.positive(self.count) * ops.positive(after)
+
+
+def _of_class(ops: Ops, p: _Class, r: _Class) -> Value:
+    begin = ops.above_zero(p.start + r.start)
+    end = ops.least(p.count + r.count, p.end + r.end) - 1
+    return ops.above_zero(end - begin) * p.present * r.present

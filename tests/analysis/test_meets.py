@@ -1,0 +1,142 @@
+"""What windows share over a step of a loop, against sets; on integers, arrays and SymPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.analysis.symbolic.atoms import Level, Role
+from polymodel.analysis.symbolic.meets import Meet, Side
+from polymodel.analysis.symbolic.ops import INTEGERS, Arrays
+from polymodel.analysis.symbolic.render import Renderer
+from tests.analysis.test_agreement import SETTINGS
+
+Span = tuple[int, int]
+SHORT: tuple[tuple[Role, ...], ...] = (("pair",), ("wrap",), ("pair", "wrap"), ("each", "pair"))
+LONG: tuple[tuple[Role, ...], ...] = (("each", "pair", "wrap"), ("each", "wrap", "wrap"), ("first", "wrap"))
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Before and after a step: a variable's tile of one instance, and that of the first instance."""
+
+    mine: tuple[Span, Span]
+    largest: tuple[Span, Span]
+
+
+def _tile(span: Span, tile: int, counter: int) -> Span:
+    low = min(span[0] + counter * tile, span[1])
+    return low, min(low + tile, span[1])
+
+
+def _trips(span: Span, tile: int) -> int:
+    return -(-(span[1] - span[0]) // tile)
+
+
+def _stamps(levels: tuple[Level, ...], s: Stamp) -> Iterator[tuple[Span, Span]]:
+    """All pairs of tiles, counter by counter: visits are those of the first instance."""
+    if not levels:
+        yield s.mine
+        return
+    level, rest = levels[0], levels[1:]
+    tile = level.tile
+    assert isinstance(tile, int)
+
+    def at(*counters: int) -> Stamp:
+        lead = (0, 0) if level.spatial else counters
+        mine, largest = (
+            tuple(_tile(x, tile, k) for x, k in zip(spans, ks, strict=True))
+            for spans, ks in ((s.mine, counters), (s.largest, lead))
+        )
+        return Stamp(mine, largest)  # type: ignore[arg-type]
+
+    trips = [_trips(x, tile) for x in s.largest]
+    if level.role == "pair":
+        chosen = [(k, k + 1) for k in range(trips[0] - 1)]
+    elif level.role == "wrap":
+        chosen = [(trips[0] - 1, 0)]
+    elif level.role == "first":
+        chosen = [(0, 0)]
+    else:
+        chosen = [(k, k) for k in range(max(trips))]
+    for counters in chosen:
+        yield from _stamps(rest, at(*counters))
+
+
+def counted(meet: Meet) -> int:
+    sides = []
+    for side in (meet.p, meet.r):
+        assert isinstance(side.extent, int)
+        whole = ((0, side.extent), (0, side.extent))
+        sides.append(list(_stamps(side.levels, Stamp(whole, whole))))
+    total = 0
+    for p in sides[0]:
+        for r in sides[1]:
+            before, after = (
+                {meet.a * i + meet.b * j for i in range(*p[k]) for j in range(*r[k])} for k in (0, 1)
+            )
+            total += len(before & after)
+    return total
+
+
+@st.composite
+def sides(draw: st.DrawFn, long: bool = True) -> Side:
+    """Loops that step or wrap, and perhaps one of instances, whose tiles shrink."""
+    extent = draw(st.integers(1, 12))
+    roles = draw(st.sampled_from((*SHORT, *LONG) if long else SHORT))
+    levels = []
+    spread = draw(st.integers(0, 2 * len(roles))) if long else -1
+    size = extent
+    for place, role in enumerate(roles):
+        if spread == place and role != "pair":
+            size = draw(st.integers(1, size))
+            levels.append(Level(size, draw(st.sampled_from(["each", "first"])), True))
+        size = draw(st.integers(1, size))
+        levels.append(Level(size, role))
+    if spread == len(roles):
+        levels.append(Level(draw(st.integers(1, size)), "each", True))
+    return Side(extent, tuple(levels))
+
+
+RATIOS = st.sampled_from([(1, 1), (2, 1), (1, 3), (2, 3), (5, 2)])
+
+
+@settings(max_examples=250, **SETTINGS)
+@given(sides(), sides(), RATIOS)
+def test_common_windows_are_those_of_sets(p: Side, r: Side, ratio: tuple[int, int]) -> None:
+    meet = Meet(p, r, *ratio)
+    assert meet.value(INTEGERS, {}) == counted(meet)
+
+
+def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
+    values: dict[str, int] = {}
+    chains: list[tuple[str, ...]] = []
+
+    def of(side: Side, letter: str) -> Side:
+        names = [f"{letter}{i}" for i in range(len(side.sizes))]
+        values.update(zip(names, side.sizes, strict=True))  # type: ignore[arg-type]
+        chains.append(tuple(names))
+        loops = zip(names[1:], side.levels, strict=True)
+        return Side(names[0], tuple(Level(n, lv.role, lv.spatial) for n, lv in loops))
+
+    return Meet(of(meet.p, "p"), of(meet.r, "r"), meet.a, meet.b), values, chains
+
+
+@settings(max_examples=15, **SETTINGS)
+@given(sides(long=False), sides(long=False), st.sampled_from([(1, 1), (2, 1), (1, 2)]))
+def test_arrays_and_expressions_give_the_same(p: Side, r: Side, ratio: tuple[int, int]) -> None:
+    meet = Meet(p, r, *ratio)
+    open_, values, chains = _named(meet)
+    assert open_.symbols == set(values)
+    wanted = counted(meet)
+    arrays: dict[str, Any] = {n: np.array([v, v]) for n, v in values.items()}
+    assert list(np.broadcast_to(open_.value(Arrays(), arrays), 2)) == [wanted, wanted]
+    renderer = Renderer(chains)
+    expression = sympy.sympify(open_.value(renderer.ops, renderer.symbols))
+    assert expression.subs({renderer.symbols[n]: v for n, v in values.items()}) == wanted
