@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.engine import Problem
-from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
+from polymodel.explore.common import check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.explore.front import Front
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 Ints = NDArray[np.int64]
-MOST_VARIABLES = 7
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class SkiSlope:
 
     def looptree(self, point: SlopePoint) -> LoopTree:
         """The mapping of one point, on the two outermost memories."""
-        outer, inner, compute = _levels(self.problem.hierarchy)
+        outer, inner, compute = two_levels(self.problem.hierarchy)
         tiles = dict(point.tiles)
         nodes: list[Node] = [StorageNode(outer, self.einsum.tensors)]
         nodes += [Loop(v, tiles[v]) for v in point.order]
@@ -130,7 +129,7 @@ class SkiSlope:
     @property
     def least(self) -> int:
         """Traffic if every element moves once, in the slope's unit."""
-        weights = _weights(self.einsum, self.unit)
+        weights = weights_of(self.einsum, self.unit)
         return sum(weights[t] * volume(self.einsum, self.einsum.access_of(t)) for t in self.einsum.tensors)
 
     def __repr__(self) -> str:
@@ -170,9 +169,9 @@ def ski_slope(
     if einsum is not None and einsum not in known:
         raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", suggestion(einsum, known, "Einsums"))])
     one = cascade[einsum] if einsum else cascade.einsums[0]
-    _check(one)
-    hierarchy = spec.arch if spec.raw_arch is not None else _plain()
-    weights = _weights(one, unit)
+    check_einsum(one)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    weights = weights_of(one, unit)
     sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
     front = Front()
     for kept in _subsets(one.tensors) if bypass else [one.tensors]:
@@ -180,42 +179,6 @@ def ski_slope(
     points = tuple(_points(front, one, sizes))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
     return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
-
-
-def _plain() -> Hierarchy:
-    return Hierarchy(
-        (Component("DRAM", "memory"), Component("Buffer", "memory"), Component("MAC", "compute"))
-    )
-
-
-def _levels(hierarchy: Hierarchy) -> tuple[str, str, str]:
-    memories = [c.name for c in hierarchy.components if c.kind == "memory"]
-    units = [c.name for c in hierarchy.components if c.kind == "compute"]
-    if len(memories) < 2 or not units:
-        raise SpecError(
-            [Diagnostic("a ski slope needs two memories and a compute unit", "add them to `arch:`")]
-        )
-    return memories[0], memories[1], units[0]
-
-
-def _check(one: Einsum) -> None:
-    """One or two rank variables per rank, a box, and few enough variables."""
-    from polymodel.analysis.symbolic.layout import check_box
-
-    check_box(one)
-    for a in one.accesses:
-        overlapping(one, a)
-    if len(one.rank_variables) > MOST_VARIABLES:
-        raise Refused(
-            f"{one.name} has {len(one.rank_variables)} rank variables; ski slopes go to {MOST_VARIABLES}",
-            "sweep the tile sizes instead: polymodel.sweep",
-        )
-    if len(one.outputs) != 1:
-        raise NotSeparable(f"{one.name} has {len(one.outputs)} outputs", "give it one")
-
-
-def _weights(one: Einsum, unit: str) -> dict[str, int]:
-    return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}
 
 
 def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
