@@ -247,9 +247,11 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
     """Everything that can be checked without counting."""
     spec = _load(options, options.sources)
     unbound = [name for name, value in spec.symbols.items() if value is None]
-    parts = []
+    parts, notes = [], ""
     if spec.raw_arch is not None and not unbound:
         parts.append(f"architecture with {len(spec.arch.components)} components")
+        free = ", ".join(" ".join(pair) for pair in spec.arch.free_actions)
+        notes = f"note: no energy is given for {free}, so they cost none\n" if free else ""
     if spec.raw_workload is not None and not unbound:
         parts.append(f"workload with {len(spec.workload)} Einsums")
     if spec.raw_mapping is not None and not unbound:
@@ -263,7 +265,7 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
         parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
     if unbound:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
-    return f"fine: {', '.join(parts)}\n", FINE
+    return f"fine: {', '.join(parts)}\n{notes}", FINE
 
 
 def run_show(options: argparse.Namespace) -> tuple[str, int]:

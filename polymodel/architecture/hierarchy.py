@@ -148,6 +148,13 @@ class Hierarchy:
         """Dimensions whose link costs energy or time."""
         return tuple((c, d) for c, d in self.dimensions if d.link is not None and d.link.costs)
 
+    @property
+    def free_actions(self) -> tuple[tuple[str, str], ...]:
+        """Every (component, action) that costs nothing because no energy is given, outermost first."""
+        names = {"memory": ("read", "write"), "toll": ("read", "write"), "compute": ("compute",)}
+        pairs = [(c, a) for c in self.components for a in names.get(c.kind, ())]
+        return tuple((c.name, a) for c, a in pairs if c.action(a).provenance == "default")
+
     def doubles(self, name: str) -> bool:
         """True if the memory keeps two of each tile that is refilled, to hide the refill."""
         c = self[name]

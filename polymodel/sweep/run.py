@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -102,7 +102,8 @@ def sweep(
         Order(specs, asked, names, memory, share, workers, sizes, place, about, resume, eps)
         for share, place in enumerate(files(store, workers))
     ]
-    return _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
+    found = _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
+    return replace(found, notes=(*found.notes, *_replaced(spec, specs)))
 
 
 def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
@@ -113,6 +114,15 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
     if not found:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     return found
+
+
+def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
+    """A note if the mapping that the spec came with is none of those that were swept."""
+    if spec.template is None or any(s.template == spec.template for s in specs):
+        return []
+    name = spec.names.get("mapping", "")
+    own = f"the spec's own mapping{f', {name},' if name else ''}"
+    return [f"{own} was not swept: the mappings given take its place"]
 
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:

@@ -158,10 +158,24 @@ def test_validate_and_show(capsys: Captured, spec: str) -> None:
     assert code == FINE
     assert "workload with 2 Einsums" in out
     assert "legal mapping" in out
+    assert "note" not in out
     code, out, _ = run(capsys, "show", spec)
     assert code == FINE
     assert "[(GLB)] T0, T1, T2" in out
     assert "T1[m, n1] = T0[m, n0] * W0[n0, n1]" in out
+
+
+def test_validate_names_actions_without_an_energy(capsys: Captured, tmp_path: Path) -> None:
+    path = tmp_path / "free.yaml"
+    text = SMALL.replace("name: read, energy: 0.5e-12,", "name: read,").replace(
+        "actions: [{name: compute, energy: 0.3e-12, throughput: 1.0e9}]", "actions: []"
+    )
+    path.write_text(text, encoding="utf-8")
+    code, out, _ = run(capsys, "validate", str(path))
+    assert code == FINE
+    assert out.endswith("note: no energy is given for GLB read, MAC compute, so they cost none\n")
+    _, out, _ = run(capsys, "evaluate", str(path))
+    assert "GLB read, MAC compute: no energy is given" in out
 
 
 def test_show_draws(capsys: Captured, spec: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.mapping.looptree import Loop
 from tests.matmul import matmul
 
 
@@ -130,3 +131,23 @@ def test_the_best_row_prints_unrounded_with_units() -> None:
         assert (int if ":" in name or name == "TM" else float)(number) == best[name]
         assert unit == {"TM": "", "energy": "J"}.get(name, "bit")
     assert int(shown["reads:DRAM"].split()[0]) > 2**43
+
+
+def test_a_mapping_that_others_replace_is_noted(spec: pm.Spec) -> None:
+    other = matmul("DRAM n:TM GLB", {"M": 16, "N": 8, "K": 8}, {"GLB": 4096}).template
+    assert spec.template is not None
+    assert other is not None
+    told = "the spec's own mapping was not swept: the mappings given take its place"
+    assert told in pm.sweep(spec, {"TM": [4]}, mappings=[other]).notes
+    for mappings in (None, [spec.template], [other, spec.template]):
+        assert pm.sweep(spec, {"TM": [4]}, mappings=mappings).notes == ()
+    library = pm.load("matmul/output_stationary", "simple_two_level")
+    own = "the spec's own mapping, matmul/output_stationary, was not swept"
+    assert own in str(pm.sweep(library, {"TM": [4]}, mappings=[_rows(library)]))
+
+
+def _rows(spec: pm.Spec) -> pm.LoopTree:
+    """Rows of the product, TM at a time."""
+    assert spec.template is not None
+    first, *rest = spec.template.nodes
+    return pm.LoopTree((first, Loop("m", "TM"), *rest))
