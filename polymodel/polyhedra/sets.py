@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 import islpy as isl
 
 from polymodel.polyhedra.build import parse_set
+from polymodel.polyhedra.counting import size
 
 
 def parsed(text: str) -> isl.Set:
@@ -26,6 +30,19 @@ def located(points: isl.Set, places: isl.Set, np: int, nt: int, np_where: int) -
     wide = points.insert_dims(isl.dim_type.set, np, np_where - np)
     assert places.dim(isl.dim_type.set) == np_where + nx
     return wide.intersect(places.insert_dims(isl.dim_type.set, np_where, nt))
+
+
+def lacking(points: isl.Set, sizes: Sequence[int]) -> tuple[int, tuple[int, ...]] | None:
+    """How many points of the box `0 <= x < sizes` `points` lacks, and the first of them; None if none."""
+    dims = [f"x{k}" for k in range(len(sizes))]
+    bounds = " and ".join(f"0 <= {x} < {n}" for x, n in zip(dims, sizes, strict=True)) or "true"
+    box = isl.Set(f"{{ [{', '.join(dims)}] : {bounds} }}")
+    missing = box.subtract(points.reset_tuple_id())
+    if missing.is_empty():
+        return None
+    first = missing.lexmin()
+    at = tuple(int(first.dim_min_val(k).to_python()) for k in range(len(sizes)))
+    return prod(sizes) - size(points), at
 
 
 def is_subset(one: str, other: str) -> bool:

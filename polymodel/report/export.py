@@ -77,7 +77,7 @@ def as_data(report: Report, live: bool = True) -> dict[str, Json]:
             }
             for v in report.violations
         ],
-        "notes": list(report.analysis.notes),
+        "notes": list(report.notes),
         "tables": tables,
     }
 

@@ -41,7 +41,8 @@ def _head(report: Report) -> str:
     rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(report))
     state = "yes" if report.feasible else '<span class="bad">no</span>'
     wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
-    return f"<table>{rows}<tr><th>feasible</th><td>{state}</td></tr></table>{wrong}"
+    notes = "".join(f'<p class="note">{escape(n)}</p>' for n in report.notes)
+    return f"<table>{rows}<tr><th>feasible</th><td>{state}</td></tr></table>{wrong}{notes}"
 
 
 def fragment(report: Report, *, live: bool) -> str:

@@ -94,6 +94,17 @@ class Report(Frames):
         return self.costs.total_area
 
     @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What to know beside the figures: the engine's notes, and outputs that are written in part."""
+        from polymodel.workload.relations import unwritten
+
+        return self.analysis.notes + tuple(
+            f"{tensor} has {' x '.join(map(str, sizes))} elements, {count} of which no iteration writes, "
+            f"e.g. {tensor}[{', '.join(map(str, element))}]"
+            for tensor, sizes, count, element in unwritten(self.problem.cascade)
+        )
+
+    @cached_property
     def counts(self) -> Counts:
         return Counts(self.problem, self.analysis)
 

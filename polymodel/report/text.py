@@ -94,5 +94,5 @@ def report_text(report: Report, *, live: bool = False) -> str:
     for title, table, total in sections(report, live=live):
         lines += ["", title, table.text(total=total)]
         lines += [f"  note: {n}" for n in table.notes]
-    lines += [f"note: {n}" for n in report.analysis.notes]
+    lines += [f"note: {n}" for n in report.notes]
     return "\n".join(lines) + "\n"

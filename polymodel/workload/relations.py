@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymodel.polyhedra.build import map_from_affine, set_from_constraints
+from polymodel.polyhedra.sets import lacking
 
 if TYPE_CHECKING:
     import islpy
@@ -23,6 +24,22 @@ def access_relation(einsum: Einsum, tensor: str) -> islpy.Map:
     access = einsum.access_of(tensor)
     relation = map_from_affine(einsum.name, einsum.rank_variables, tensor, access.ranks, access.projection)
     return relation.intersect_domain(einsum.iteration_space)
+
+
+def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
+    """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
+
+    Only of tensors whose every rank has a size.
+    """
+    known = dict(cascade.rank_sizes)
+    found = []
+    for einsum in cascade.einsums:
+        for access in einsum.outputs:
+            sizes = tuple(known[r] for r in access.ranks if r in known)
+            if len(sizes) == len(access.ranks):
+                missing = lacking(access_relation(einsum, access.tensor).range(), sizes)
+                found += [(access.tensor, sizes, *missing)] if missing is not None else []
+    return tuple(found)
 
 
 def cascade_graph(cascade: Cascade) -> networkx.DiGraph:

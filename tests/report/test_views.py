@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from xml.etree import ElementTree
 
 import islpy as isl
@@ -213,3 +215,36 @@ def test_engines_say_what_they_are(fused: Report) -> None:
         found = pm.evaluate(pm.load("matmul", "edge_npu"), engine=name)
         assert repr(found.engine).startswith(f"engine {name}: ")
     assert repr(fused.engine).startswith(f"engine {fused.engine.name}: ")
+
+
+PADDED = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, size: inf}
+  - !Compute {name: MAC}
+workload:
+  rank_sizes: {H: 10, R: 3, P: 12, Q: 6}
+  bits_per_value: {All: 8}
+  einsums:
+  - name: Conv
+    tensor_accesses:
+    - {name: I, projection: {H: p + r, Q: q}}
+    - {name: F, projection: [r]}
+    - {name: O, projection: [p, q], output: True}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [I, F, O]}
+  - !Compute {einsum: Conv, component: MAC}
+"""
+
+
+def test_outputs_that_are_written_in_part_are_noted(tmp_path: Path) -> None:
+    """P is 12, of which H lets iterations reach 10: 2 rows of 6 are left out."""
+    (tmp_path / "padded.yaml").write_text(PADDED)
+    report = pm.evaluate(pm.load(str(tmp_path / "padded.yaml")))
+    note = "O has 12 x 6 elements, 12 of which no iteration writes, e.g. O[10, 0]"
+    assert report.notes == (note,)
+    assert f"note: {note}\n" in str(report)
+    assert note in report.to_html(live=False)
+    assert json.loads(report.to_json(live=False))["notes"] == [note]
+    assert pm.evaluate(pm.load("conv2d/row_bands", "simple_two_level")).notes == ()
