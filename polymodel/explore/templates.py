@@ -1,0 +1,191 @@
+"""Where one Einsum's tensors are stored: which memories hold them, between which loops, in which order.
+
+A template has the fused loops (`prefix`, one rank variable each) and below them storage nodes in an order,
+with a block of loops over any rank variables above each. Loops between two nodes need no order: counts and
+tiles do not depend on it. `level` of a node: k <= D stands below the first k fused loops, D + j is the
+j-th node of the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations, product
+
+from polymodel.explore.records import Limits
+from polymodel.explore.space import EinsumSpace, Operand
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
+    storage as (operand, memory, depth: how many fused loops stand above)."""
+
+    prefix: tuple[int, ...]
+    shared: tuple[tuple[int, int, int], ...]
+
+    @property
+    def own_depth(self) -> int:
+        return max((depth for _, _, depth in self.shared), default=0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tensor in one memory; `shared` nodes hold an exchanged tensor."""
+
+    operand: int
+    memory: int
+    level: int
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """Nodes by level. Operands without a shared node are backed by memory 0."""
+
+    shape: Shape
+    nodes: tuple[Node, ...]
+    unit: int
+
+    @property
+    def depth(self) -> int:
+        return len(self.shape.prefix)
+
+    @property
+    def branch(self) -> tuple[Node, ...]:
+        return tuple(n for n in self.nodes if n.level > self.depth)
+
+
+def templates(space: EinsumSpace, limits: Limits, passing: bool) -> Iterator[Template]:
+    """Every template. `passing`: other Einsums may exchange tensors across this one, so that it may stand
+    below loops that none of its own exchanged tensors needs."""
+    for unit in range(1 if space.copy else len(space.units)):
+        reach = len(space.memories) if space.copy else space.units[unit].memories
+        for shape in _shapes(space, limits, passing, reach):
+            for nodes in _placements(space, limits, shape, reach):
+                yield Template(shape, nodes, unit)
+
+
+def _shapes(space: EinsumSpace, limits: Limits, passing: bool, reach: int) -> Iterator[Shape]:
+    choices = [[(i, m) for m in _exchanges(space, o, limits, reach)] for i, o in enumerate(space.operands)]
+    for chosen in product(*choices):
+        held = [(i, m) for i, m in chosen if m > 0]
+        for prefix in _prefixes(space, limits, held, passing):
+            for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
+                shape = Shape(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
+                if shape.own_depth == len(prefix) or passing:
+                    yield shape
+
+
+def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
+    """Memories in which the tensor may have its outermost tile; 0 is the backing storage."""
+    found = []
+    if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
+        found.append(0)
+    if o.fusable and o.tensor not in space.keep[0] and o.tensor not in limits.unfused:
+        found += [m for m in range(1, reach) if o.tensor in space.may[m]]
+    return found
+
+
+def _prefixes(
+    space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: bool
+) -> Iterator[tuple[int, ...]]:
+    """Orders of fused loops; each indexes every exchanged tensor below it, the others' loops come last."""
+    most = limits.max_fused_loops if limits.max_fused_loops is not None else 10**6
+    fusable = frozenset().union(*(space.operands[i].alone for i, _ in held)) if held else frozenset()
+    usable = range(len(space.variables)) if passing else sorted(fusable)
+    order = dict(limits.loop_order).get(space.name, ())
+    rank = {space.variables.index(v): i for i, v in enumerate(order) if v in space.variables}
+
+    def grow(prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        yield prefix
+        if len(prefix) >= most:
+            return
+        for v in usable:
+            if prefix.count(v) >= limits.max_fused_loops_per_rank_variable:
+                continue
+            if v in rank and any(rank.get(w, -1) > rank[v] for w in prefix):
+                continue
+            yield from grow((*prefix, v))
+
+    yield from grow(())
+
+
+def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
+    """How many fused loops may stand above the tensor's exchange: all of them index it."""
+    most = 0
+    while most < len(prefix) and prefix[most] in o.alone:
+        most += 1
+    return range(most + 1)
+
+
+def _placements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int) -> Iterator[tuple[Node, ...]]:
+    shared = tuple(Node(i, m, d, True) for i, m, d in shape.shared)
+    if space.copy:
+        yield shared
+        return
+    outer = {n.operand: n.memory for n in shared}
+    subsets = [list(_holdings(space, i, outer.get(i, 0), reach)) for i in range(len(space.operands))]
+    for chosen in product(*subsets):
+        private = [(i, m) for i, held in enumerate(chosen) for m in held]
+        yield from _arranged(space, limits, shape, shared, private)
+
+
+def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterator[tuple[int, ...]]:
+    """Which memories inside the outermost one hold the operand."""
+    tensor = space.operands[i].tensor
+    inner = range(outermost + 1, reach)
+    for bits in product(*([(False, True)] * len(inner))):
+        held = tuple(m for m, b in zip(inner, bits, strict=True) if b)
+        if all(tensor in space.may[m] for m in held) and all(
+            tensor not in space.keep[m] or m in held for m in inner
+        ):
+            yield held
+
+
+def _arranged(
+    space: EinsumSpace,
+    limits: Limits,
+    shape: Shape,
+    shared: tuple[Node, ...],
+    private: list[tuple[int, int]],
+) -> Iterator[tuple[Node, ...]]:
+    """Every assignment of private nodes to slots above fused loops and to positions in the branch."""
+    depth = len(shape.prefix)
+    slots = [list(_slots(space, shape, i, m)) for i, m in private]
+    for chosen in product(*slots):
+        above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
+        rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
+        fixed = (*shared, *above)
+        if not _ordered(space, fixed, limits):
+            continue
+        for order in permutations(rest):
+            branch = tuple(Node(i, m, depth + 1 + j) for j, (i, m) in enumerate(order))
+            if _ordered(space, (*fixed, *branch), limits):
+                yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
+
+
+def _slots(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> Iterator[int]:
+    """Slots above fused loops, and D for the branch.
+
+    Where the next loop indexes the tensor, the slot below it is never worse (nor is it for a memory
+    inside a fanout, whose loops stand below all fused ones).
+    """
+    o, depth = space.operands[operand], len(shape.prefix)
+    exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
+    replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
+    for k in range(exchanged, depth):
+        if shape.prefix[k] not in o.alone and not replicated:
+            yield k
+    yield depth
+
+
+def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
+    """Outer memories above inner ones: of all tensors, or of each, and always across a fanout."""
+
+    def bound(a: Node, b: Node) -> bool:
+        if limits.force_memory_order or a.operand == b.operand:
+            return True
+        return any(a.memory < f.below <= b.memory and f.width > 1 for f in space.fanouts)
+
+    return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
