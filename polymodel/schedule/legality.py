@@ -8,7 +8,7 @@ from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
-from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import needs, order
@@ -145,9 +145,29 @@ def _unfinished(
                 late,
                 f"{consumer} reads {tensor} before {producer} has finished it: the loop over "
                 f"{loop.variable_in(producer)} (node {node}) stands above their split",
-                "move that loop below the split, or bind it to a rank variable that keeps the dependence",
+                "move that loop below the split, or "
+                + (
+                    _recompute(problem, tensor, producer, consumer, loop)
+                    or "bind it to a rank variable that keeps the dependence"
+                ),
             )
     return None
+
+
+def _recompute(problem: Case, tensor: str, producer: str, consumer: str, loop: Loop) -> str:
+    """How a consumer with a halo gets it: its own variable alone, so that the loop infers the producer.
+
+    Empty if the loop binds the two by something else than a rank that the consumer reads windows of.
+    """
+    makes, reads = problem.cascade[producer], problem.cascade[consumer]
+    theirs, own = loop.variable_in(producer), loop.variable_in(consumer)
+    ranks = zip(makes.access_of(tensor).projection, reads.access_of(tensor).projection, strict=True)
+    if not any(theirs in a.variables and own in b.variables and len(b.variables) > 1 for a, b in ranks):
+        return ""
+    bound = f"loop over {own} of {consumer} alone"
+    if own in makes.rank_variables:
+        bound = f"give {producer} another name for {own}, so that the loop binds {consumer} alone"
+    return f"{bound}: {producer} then makes what {consumer} needs, recomputing what is not kept of the halo"
 
 
 def _made_again(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -57,6 +59,31 @@ def test_a_halo_consumer_bound_like_its_producer_is_refused_with_an_element() ->
     (fault,) = check(fused(Loop("m", 2), halo=True))
     assert "E1 reads T before E0 has finished it" in fault.message
     assert "T[T_0=2]" in fault.message
+    assert (
+        "give E0 another name for m, so that the loop binds E1 alone: E0 then makes what E1" in fault.remedy
+    )
+    tied = fused(Loop("m", 2, per_einsum=(("E1", "p"),)), halo=True)
+    consumer = renamed(tied.cascade["E1"], "m", "p")
+    (fault,) = check(replace(tied, cascade=Cascade((tied.cascade["E0"], consumer))))
+    assert "or loop over p of E1 alone: E0 then makes what E1 needs" in fault.remedy
+    followed = fused(Loop("p", 2), halo=True)
+    assert check(replace(followed, cascade=Cascade((followed.cascade["E0"], consumer)))) == ()
+    (fault,) = check(fused(Loop("k", 1), halo=True))
+    assert fault.remedy.endswith("or bind it to a rank variable that keeps the dependence")
+
+
+def renamed(e: Einsum, old: str, new: str) -> Einsum:
+    """The Einsum with another name for one of its rank variables."""
+
+    def of(expr: Affine) -> Affine:
+        return replace(expr, terms=tuple((new if v == old else v, c) for v, c in expr.terms))
+
+    return replace(
+        e,
+        rank_variables=tuple(new if v == old else v for v in e.rank_variables),
+        constraints=tuple(replace(c, expr=of(c.expr)) for c in e.constraints),
+        accesses=tuple(replace(a, projection=tuple(of(x) for x in a.projection)) for a in e.accesses),
+    )
 
 
 def kept(*above: Loop, reuse: Reuse, m: int = 1) -> Problem:
