@@ -1,9 +1,9 @@
-"""Axes: symbols that stand in tile chains of one rank variable, with their legal combinations only."""
+"""Axes: symbols that meet in the tile chains of a rank variable, or in a factor; legal combinations only."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -44,14 +44,17 @@ def make_axes(
     texts: Mapping[str, str],
     fixed: Mapping[str, Any],
     where: Sequence[Constraint],
+    factors: Iterable[frozenset[str]] = (),
 ) -> tuple[Axis, ...]:
-    """One axis per group of tile symbols that meet in a chain or an expression.
+    """One axis per group of tile symbols that meet in a chain, an expression or a factor.
 
-    `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here.
+    `texts`: symbols that follow from others; `fixed`: values of symbols that do not vary here; `factors`:
+    symbols of the factors of counts that depend on more than one chain.
     """
     uses = Uses(grid, texts)
     groups = [{n} for n in tiles]
     meetings = [uses.of_all(names_in(c)) for c in chains]
+    meetings += [uses.of_all(names) for names in factors]
     meetings += [uses.of(n) for n in texts]
     for meeting in meetings:
         touched = [g for g in groups if g & meeting]
@@ -77,7 +80,7 @@ def _axis(
     total = math.prod(lengths)
     if total > MAX_CHOICES:
         raise Refused(
-            f"{', '.join(names)} have {total} combinations along one rank variable",
+            f"{', '.join(names)} have {total} combinations, which are counted together",
             f"give them fewer values: at most {MAX_CHOICES} combinations",
         )
     digits = np.unravel_index(np.arange(total), lengths)

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.symbolic.atoms import Atom
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.analysis.symbolic.ops import INTEGERS, Arrays
 from polymodel.sweep.axes import Axis
 from polymodel.sweep.plan import Rows
 
 Array = Any
-Key = tuple[tuple[int, frozenset[Atom] | tuple[Atom, ...]], ...]
+Key = tuple[tuple[int, frozenset[Factor] | tuple[Factor, ...]], ...]
 RIGHT = 4096  # points of the right half: what is read again and again stays in the cache
 BLOCK = 32768  # points of one block
 LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
@@ -43,8 +42,8 @@ class Kernel:
         # Long axes go left, where only a piece at a time is tabulated.
         self.axes = sorted(axes, key=lambda a: -a.size)
         self.fixed = fixed
-        self.atoms: dict[Atom, tuple[int, Array]] = {}
-        self.factors: dict[tuple[int, tuple[Atom, ...]], Array] = {}
+        self.atoms: dict[Factor, tuple[int, Array]] = {}
+        self.factors: dict[tuple[int, tuple[Factor, ...]], Array] = {}
         self.notes: list[str] = []
         split = len(self.axes)
         width = 1
@@ -81,7 +80,7 @@ class Kernel:
             ids += axis.ids[d]
         return ids
 
-    def atom(self, a: Atom) -> tuple[int, Array]:
+    def atom(self, a: Factor) -> tuple[int, Array]:
         """(axis, values along it) of an atom; axis -1 for a number."""
         if a not in self.atoms:
             place = next((i for i, x in enumerate(self.axes) if a.symbols & x.columns.keys()), -1)
@@ -98,14 +97,14 @@ class Kernel:
             self.atoms[a] = place, found
         return self.atoms[a]
 
-    def _by_integers(self, a: Atom, values: Mapping[str, Any], count: int) -> Array:
+    def _by_integers(self, a: Factor, values: Mapping[str, Any], count: int) -> Array:
         found = np.empty(count, object)
         for i in range(count):
             at = {s: int(v[i]) if isinstance(v, np.ndarray) else int(v) for s, v in values.items()}
             found[i] = int(a.value(INTEGERS, at))
         return found
 
-    def factor(self, axis: int, atoms: tuple[Atom, ...]) -> Array:
+    def factor(self, axis: int, atoms: tuple[Factor, ...]) -> Array:
         """The product of some atoms along one axis, in Python integers where int64 may not do."""
         if (axis, atoms) not in self.factors:
             arrays = [self.atom(a)[1] for a in atoms]
@@ -120,7 +119,7 @@ class Kernel:
         terms: dict[tuple[Key, Key], int] = {}
         bound = 0
         for product, coefficient in form.terms:
-            per_axis: dict[int, list[Atom]] = {}
+            per_axis: dict[int, list[Factor]] = {}
             for a in product:
                 place, found = self.atom(a)
                 if place < 0:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import refuse_rounding
-from polymodel.analysis.symbolic.atoms import Atom
-from polymodel.analysis.symbolic.forms import Form, Held
+from polymodel.analysis.symbolic.forms import Factor, Form, Held
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions, whole_actions
@@ -29,7 +28,7 @@ class Rows:
     def __init__(self) -> None:
         self.forms: list[Form] = []
         self.scales: list[int] = []  # the largest factor that each form is taken with
-        self._index: dict[frozenset[tuple[frozenset[tuple[Atom, int]], int]], int] = {}
+        self._index: dict[frozenset[tuple[frozenset[tuple[Factor, int]], int]], int] = {}
 
     def add(self, form: Form) -> Linear:
         """Where the form's value is found."""

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.analysis.symbolic.atoms import Atom
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.sweep.axes import Axis
 from polymodel.sweep.dominance import before, least
 from polymodel.sweep.grid import Grid
@@ -115,10 +114,10 @@ def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[tuple[Arr
 
 
 def _of_form(kernel: Kernel, form: Form, place: int) -> Iterator[tuple[Array, bool]]:
-    groups: dict[Key, dict[tuple[Atom, ...], int]] = {}
+    groups: dict[Key, dict[tuple[Factor, ...], int]] = {}
     for atoms, coefficient in form.terms:
-        mine: list[Atom] = []
-        others: dict[int, list[Atom]] = {}
+        mine: list[Factor] = []
+        others: dict[int, list[Factor]] = {}
         for a in atoms:
             where, found = kernel.atom(a)
             if where < 0:

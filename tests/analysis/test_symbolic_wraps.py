@@ -2,11 +2,104 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.analysis.symbolic import forms
+from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import StorageNode
-from tests.analysis.small import dram, einsum, loop, mac, problem, spread
-from tests.analysis.test_agreement import differences
+from tests.analysis.small import dram, einsum, loop, mac, moved, problem, spread
+from tests.analysis.test_agreement import SETTINGS, differences, drawing
+from tests.analysis.test_symbolic import named
+from tests.wraps import wrapping_problems
+
+KEPT = StorageNode("GLB", ("I",), "keep_previous")
+
+
+def run_many(problems: st.SearchStrategy[Problem], count: int) -> Counter[str]:
+    """Compare with the referee; how many problems have closed forms, and why others have none."""
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(problems)
+    def agree(problem: Problem) -> None:
+        tally["examples"] += 1
+        try:
+            ours = SYMBOLIC.analyse(problem)
+        except NotSeparable as refusal:
+            tally[refusal.message] += 1
+            return
+        tally["closed"] += 1
+        try:
+            referee = REFEREE.analyse(problem)
+        except Refused:
+            return
+        found = differences(ours, referee)
+        assert not found, "\n".join([*found, drawing(problem)])
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_windows_kept_over_wraps_agree_with_the_referee() -> None:
+    """Loops in time: every mapping of a box has closed forms."""
+    tally = run_many(wrapping_problems(), 200)
+    assert tally["closed"] == tally["examples"], tally
+
+
+@pytest.mark.slow
+def test_windows_kept_over_wraps_agree_with_the_referee_at_length() -> None:
+    tally = run_many(wrapping_problems(), 5_000)
+    assert tally["closed"] == tally["examples"], tally
+
+
+def test_instances_that_keep_windows_agree_with_the_referee() -> None:
+    tally = run_many(wrapping_problems(spatial=4), 150)
+    assert tally["closed"] > 0.7 * tally["examples"], tally
+
+
+@settings(max_examples=60, **SETTINGS)
+@given(wrapping_problems(spatial=2))
+def test_forms_in_symbols_give_the_numbers(problem: Problem) -> None:
+    """Symbols for all tiles and extents: the forms at their values are the engine's numbers."""
+    try:
+        plain = SYMBOLIC.analyse(problem)
+        tree, values = named(problem.tree)
+        one = problem.cascade.einsums[0]
+        ranks = {v: f"X_{v}" for v in one.rank_variables}
+        open_ = forms(replace(problem, tree=tree), ranks=ranks)
+    except NotSeparable:
+        return
+    values |= {
+        f"X_{v}": high - low + 1 for v, (low, high) in zip(one.rank_variables, one.bounds, strict=True)
+    }
+    assert not differences(open_.at(values), plain)
+
+
+def _convolution(rows: int, window: int, *tiles: int) -> Problem:
+    """I[p + r] in a buffer below a loop over rows and, inside it, one over the window."""
+    one = einsum("E0", "I[p+r]", "F[r]", "O[p]", sizes={"p": rows, "r": window})
+    return problem(one, dram("I", "F", "O"), loop("p", tiles[0]), loop("r", tiles[1]), KEPT, mac())
+
+
+@pytest.mark.parametrize(("tile", "fresh"), [(4, 6 + 3 + 1 + 3), (3, 5 + 3 + 0 + 3), (5, 7 + 3 + 2 + 3)])
+def test_what_stays_over_a_wrap(tile: int, fresh: int) -> None:
+    """Two tiles of p, and two of r of 3 values each: windows from 0, 3, then (the wrap) `tile`, `tile + 3`.
+
+    Each has tile + 2 elements, so of the third one those from tile + 5 on are new.
+    """
+    given = _convolution(2 * tile, 6, tile, 3)
+    assert moved(SYMBOLIC.analyse(given), "GLB", "I")[2] == fresh
+    assert not differences(SYMBOLIC.analyse(given), REFEREE.analyse(given))
 
 
 def test_the_last_tile_of_an_empty_one_is_empty() -> None:

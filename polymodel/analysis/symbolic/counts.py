@@ -12,6 +12,7 @@ from typing import Literal
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Level, Role, atom
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
+from polymodel.analysis.symbolic.meets import Meet, Side
 from polymodel.analysis.symbolic.spaces import Halo, Space, Use
 from polymodel.errors import NotSeparable
 
@@ -129,8 +130,11 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
             # The windows are the same before and after, also those that instances share.
             result = result * _windows(space, halo, uses)
             continue
-        _refuse_wrapping(space, halo, axis, uses, sliding)
-        result = result * _shared_window(space, halo, axis, uses)
+        _refuse_merged(space, halo, uses)
+        if _both_move(space, halo, axis, uses, sliding):
+            result = result * _met_windows(space, halo, axis, uses)
+        else:
+            result = result * _shared_window(space, halo, axis, uses)
     return result
 
 
@@ -225,9 +229,8 @@ def _refuse_seams(space: Space, axis: int, uses: Uses) -> None:
             )
 
 
-def _refuse_wrapping(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> None:
-    """Refuse steps between windows of which both ends move, and windows shared by instances."""
-    moving = space.axes[axis].variable
+def _refuse_merged(space: Space, halo: Halo, uses: Uses) -> None:
+    """Refuse windows that instances share in part: what one of them keeps another one may need."""
     both = [*space.of(halo.p), *space.of(halo.r)]
     if any(uses[i] == "merge" for i in both if space.axes[i].spatial):
         raise NotSeparable(
@@ -235,21 +238,41 @@ def _refuse_wrapping(space: Space, halo: Halo, axis: int, uses: Uses, sliding: b
             "others keep",
             "use engine exact, or reuse: refill",
         )
+
+
+def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -> bool:
+    """True if the step is no product: tiles of a variable that stands still wrap, or instances alternate.
+
+    `sliding`: whoever wraps has one trip, and stands still.
+    """
+    moving = space.axes[axis].variable
     if moving in (halo.p, halo.r) and any(space.axes[i].spatial for i in space.of(moving) if i > axis):
-        raise NotSeparable(
-            f"windows of {space.access.tensor} in {space.einsum.name} along {moving} alternate between "
-            "instances",
-            "use engine exact, or reuse: refill",
-        )
-    if sliding:
-        return
+        return True
     fixed = {halo.p, halo.r} - {moving}
-    if any(_temporal_inside(space, v, axis, uses) for v in fixed):
+    return not sliding and any(_temporal_inside(space, v, axis, uses) for v in fixed)
+
+
+def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
+    """What the windows before and after the step share, wherever both variables' tiles go."""
+    p, r = (_side(space, v, axis, uses) for v in (halo.p, halo.r))
+    return of_atom(Meet(p, r, halo.shift_r, halo.shift_p))
+
+
+def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
+    positions = space.of(variable)
+    merged = [i for i in positions if uses[i] == "merge"]
+    inside = positions[positions.index(merged[0]) :] if merged else []
+    if space.window(variable) is not None or any(uses[i] != "merge" or i < axis for i in inside):
         raise NotSeparable(
-            f"under keep_previous, windows of {space.access.tensor} in {space.einsum.name} overlap across "
-            f"the wrap of an inner loop when {moving} advances",
-            "use reuse: slide, or engine exact",
+            f"windows of {space.access.tensor} in {space.einsum.name} along {variable} overlap in part when "
+            "an inner loop wraps",
+            "use reuse: slide",
         )
+    roles: dict[int, Role] = {i: _INDEXED[uses[i]] for i in positions if i not in inside}
+    roles |= dict.fromkeys(_temporal_inside(space, variable, axis, uses), "wrap")
+    if axis in roles and variable == space.axes[axis].variable:
+        roles[axis] = "pair"
+    return Side(space.extent(variable), space.ladder(variable, roles))
 
 
 def _shared_window(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polymodel.analysis.symbolic.atoms import Atom
+from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.ops import INTEGERS
 
-Product = tuple[Atom, ...]
+Factor = Atom | Meet
+Product = tuple[Factor, ...]
 
 
-def _key(a: Atom) -> tuple[str, ...]:
+def _key(a: Factor) -> tuple[str, ...]:
+    if isinstance(a, Meet):
+        return (repr(a.p), repr(a.r), repr((a.a, a.b)))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
 
 
@@ -63,7 +67,7 @@ class Form:
         return total
 
 
-def _number(a: Atom, values: Mapping[str, int]) -> int:
+def _number(a: Factor, values: Mapping[str, int]) -> int:
     return int(a.value(INTEGERS, values))
 
 
@@ -82,9 +86,9 @@ def number(n: int) -> Form:
     return Form((((), n),)) if n else ZERO
 
 
-def of_atom(a: Atom) -> Form:
+def of_atom(a: Factor) -> Form:
     """One atom as a form; its number if it depends on no symbol."""
-    if not a.levels and a.leaf.kind == "one":
+    if isinstance(a, Atom) and not a.levels and a.leaf.kind == "one":
         return number(1)  # no space is empty
     if not a.symbols:
         return number(_number(a, {}))

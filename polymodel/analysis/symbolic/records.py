@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from polymodel.analysis.result import (
@@ -17,6 +18,7 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.analysis.symbolic.forms import ZERO, Form, Peak
+from polymodel.analysis.symbolic.meets import Meet
 
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
@@ -170,6 +172,18 @@ class SymbolicAnalysis:
     symbols: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
+
+    @cached_property
+    def meetings(self) -> frozenset[frozenset[str]]:
+        """Symbols of different chains on which one factor depends."""
+        atoms = {a for form in self._forms() for product, _ in form.terms for a in product}
+        return frozenset(a.symbols for a in atoms if isinstance(a, Meet))
+
+    def _forms(self) -> Iterator[Form]:
+        for row in (*self.buffets, *self.traffic, *self.compute, *self.loads, *self.tolls):
+            yield from (value for value in vars(row).values() if isinstance(value, Form))
+        for sets in self.working_sets:
+            yield from (held.elements for phase in sets.peak.phases for held in phase)
 
     def at(self, values: Mapping[str, int]) -> Analysis:
         """The numbers for given symbols (name -> int): what the other engines return.

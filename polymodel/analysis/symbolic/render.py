@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.analysis.symbolic.atoms import Atom, Value
-from polymodel.analysis.symbolic.forms import Form, Held, Peak
+from polymodel.analysis.symbolic.atoms import Value
+from polymodel.analysis.symbolic.forms import Factor, Form, Held, Peak
 from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Renderer:
     def __init__(self, chains: Iterable[Chain], assume: Assume = None) -> None:
         self._chains = tuple(chains)
         self._divides = assume == "divides"
-        self._atoms: dict[Atom, sympy.Expr] = {}
+        self._atoms: dict[Factor, sympy.Expr] = {}
 
     @cached_property
     def symbols(self) -> dict[str, sympy.Symbol]:
@@ -114,7 +114,7 @@ class Renderer:
             pairs += [(inner, outer) for outer, inner in combinations(sizes, 2)]
         return Expressions(pairs, self._divides)
 
-    def atom(self, atom: Atom) -> sympy.Expr:
+    def atom(self, atom: Factor) -> sympy.Expr:
         found = self._atoms.get(atom)
         if found is None:
             found = self._atoms[atom] = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
