@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -14,11 +15,12 @@ class Framed(Protocol):
     def frame(self) -> pandas.DataFrame: ...
 
 
-class Frames:
+class Frames(ABC):
     """Attributes for the common tables; what a row is stands at the functions of `counted` and `costed`."""
 
+    @abstractmethod
     def table(self, name: str) -> Framed:
-        raise NotImplementedError
+        """One of the tables below by its name."""
 
     @property
     def tiles(self) -> pandas.DataFrame:

@@ -6,6 +6,7 @@ operations of the whole Einsum, the product over all factors, cannot.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,7 +80,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(ABC):
     """One factor: its stamps [spatial..., temporal...] and what each holds.
 
     `spatial` and `temporal` are the stamp positions of the columns of `stamps`, which are distinct, in order.
@@ -92,24 +93,24 @@ class Table:
     def width(self) -> int:
         return len(self.spatial) + len(self.temporal)
 
-    @cached_property
+    @property
+    @abstractmethod
     def stamps(self) -> Ints:
         """Distinct stamps at which anything is touched, in order."""
-        raise NotImplementedError
 
-    @cached_property
+    @property
+    @abstractmethod
     def sizes(self) -> Ints:
         """Elements per stamp."""
-        raise NotImplementedError
 
-    @cached_property
+    @property
+    @abstractmethod
     def places(self) -> tuple[Index, Ints, Ints]:
         """Instances; for each, its class (the same but for where its data lie), and what it ever holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def meeting(self, one: Ints, other: Ints) -> Flags:
         """Whether two different stamps hold a common element, for arrays of distinct pairs."""
-        raise NotImplementedError
 
     @cached_property
     def times(self) -> Ints:
