@@ -15,13 +15,15 @@ Sizes = Literal["divisors", "all"]
 class Limits:
     """Which mappings the explorer looks at, besides `keep` and `may_keep` of the memories.
 
-    `max_fused_loops`: loops above a split, per path (None: no limit). `max_fused_loops_per_rank_variable`: how often
-    one rank variable may be among them. `sizes`: temporal tile sizes are divisors of the enclosing tile,
-    or all. `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one
-    (else only of the same tensor). `loop_order`: (Einsum, rank variables outermost first): fused
-    loops obey it. `min_utilisation`: (component, dimension, least share of the fanout in use). `compute`:
-    (Einsum, compute component), where there are several. `fuse`: tensors that must be exchanged inside the
-    backing storage; `unfused`: tensors that must not.
+    `max_fused_loops`: loops above a split, per path (None: no limit).
+    `max_fused_loops_per_rank_variable`: how often one rank variable may be among them.
+    `sizes`: temporal tile sizes are divisors of the enclosing tile, or all.
+    `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
+    only of the same tensor).
+    `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
+    `min_utilisation`: (component, dimension, least share of the fanout in use).
+    `compute`: (Einsum, compute component), where there are several.
+    `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
     """
 
     max_fused_loops: int | None = None
@@ -64,7 +66,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer. `complete`: False if the time limit cut the search; `unsearched` then says what is missing."""
+    """The answer. `complete`: False if the time limit cut it short; `unsearched` says what is missing."""
 
     objectives: tuple[str, ...]
     candidates: tuple[Candidate, ...]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.explore.tilechains import TileChains, beyond, trips
 from polymodel.explore.space import EinsumSpace, Memory, Operand
 from polymodel.explore.templates import Template
+from polymodel.explore.tilechains import TileChains, beyond, trips
 
 Array = Any
 END = -1
