@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from tests.generators import LEVEL, Above, Drawing, legal
+from tests.generators import LEVEL, Above, Drawing, if_legal
 from tests.workloads import box, hull
 
 POINTS = 300
@@ -127,11 +126,4 @@ def lawless_fused(draw: st.DrawFn) -> Problem:
 @st.composite
 def fused_problems(draw: st.DrawFn) -> Problem:
     """A small legal problem in which some loop binds only some of the Einsums below it."""
-    problem = draw(lawless_fused())
-    try:
-        broken = legal(problem)
-    except Refused:
-        broken = None
-        assume(False)
-    assume(broken is None)
-    return problem
+    return if_legal(draw(lawless_fused()))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import Violation, violation
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Kind, TensorRule
+from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
 from polymodel.workload.einsum import Cascade, Einsum
 from tests.workloads import cascades
@@ -36,6 +37,17 @@ MEMORIES = ("DRAM", "GLB", "RF")
 def legal(problem: Problem) -> Violation | None:
     """The first (producer, consumer, tensor, element) that the mapping breaks; None if it is legal."""
     return violation(problem)
+
+
+def if_legal(problem: Problem) -> Problem:
+    """The problem; hypothesis drops the example if it breaks a dependence, or if nobody can say."""
+    try:
+        broken = legal(problem)
+    except Refused:
+        broken = None
+        assume(False)
+    assume(broken is None)
+    return problem
 
 
 @dataclass

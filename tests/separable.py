@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from hypothesis import assume
 from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse
 from polymodel.workload.einsum import Einsum
 from tests.fused import chains
-from tests.generators import Above, Drawing, legal
+from tests.generators import Above, Drawing, if_legal
 
 
 class SeparableDrawing(Drawing):
@@ -46,12 +44,5 @@ def separable_problems(draw: st.DrawFn) -> Problem:
     """A small legal fused chain; few have no closed form."""
     cascade = draw(chains())
     drawing = SeparableDrawing(draw, cascade, True)
-    problem = Problem(cascade, Hierarchy(()), LoopTree(drawing.whole()))
-    problem = Problem(cascade, drawing.hierarchy(), problem.tree)
-    try:
-        broken = legal(problem)
-    except Refused:
-        broken = None
-        assume(False)
-    assume(broken is None)
-    return problem
+    tree = LoopTree(drawing.whole())
+    return if_legal(Problem(cascade, drawing.hierarchy(), tree))

@@ -9,45 +9,11 @@ import pytest
 import polymodel as pm
 from polymodel.analysis.result import Analysis
 from polymodel.errors import SpecError
-
-PAIR = """
-arch:
-  nodes:
-  - !Memory {name: DRAM, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
-  - !Memory {name: GLB, actions: [{name: read, energy: 0}, {name: write, energy: 0}]}
-  - !Compute {name: MAC, actions: [{name: compute, energy: 0, throughput: 1}]}
-workload:
-  bits_per_value: {All: 8}
-  iteration_space_shape:
-    {p1: 0 <= p1 < SIDE1, q1: 0 <= q1 < SIDE1, r1: 0 <= r1 < 3, s1: 0 <= s1 < 3,
-     p2: 0 <= p2 < SIDE2, q2: 0 <= q2 < SIDE2, r2: 0 <= r2 < 3, s2: 0 <= s2 < 3}
-  einsums:
-  - name: Layer1
-    tensor_accesses:
-    - {name: F1, projection: {H: p1 + r1, W: q1 + s1}}
-    - {name: W1, projection: {R: r1, S: s1}}
-    - {name: F2, projection: {Y: p1, X: q1}, output: true}
-  - name: Layer2
-    tensor_accesses:
-    - {name: F2, projection: {Y: p2 + r2, X: q2 + s2}}
-    - {name: W2, projection: {R: r2, S: s2}}
-    - {name: F3, projection: {P: p2, Q: q2}, output: true}
-mapping:
-  nodes:
-  - !Storage {component: DRAM, tensors: [F1, W1, W2, F3]}
-NODES
-  - !Sequential
-    nodes:
-    - !Compute {einsum: Layer1, component: MAC}
-    - !Compute {einsum: Layer2, component: MAC}
-"""
-HOLD = "  - !Storage {component: GLB, tensors: [F2], reuse: POLICY}\n"
-ROWS = "  - !Temporal {rank_variable: p2, tile_shape: 4}\n"
-COLUMNS = "  - !Temporal {rank_variable: q2, tile_shape: 4}\n"
+from tests.conv_pair import COLUMNS, HOLD, ROWS, pair_text
 
 
 def pair(folder: Path, nodes: str, *, side: int = 8, engine: str = "exact") -> Analysis:
-    text = PAIR.replace("SIDE1", str(side + 2)).replace("SIDE2", str(side)).replace("NODES\n", nodes)
+    text = pair_text(nodes, side=side)
     file = folder / "pair.yaml"
     file.write_text(text)
     return pm.evaluate(pm.load(str(file)), engine=engine).analysis
@@ -134,7 +100,7 @@ def test_a_loop_of_one_step_repeats_nothing(tmp_path: Path) -> None:
 def test_a_repeated_reader_of_what_the_first_step_makes(tmp_path: Path, engine: str) -> None:
     """Layer2 has only 2 x 2 outputs, which need rows 0 to 3 of F2: the first step of p1 makes them."""
     nodes = HOLD.replace("POLICY", "refill") + "  - !Temporal {rank_variable: p1, tile_shape: 5}\n"
-    text = PAIR.replace("SIDE1", "10").replace("SIDE2", "2").replace("NODES\n", nodes)
+    text = pair_text(nodes, side=2, made=10)
     file = tmp_path / "part.yaml"
     file.write_text(text)
     found = pm.evaluate(pm.load(str(file)), engine=engine).analysis
@@ -147,8 +113,7 @@ def test_each_instance_makes_what_its_own_iterations_read(tmp_path: Path) -> Non
     tied = "  - !Temporal {rank_variable: {Layer1: p1, Layer2: p2}, tile_shape: 1}\n"
     nodes = spread + tied + HOLD.replace("POLICY", "refill").replace("GLB", "RF")
     more = "  - !Container {name: PE, spatial: [{name: X, fanout: 3}]}\n  - !Memory {name: RF, actions: []}\n"
-    text = PAIR.replace("  - !Compute {name: MAC", more + "  - !Compute {name: MAC")
-    text = text.replace("SIDE1", "10").replace("SIDE2", "8").replace("NODES\n", nodes)
+    text = pair_text(nodes).replace("  - !Compute {name: MAC", more + "  - !Compute {name: MAC")
     file = tmp_path / "spread.yaml"
     file.write_text(text)
     spec = pm.load(str(file))

@@ -27,8 +27,8 @@ from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.mapping.ties import ties
 from polymodel.spec.faults import Faults
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
-from tests.analysis.test_recompute import COLUMNS, HOLD, PAIR, ROWS
 from tests.analysis.test_symbolic import POLICIES, named
+from tests.conv_pair import COLUMNS, HOLD, ROWS, pair_text
 from tests.layers import fused_layers
 from tests.separable import separable_problems
 
@@ -120,7 +120,7 @@ def test_fused_layers_agree_with_the_referee_at_length() -> None:
 
 
 def problem_of(folder: Path, nodes: str, side: int = 8) -> Problem:
-    text = PAIR.replace("SIDE1", str(side + 2)).replace("SIDE2", str(side)).replace("NODES\n", nodes)
+    text = pair_text(nodes, side=side)
     file = folder / "pair.yaml"
     file.write_text(text)
     spec = pm.load(str(file))

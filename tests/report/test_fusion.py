@@ -22,13 +22,13 @@ from polymodel.report.show import show_text
 from polymodel.report.svg import looptree_svg
 from polymodel.schedule.relations import schedule_relation
 from tests.analysis.test_agreement import SETTINGS, drawing
-from tests.analysis.test_recompute import COLUMNS, HOLD, PAIR, ROWS
+from tests.conv_pair import COLUMNS, HOLD, ROWS, pair_text
 from tests.fused import fused_problems
 
 
 def pair(folder: Path, nodes: str, weights: str = "") -> pm.Spec:
     """Two 3 x 3 convolutions, 10 x 10 of F2 for 8 x 8 of F3; `weights`: storage above everything."""
-    text = PAIR.replace("SIDE1", "10").replace("SIDE2", "8").replace("NODES\n", weights + nodes)
+    text = pair_text(weights + nodes)
     file = folder / "pair.yaml"
     file.write_text(text)
     return pm.load(str(file))

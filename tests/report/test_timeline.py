@@ -9,43 +9,19 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.report.report import Report
+from tests.conv_pair import pair_text
 
 # F2 is 10 x 10 for 8 x 8 of F3; F1 12 x 12. One bit a value, so that bits are elements.
-SPEC = """
-arch:
-  nodes:
-  - !Memory {name: DRAM}
-  - !Memory {name: GLB, size: 300}
-  - !Compute {name: MAC, actions: [{name: compute, throughput: 1}]}
-workload:
-  bits_per_value: {All: 1}
-  iteration_space_shape:
-    {p1: 0 <= p1 < 10, q1: 0 <= q1 < 10, r1: 0 <= r1 < 3, s1: 0 <= s1 < 3,
-     p2: 0 <= p2 < 8, q2: 0 <= q2 < 8, r2: 0 <= r2 < 3, s2: 0 <= s2 < 3}
-  einsums:
-  - name: Layer1
-    tensor_accesses:
-    - {name: F1, projection: {H: p1 + r1, W: q1 + s1}}
-    - {name: W1, projection: {R: r1, S: s1}}
-    - {name: F2, projection: {Y: p1, X: q1}, output: true}
-  - name: Layer2
-    tensor_accesses:
-    - {name: F2, projection: {Y: p2 + r2, X: q2 + s2}}
-    - {name: W2, projection: {R: r2, S: s2}}
-    - {name: F3, projection: {P: p2, Q: q2}, output: true}
-mapping:
-  nodes:
-  - !Storage {component: DRAM, tensors: [F1, W1, W2, F3]}
+NODES = """
   - !Storage {component: GLB, tensors: [W1, W2]}
   - !Temporal {rank_variable: p2, tile_shape: 4}
   - !Storage {component: GLB, tensors: [F2], reuse: slide}
   - !Temporal {rank_variable: q2, tile_shape: 4}
   - !Storage {component: GLB, tensors: [F1], reuse: refill}
-  - !Sequential
-    nodes:
-    - !Compute {einsum: Layer1, component: MAC}
-    - !Compute {einsum: Layer2, component: MAC}
 """
+SPEC = (
+    pair_text(NODES.lstrip("\n")).replace("All: 8", "All: 1").replace("name: GLB,", "name: GLB, size: 300,")
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from tests.analysis.test_recompute import HOLD, PAIR
+from tests.conv_pair import HOLD, pair_text
 from tests.sweep.test_sweep import check_blocks, check_rows
 
 ROWS = "  - !Temporal {rank_variable: p2, tile_shape: TP}\n"
@@ -21,7 +21,7 @@ SPREAD = """    - !Nested
 
 def fused(folder: Path, nodes: str, *, spread: bool = False) -> pm.Spec:
     """Two 3x3 layers, 10 x 10 into 8 x 8, with costs; `spread`: the first on a row of 9 PEs."""
-    text = PAIR.replace("SIDE1", "10").replace("SIDE2", "8").replace("NODES\n", nodes)
+    text = pair_text(nodes)
     text = text.replace("energy: 0}", "energy: 1.5e-12, throughput: 3.0e9}").replace("throughput: 1}", "}")
     if spread:
         row = "  - !Container {name: PE, spatial: [{name: X, fanout: 9, may_reuse: All}]}\n  - !Compute"

@@ -10,7 +10,7 @@ import numpy as np
 from polymodel.analysis.exact.buffets import Node
 from polymodel.analysis.exact.listed import LIMIT
 from polymodel.analysis.exact.sizes import Cut, Sized
-from polymodel.analysis.exact.sweep import Ints, distinct, operations, rank
+from polymodel.analysis.exact.sweep import Ints, distinct, operations, rank, stacked
 from polymodel.analysis.exact.tally import Product
 
 
@@ -48,8 +48,8 @@ def drained(node: Node, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
     stamps, places, elements, writes = [], [], [], []
     for view in node.views:
         ops = operations(view)
-        stamps.append(_table([ops.counters[a] for a in touch.temporal], ops.count))
-        places.append(_table([ops.counters[a] for a in touch.spatial], ops.count))
+        stamps.append(stacked([ops.counters[a] for a in touch.temporal], ops.count))
+        places.append(stacked([ops.counters[a] for a in touch.spatial], ops.count))
         elements.append(ops.elements(view.access))
         writes.append(np.full(ops.count, view.einsum.name == node.producer))
     stamp, place, write = np.concatenate(stamps), np.concatenate(places), np.concatenate(writes)
@@ -66,7 +66,3 @@ def drained(node: Node, carries: frozenset[int]) -> tuple[Ints, Ints, Ints]:
     last = np.concatenate((~joined, [True]))
     dirty = np.bincount(run, weights=write[order]) > 0
     return v[last][dirty], x[last][dirty], place[order][last][dirty]
-
-
-def _table(columns: list[Ints], rows: int) -> Ints:
-    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), dtype=np.int64)
