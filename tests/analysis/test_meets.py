@@ -54,7 +54,7 @@ def _stamps(levels: tuple[Level, ...], s: Stamp) -> Iterator[tuple[Span, Span]]:
             tuple(_tile(x, tile, k) for x, k in zip(spans, ks, strict=True))
             for spans, ks in ((s.mine, counters), (s.largest, lead))
         )
-        return Stamp(mine, largest)  # type: ignore[arg-type]
+        return Stamp(mine, largest)  # type: ignore[arg-type]  # pairs, as two counters go in
 
     trips = [_trips(x, tile) for x in s.largest]
     if level.role == "pair":
@@ -120,7 +120,7 @@ def _named(meet: Meet) -> tuple[Meet, dict[str, int], list[tuple[str, ...]]]:
 
     def of(side: Side, letter: str) -> Side:
         names = [f"{letter}{i}" for i in range(len(side.sizes))]
-        values.update(zip(names, side.sizes, strict=True))  # type: ignore[arg-type]
+        values.update(zip(names, side.sizes, strict=True))  # type: ignore[arg-type]  # numbers in these examples
         chains.append(tuple(names))
         loops = zip(names[1:], side.levels, strict=True)
         return Side(names[0], tuple(Level(n, lv.role, lv.spatial) for n, lv in loops))
