@@ -54,7 +54,7 @@ def _stamps(levels: tuple[Level, ...], s: Stamp) -> Iterator[tuple[Span, Span]]:
             tuple(_tile(x, tile, k) for x, k in zip(spans, ks, strict=True))
             for spans, ks in ((s.mine, counters), (s.largest, lead))
         )
-        return Stamp(mine, largest)  # type: ignore[arg-type]  # pairs, as two counters go in
+        return Stamp(mine, largest)  # type: ignore[arg-type]  # two counters make pairs
 
     trips = [_trips(x, tile) for x in s.largest]
     if level.role == "pair":
