@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import closed_forms as closed_forms
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
+    from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
@@ -47,6 +48,7 @@ _LAZY = {
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
+    "chain_slope": "polymodel.explore.chainslope",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from math import prod
+
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.explore.windows import overlapping
+from polymodel.explore.windows import extent, overlapping
 from polymodel.workload.einsum import Einsum
 
 MOST_VARIABLES = 7
@@ -47,3 +50,16 @@ def check_einsum(one: Einsum) -> None:
 def weights_of(one: Einsum, unit: str) -> dict[str, int]:
     """What one element of each tensor counts: 1 in words, its width in bits."""
     return {a.tensor: 1 if unit == "words" else a.bits_per_value for a in one.accesses}
+
+
+def check_counts(einsums: Iterable[Einsum], weights: Mapping[str, int]) -> None:
+    """Refused where traffic, which is at most one transfer per operation and tensor, twice for outputs, may
+    leave 64 bits."""
+    most = 0
+    for one in einsums:
+        operations = prod(extent(one, v) for v in one.rank_variables)
+        most += 2 * operations * sum(weights[t] for t in one.tensors)
+        if most >= 2**62:
+            raise Refused(
+                f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes"
+            )

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate_problem
-from polymodel.explore.common import check_einsum, plain_hierarchy, two_levels, weights_of
+from polymodel.explore.common import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.explore.front import Front
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
@@ -193,7 +193,7 @@ def _combine(
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
     used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
     along = {t: overlapping(one, one.access_of(t)) for t in kept}
-    _guard(one, weights)
+    check_counts([one], weights)
     fixed = _bypassed(one, kept, weights)
     for n in range(len(used) + 1):
         for active in combinations(used, n):
@@ -212,12 +212,6 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
             each = 2 * operations - volume(one, a) if a.output else operations
             total += weights[a.tensor] * each
     return total
-
-
-def _guard(one: Einsum, weights: dict[str, int]) -> None:
-    operations = prod(extent(one, v) for v in one.rank_variables)
-    if 2 * operations * sum(weights.values()) >= 2**62:
-        raise Refused(f"traffic of {one.name} may exceed 2^62", "count in words, or take smaller rank sizes")
 
 
 def _offer(

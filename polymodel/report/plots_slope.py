@@ -39,3 +39,56 @@ def slope_axes(
     ax.grid(True, which="major", color="0.9")
     ax.legend(frameon=False)
     return ax
+
+
+STYLES = {"unfused": "-", "untiled_fused": "--", "ffmr_drop": "-", "ffmr_retain": "--", "best": ":"}
+
+
+def chain_axes(
+    curves: Mapping[str, Sequence[tuple[int, int]]],
+    unit: str,
+    least_unfused: int,
+    least_fused: int,
+    ax: Axes | None = None,
+) -> Axes:
+    """Curves of a chain: steps, the algorithmic minimum with and without intermediates, the maximal effectual
+    buffer of each curve (dots) and, where `unfused` is among them, the gain of fusion."""
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.2, 4.8), layout="constrained")
+    reach = 32 * max((c for curve in curves.values() for c, _ in curve), default=1)
+    for name, curve in curves.items():
+        steps = [*curve, (reach, curve[-1][1])]
+        label, style = f"{name}: {curve[-1][0]:,}", STYLES.get(name, "-")
+        (line,) = ax.step(
+            *zip(*steps, strict=True), where="post", label=label, linewidth=1.8, linestyle=style
+        )
+        ax.plot(*curve[-1], "o", color=line.get_color(), markersize=5)
+    for value, words in ((least_unfused, "minimum, unfused"), (least_fused, "minimum, fused")):
+        ax.axhline(value, color="0.5", linestyle=":", linewidth=1.2)
+        ax.annotate(
+            f"{words}: {value:,}", (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, -9),
+            textcoords="offset points", fontsize=7.5, color="0.35",
+        )  # fmt: skip
+    ends = {name: curve[-1][1] for name, curve in curves.items()}
+    if "unfused" in ends and min(ends.values()) < ends["unfused"]:
+        _gain(ax, reach, ends["unfused"], min(ends.values()))
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xlabel(f"buffer capacity ({unit})")
+    ax.set_ylabel(f"backing-store accesses ({unit})")
+    ax.set_title("Least traffic of the chain for each buffer capacity", fontsize=10)
+    ax.grid(True, which="major", color="0.9")
+    ax.legend(frameon=False, title="max. effectual buffer", alignment="left", fontsize=8, title_fontsize=8)
+    return ax
+
+
+def _gain(ax: Axes, reach: float, plain: int, fused: int) -> None:
+    """An arrow from the least unfused traffic down to the least fused one, with the ratio."""
+    at = reach / 4
+    ax.annotate("", (at, fused), xytext=(at, plain), arrowprops={"arrowstyle": "->", "color": "black"})
+    ax.annotate(
+        f"fusion gain\n{plain / fused:.3f}x", (at, plain), xytext=(0, 5), textcoords="offset points",
+        ha="center", va="bottom", fontsize=8,
+    )  # fmt: skip

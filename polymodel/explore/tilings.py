@@ -1,0 +1,90 @@
+"""Tile sizes of one rank variable in a fused nest: that of its fused loop, and that of the loop below it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, SpecError
+
+Ints = NDArray[np.int64]
+Sizes = str | Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Choices as arrays: which fused tile (`key`), the tile below it (`inner`), iterations of the fused loop
+    (`trips`) and of both loops together (`total`)."""
+
+    key: Ints
+    inner: Ints
+    trips: Ints
+    total: Ints
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def taken(self, index: slice, shape: tuple[int, ...]) -> Part:
+        """Some of the choices, as arrays of another shape."""
+        return Part(*(a[index].reshape(shape) for a in (self.key, self.inner, self.trips, self.total)))
+
+
+@dataclass(frozen=True, eq=False)
+class Tilings:
+    """All choices of one rank variable: with no loop below the fused one (`whole`), and with one (`split`).
+
+    `fused`: the fused tile of each key; the whole extent alone where no fused loop goes over the variable.
+    """
+
+    extent: int
+    fused: tuple[int, ...]
+    whole: Part
+    split: Part
+
+    def part(self, active: bool) -> Part:
+        return self.split if active else self.whole
+
+
+def sizes_of(extent: int, variable: str, tiles: Sizes) -> tuple[tuple[int, ...], bool]:
+    """Tile sizes below the extent to try, and whether a tile must divide what encloses it. SpecError for
+    sizes outside 1 to extent."""
+    if tiles == "divisors":
+        every = np.arange(1, extent // 2 + 1)
+        return tuple(every[extent % every == 0].tolist()), True
+    if tiles == "all":
+        return tuple(range(1, extent)), False
+    if isinstance(tiles, Mapping):
+        chosen = sorted(set(map(int, tiles.get(variable, ()))))
+        if chosen and not 1 <= chosen[0] <= chosen[-1] <= extent:
+            what = f"tile sizes of {variable} must lie in 1 to {extent}"
+            raise SpecError([Diagnostic(what, "leave out the others")])
+        return tuple(t for t in chosen if t < extent), False
+    raise SpecError([Diagnostic(f"tiles={tiles!r}", 'use "divisors", "all" or {variable: sizes}')])
+
+
+@lru_cache(maxsize=512)
+def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect: bool) -> Tilings:
+    """Choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused tile).
+
+    Of tiles below one fused tile that make equally many iterations only the smallest can be on a front.
+    """
+    keys, inner, total = [], [], []
+    below = np.asarray(sizes, dtype=np.int64)
+    for key, tile in enumerate(fused):
+        some = below[below < tile]
+        if perfect:
+            some = some[tile % some == 0]
+        many = extent // tile * -(-tile // some) + -(-(extent % tile) // some)
+        many, first = np.unique(many, return_index=True)
+        keys.append(np.full(len(first), key))
+        inner.append(some[first])
+        total.append(many)
+    every = np.asarray(fused, dtype=np.int64)
+    trips = -(-extent // every)
+    of = np.concatenate(keys)
+    split = Part(of, np.concatenate(inner), trips[of], np.concatenate(total))
+    return Tilings(extent, fused, Part(np.arange(len(every)), every, trips, trips), split)
