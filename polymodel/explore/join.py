@@ -1,0 +1,179 @@
+"""Whole mappings from pmappings: Einsum by Einsum along the cascade, states of equal structure side by side.
+
+Of states with equal open loops, tile sizes and live tensors, those go that another one beats in every figure
+that later steps look at. The last stage is the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymodel.explore.pmappings import Interest, Pmappings, Tally, group_numbers
+from polymodel.explore.space import EinsumSpace
+from polymodel.explore.states import Lives, Source, States, Step, Structure, fits, joined_space, start, step
+from polymodel.explore.undominated import undominated
+
+Array = Any
+PAIRS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the join needs besides states and pmappings. `buffers`: positions in `which` whose peak is an
+    objective; `eps`: share by which figures may be above those of a state that is left out, per step."""
+
+    lives: Lives
+    which: tuple[int, ...]
+    capacity: Array
+    interest: Interest
+    buffers: tuple[int, ...]
+    eps: float
+
+
+Stage = tuple[States, ...]
+
+
+def first_stage(rules: Rules) -> Stage:
+    return (start(len(rules.which)),)
+
+
+def next_stage(
+    before: Stage,
+    shapes: Sequence[Pmappings],
+    space: EinsumSpace,
+    number: int,
+    rules: Rules,
+    tally: Tally,
+    going_on: Callable[[], bool] = lambda: True,
+) -> Stage:
+    """The states behind Einsum `number`."""
+    parts: dict[Structure, list[States]] = {}
+    for g, states in enumerate(before):
+        for s, points in enumerate(shapes):
+            found = step(states.structure, space, points, number, rules.lives)
+            if found is None:
+                continue
+            tally.templates += 1
+            for taken, chosen in _pairs(states, points):
+                if not going_on():
+                    break
+                part = _combined(
+                    states, points, taken, chosen, found, rules, tally, Source(g, s, taken, chosen)
+                )
+                if part is not None:
+                    parts.setdefault(found.after, []).append(part)
+    merged = tuple(_merged(structure, some, rules) for structure, some in parts.items())
+    tally.kept += sum(len(m) for m in merged)
+    return merged
+
+
+def _pairs(states: States, points: Pmappings) -> Iterator[tuple[Array, Array]]:
+    """Pairs of states and points with equal tile sizes of the open loops, in blocks."""
+    c = states.structure.depth
+    n = len(states)
+    both = np.concatenate([states.tiles, points.keys[:c]], axis=1)
+    groups = group_numbers(both, both.shape[1] or n + len(points))
+    if not c:
+        groups = np.zeros(n + len(points), np.int64)
+    mine, theirs = groups[:n], groups[n:]
+    order = np.argsort(theirs, kind="stable")
+    low = np.searchsorted(theirs[order], mine, side="left")
+    count = np.searchsorted(theirs[order], mine, side="right") - low
+    begin = 0
+    ends = np.cumsum(count)
+    while begin < n:
+        end = int(np.searchsorted(ends, (ends[begin - 1] if begin else 0) + PAIRS, side="right"))
+        end = max(end, begin + 1)
+        some = count[begin:end]
+        total = int(some.sum())
+        if total:
+            taken = np.repeat(np.arange(begin, end), some)
+            offset = np.arange(total) - np.repeat(np.cumsum(some) - some, some)
+            yield taken, order[np.repeat(low[begin:end], some) + offset]
+        begin = end
+
+
+def _combined(
+    states: States,
+    points: Pmappings,
+    taken: Array,
+    chosen: Array,
+    found: Step,
+    rules: Rules,
+    tally: Tally,
+    source: Source,
+) -> States | None:
+    tally.points += len(taken)
+    peak, held = joined_space(states, taken, points, chosen, found, rules.lives, rules.which)
+    depth = found.after.depth
+    tiles = points.keys[:depth, chosen]
+    ok = fits(peak, held, found.after, tiles, rules.lives, rules.which, rules.capacity)
+    tally.too_large += int(len(ok) - ok.sum())
+    if not ok.any():
+        return None
+    energy = states.energy[taken] + points.energy[chosen]
+    latency = states.latency[taken] + points.latency[chosen]
+    origin = np.stack([np.zeros(len(taken), int), np.arange(len(taken))])
+    whole = States(found.after, tiles, energy, latency, peak, held, origin, (source,)).only(
+        np.flatnonzero(ok)
+    )
+    return _pruned(whole, rules)
+
+
+def _merged(structure: Structure, parts: Sequence[States], rules: Rules) -> States:
+    if len(parts) == 1:
+        return _compact(parts[0])
+    shift = np.cumsum([0, *(len(p.sources) for p in parts)])
+    origin = [np.stack([p.origin[0] + s, p.origin[1]]) for p, s in zip(parts, shift, strict=False)]
+    whole = States(
+        structure,
+        np.concatenate([p.tiles for p in parts], axis=1),
+        np.concatenate([p.energy for p in parts]),
+        np.concatenate([p.latency for p in parts]),
+        np.concatenate([p.peak for p in parts], axis=2),
+        np.concatenate([p.held for p in parts], axis=2),
+        np.concatenate(origin, axis=1),
+        tuple(s for p in parts for s in p.sources),
+    )
+    return _compact(_pruned(whole, rules))
+
+
+def _compact(states: States) -> States:
+    """Leave of the sources only what the states refer to."""
+    sources = []
+    position = states.origin[1].copy()
+    for k, s in enumerate(states.sources):
+        mine = states.origin[0] == k
+        used = states.origin[1][mine]
+        sources.append(Source(s.group, s.shape, s.state[used], s.point[used]))
+        position[mine] = np.arange(len(used))
+    origin = np.stack([states.origin[0], position])
+    return States(
+        states.structure, states.tiles, states.energy, states.latency, states.peak, states.held, origin,
+        tuple(sources),
+    )  # fmt: skip
+
+
+def _pruned(states: States, rules: Rules) -> States:
+    figures = []
+    if rules.interest.energy:
+        figures.append(states.energy)
+    if rules.interest.latency:
+        figures.append(states.latency)
+    figures += [states.peak[0, m] for m in rules.buffers]
+    for d in range(1, states.structure.depth + 1):
+        figures += [*states.peak[d], *states.held[d]]
+    if rules.eps:
+        figures = [_coarse(f, rules.eps) for f in figures]
+    return states.only(undominated(figures, group_numbers(states.tiles, len(states))))
+
+
+def _coarse(figure: Array, eps: float) -> Array:
+    """Figures by the cell of a logarithmic grid they lie in."""
+    with np.errstate(divide="ignore"):
+        found: Array = np.floor(np.log(figure) / np.log1p(eps))
+    return found
