@@ -92,6 +92,8 @@ def _fused_loop(run: Sequence[Chosen], depth: int) -> Loop:
 def _branch(c: Chosen) -> tuple[Node, ...]:
     """The private part of one Einsum: blocks of loops, its own storage, spatial loops, compute."""
     space, template, depth = c.space, c.template, c.template.depth
+    if space.copy:
+        return (ComputeNode(space.name, space.units[0].name),)
     nodes: list[Node] = []
     size = [int(t[depth]) for t in c.tiles] if len(c.tiles) else []
     waiting = [f for f in range(len(space.fanouts)) if len(c.spread) and any(s[f] > 1 for s in c.spread)]
