@@ -35,7 +35,7 @@ def build(case: Numbers, outcome: Outcome) -> Problem:
     """The contract objects of a case file."""
     outcome.unknown("case", case, CASE_KEYS)
     cascade = _cascade(case["workload"], outcome)
-    return Problem(cascade, _hierarchy(case["arch"], cascade, outcome), _tree(case["mapping"], outcome))
+    return Problem(cascade, _hierarchy(case["arch"], cascade, outcome), tree_of(case["mapping"], outcome))
 
 
 def _cascade(workload: Numbers, outcome: Outcome) -> Cascade:
@@ -129,7 +129,7 @@ def _rule(given: str | list[str], cascade: Cascade) -> TensorRule:
     return TensorRule(str(given), tuple(table))
 
 
-def _tree(nodes: list[Numbers], outcome: Outcome) -> LoopTree:
+def tree_of(nodes: list[Numbers], outcome: Outcome) -> LoopTree:
     return LoopTree(_nodes(nodes, outcome))
 
 
@@ -187,7 +187,7 @@ def check(case: Numbers, path: Path, engine: Engine) -> Outcome:
     if brute.get("delta_min_traffic"):
         least = engine.analyse(problem, reuse="keep_previous")
         table = {e: {"levels": levels} for e, levels in brute["delta_min_traffic"].items()}
-        _check_traffic(outcome, "delta", problem, least, table, _copies_of(brute["tree"], problem, refill))
+        check_traffic(outcome, "delta", problem, least, table, _copies_of(brute["tree"], problem, refill))
     if tool.get("einsums"):
         exact = verdict.startswith("exact")
         _check_tool(outcome, problem, refill, engine, tool, exact)
@@ -217,7 +217,7 @@ def _copies_of(tree: Numbers | None, problem: Problem, result: Analysis) -> dict
 
 def _check_tree(outcome: Outcome, problem: Problem, result: Analysis, tree: Numbers) -> None:
     factors = _copies_of(tree, problem, result)
-    _check_traffic(outcome, "tree", problem, result, tree, factors)
+    check_traffic(outcome, "tree", problem, result, tree, factors)
     for row in result.compute:
         if "computes" in (tree.get(row.einsum) or {}):
             outcome.equal(
@@ -226,7 +226,7 @@ def _check_tree(outcome: Outcome, problem: Problem, result: Analysis, tree: Numb
                 tree[row.einsum]["computes"],
             )
     sizes = tile_bits(problem, result)
-    for einsum, level, tensor, numbers in _entries(tree):
+    for einsum, level, tensor, numbers in entries(tree):
         if "occupancy_bits" not in numbers:
             continue
         where = f"tree {einsum} {level}.{tensor}"
@@ -236,7 +236,7 @@ def _check_tree(outcome: Outcome, problem: Problem, result: Analysis, tree: Numb
         outcome.at_most(f"{where} live bits", live, expected)
 
 
-def _entries(table: Numbers) -> list[tuple[str, str, str, Numbers]]:
+def entries(table: Numbers) -> list[tuple[str, str, str, Numbers]]:
     found = []
     for einsum, body in table.items():
         for level, tensors in (body.get("levels") or {}).items():
@@ -245,14 +245,14 @@ def _entries(table: Numbers) -> list[tuple[str, str, str, Numbers]]:
     return found
 
 
-def _check_traffic(
+def check_traffic(
     outcome: Outcome, label: str, problem: Problem, result: Analysis, table: Numbers, factors: dict[str, int]
 ) -> None:
     """Reads and writes per Einsum, level and tensor, both ways round; a copy's per level."""
     ours = _bits(problem, accesses(result), factors)
     theirs = {
         (e, level, t): (n["read_bits"], n["write_bits"])
-        for e, level, t, n in _entries(table)
+        for e, level, t, n in entries(table)
         if "read_bits" in n
     }
     for given in (ours, theirs):
@@ -311,13 +311,13 @@ def _check_tool(
     factors = {e.name: e.n_instances for e in problem.cascade}
     table = tool["einsums"]
     shadow = outcome if exact else Outcome("")
-    _check_traffic(shadow, "tool", problem, result, table, factors)
+    check_traffic(shadow, "tool", problem, result, table, factors)
     if not exact:
         outcome.notes += [f"tool differs: {m}" for m in shadow.mismatches]
     below = Problem(problem.cascade, problem.hierarchy, lowered(problem))
     moved = _with_live(engine, below, outcome)
     sizes, at_node = tile_bits(problem, moved), tile_bits(problem, result)
-    for einsum, level, tensor, numbers in _entries(table):
+    for einsum, level, tensor, numbers in entries(table):
         where = f"tool {einsum} {level}.{tensor}"
         if problem.cascade[einsum].is_copy:
             sizes.setdefault((einsum, level, tensor), (0, 0))
@@ -329,13 +329,13 @@ def _check_tool(
         if exact:
             live = at_node.get((einsum, level, tensor), (0, 0))[1]
             outcome.at_most(f"{where} live bits", live, numbers["occupancy_bits"])
-    _check_costs(compare, problem, result, tool)
+    check_costs(compare, problem, result, tool)
     for level, bits in (tool.get("peak_usage_bits") or {}).items():
         peaks = [w.bits for w in moved.working_sets if w.component == level and w.measure == "tile"]
         compare(f"tool peak usage of {level}", max(peaks, default=0), bits)
 
 
-def _check_costs(compare: Any, problem: Problem, result: Analysis, tool: Numbers) -> None:
+def check_costs(compare: Any, problem: Problem, result: Analysis, tool: Numbers) -> None:
     """Operations, latency and energy, as `polymodel.cost` makes them from the counts; the unit is a cycle."""
     found = costs(problem, result)
     cycles = {(t.einsum, t.component): t.seconds for t in found.times}
@@ -352,7 +352,7 @@ def _check_costs(compare: Any, problem: Problem, result: Analysis, tool: Numbers
     for item in found.energy:
         key = (item.einsum, item.component, item.tensor)
         energy[key] = energy.get(key, 0.0) + item.energy
-    for einsum_name, level, tensor, numbers in _entries(tool["einsums"]):
+    for einsum_name, level, tensor, numbers in entries(tool["einsums"]):
         if "energy" in numbers and not problem.cascade[einsum_name].is_copy:
             ours = energy.get((einsum_name, level, tensor), 0.0)
             compare(f"tool {einsum_name} {level}.{tensor} energy", ours, numbers["energy"])

@@ -6,6 +6,7 @@ Prints one line per case; exits 1 if any number differs or any case cannot be re
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +16,14 @@ import yaml
 
 from polymodel.analysis.engine import Engine
 from polymodel.errors import PolymodelError
-from tests.reference import accelforge, looptree, skislope, timeloop
+from tests.reference import accelforge, looptree, mapper, mapper_timeloop, skislope, timeloop
 from tests.reference.common import Outcome, engine
 
 HERE = Path(__file__).parent / "cases"
 
 
 # Reference data of parts that are compared elsewhere or are still to come: listed, not counted as faults.
-LATER = {"skislope", "mapper", "teaal", "tiling", "published_anchors.json"}
+LATER = {"skislope", "teaal", "tiling", "published_anchors.json"}
 
 
 def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
@@ -34,11 +35,42 @@ def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
             folders.append(path.parent)
         elif path.suffix == ".yaml" and text.startswith(f"format: {accelforge.FORMAT}"):
             oracle.append(path)
-        elif path.name != "result.json" and not skislope.is_case(path.name):
+        elif path.name != "result.json" and not skislope.is_case(path.name) and not is_mapper(text):
             inside = path.relative_to(root).parts[:-1]
             later = [i for i, part in enumerate(inside) if part in LATER]
             other.add(root.joinpath(*inside[: later[0] + 1]) if later else path.parent if inside else path)
     return oracle, folders, sorted(other)
+
+
+def is_mapper(text: str) -> bool:
+    """True for cases of a search, told by their format; a file that only says so is one, malformed."""
+    return re.search(r"^[{\s]*[\"']?format[\"']?:\s*[\"']?mapper-oracle\b", text, re.MULTILINE) is not None
+
+
+def find_searches(root: Path) -> list[Path]:
+    """What other tools' searches found."""
+    files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".yaml", ".json"))
+    return [p for p in files if is_mapper(p.read_text(encoding="utf-8", errors="replace"))]
+
+
+def check_search(path: Path, chosen: Engine) -> list[Outcome]:
+    """The cases of one file: one, or those under `cases`, each with what the file says for all."""
+    try:
+        given = load(path)
+    except (ValueError, yaml.YAMLError):
+        return [guarded(path.stem, lambda: mapper.check(load(path), path.stem, chosen))]
+    if given.get("format") == mapper_timeloop.FORMAT:
+        return [guarded(path.stem, lambda: mapper_timeloop.check(given, path.stem, chosen))]
+    if given.get("format") != mapper.FORMAT:
+        return [Outcome(path.stem, fault=f"no case of a known format: {given.get('format')}")]
+    several = given.get("cases")
+    if not isinstance(several, list):
+        return [guarded(path.stem, lambda: mapper.check(given, path.stem, chosen))]
+    found = []
+    for number, one in enumerate(several):
+        name = f"{path.stem}_{number + 1}"
+        found.append(guarded(name, lambda o=one, n=name: mapper.check({**given, **o}, n, chosen)))
+    return found
 
 
 def find_slopes(root: Path) -> list[Path]:
@@ -93,6 +125,8 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
         found.append(guarded(folder.name, lambda f=folder: check_folder(f, chosen)))
     for path in find_slopes(root):
         found.append(guarded(path.stem, lambda p=path: skislope.check(load(p), p.stem)))
+    for path in find_searches(root):
+        found += check_search(path, chosen)
     for path in other:
         name = str(path.relative_to(root))
         if not LATER & set(path.relative_to(root).parts):
