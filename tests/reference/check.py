@@ -139,7 +139,8 @@ def shown(outcome: Outcome, notes: bool) -> str:
     if outcome.fault:
         return f"{outcome.name}: {' '.join(outcome.fault.split())}"
     verdict = "ok" if not outcome.mismatches else f"{len(outcome.mismatches)} MISMATCHES"
-    lines = [f"{outcome.name}: {outcome.checked} numbers, {verdict}"]
+    searched = "" if outcome.seconds is None else f", {outcome.seconds:.2f} s of search"
+    lines = [f"{outcome.name}: {outcome.checked} numbers{searched}, {verdict}"]
     lines += [f"    {line}" for line in outcome.mismatches]
     lines += [f"    note: {line}" for line in outcome.notes if notes]
     return "\n".join(lines)

@@ -19,7 +19,7 @@ from polymodel.analysis.result import Analysis
 class Outcome:
     """One case: how many numbers were compared, which differ, and what else is worth knowing.
 
-    `fault`: why nothing could be compared.
+    `fault`: why nothing could be compared. `seconds`: of our own search, where the case has one.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Outcome:
     mismatches: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     fault: str = ""
+    seconds: float | None = None
 
     def equal(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
         """Count one comparison. Counts have tolerance zero; energies, times and ratios that of a float."""

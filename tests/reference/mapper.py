@@ -16,6 +16,7 @@ import polymodel as pm
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.errors import PolymodelError
 from polymodel.mapping.looptree import LoopTree, StorageNode
+from tests.reference import mapper_search
 from tests.reference.accelforge import check_costs, check_traffic, entries, tile_bits, tree_of
 from tests.reference.common import Outcome, sections
 from tests.reference.lowering import lowered
@@ -52,19 +53,25 @@ def case_of(given: Numbers, fallback: str) -> Case:
     return Case(str(given.get("name", fallback)), given, spec, relies)
 
 
-def check(given: Numbers, fallback: str, engine: Engine) -> Outcome:
-    """The mappings of one case, evaluated."""
+def check(given: Numbers, fallback: str, engine: Engine, *, search: bool = True) -> Outcome:
+    """The mappings of one case, evaluated; then our own search."""
     case = case_of(given, fallback)
     outcome = Outcome(f"mapper/{case.name}")
     outcome.unknown("case", given, CASE_KEYS)
     seen: dict[LoopTree, pm.Report] = {}
+    counted: list[list[tuple[float, float]]] = []
     for number, run in enumerate(given["runs"]):
         outcome.unknown(f"run {number + 1}", run, RUN_KEYS)
+        counted.append([])
         for at, point in enumerate(run["points"]):
             where = f"{'+'.join(run['objectives'])} point {at + 1}"
-            _check_point(outcome, case, where, point, engine, seen)
+            report = _check_point(outcome, case, where, point, engine, seen)
+            if report is not None:
+                counted[-1].append((report.costs.total_energy, float(report.costs.total_latency)))
         _check_listing(outcome, run)
     _check_first(outcome, case, seen, engine)
+    if search:
+        mapper_search.compare(outcome, given, case.spec, counted)
     return outcome
 
 
@@ -82,7 +89,7 @@ def _check_listing(outcome: Outcome, run: Numbers) -> None:
 
 def _check_point(
     outcome: Outcome, case: Case, where: str, point: Numbers, engine: Engine, seen: dict[LoopTree, pm.Report]
-) -> None:
+) -> pm.Report | None:
     outcome.unknown(where, point, POINT_KEYS)
     outcome.unknown(f"values of {where}", point["values"], VALUE_KEYS)
     tree = tree_of(point["mapping"], outcome)
@@ -90,7 +97,7 @@ def _check_point(
         report = seen.get(tree) or pm.evaluate(case.spec.with_mapping(tree), engine=engine.name)
     except PolymodelError as fault:
         outcome.mismatches.append(f"{where}: not evaluated: {fault}")
-        return
+        return None
     seen[tree] = report
     for violation in report.costs.violations:
         outcome.mismatches.append(f"{where}: {violation}")
@@ -104,6 +111,7 @@ def _check_point(
     if "dram_bits" in values:
         compare(f"{where} bits at {outermost(case.spec)}", moved_bits(report), values["dram_bits"])
     _check_peaks(outcome, where, report, values.get("peak_usage_bits") or {}, engine)
+    return report
 
 
 def comparison(outcome: Outcome, problem: Problem) -> Any:
