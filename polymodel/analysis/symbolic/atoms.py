@@ -17,9 +17,11 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 
 # How a loop's tiles are taken: all of them, the first or the second only; `only`: all is one tile;
 # `two`: there are at most two; `last`: the tile at the last counter that any instance reaches;
-# `pair`: neighbours k, k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py).
+# `pair`: neighbours k, k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py);
+# `to second`, `to third`, `to last`: the step onto that tile from the one before.
 # `window` is no loop: of what a tile of a consumer needs of its producer.
-Role = Literal["each", "first", "second", "only", "two", "last", "pair", "wrap", "window"]
+Way = Literal["each", "first", "second", "only", "two", "last", "window"]
+Role = Way | Literal["pair", "wrap", "to second", "to third", "to last"]
 
 
 class Ops(Protocol):

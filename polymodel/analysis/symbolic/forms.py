@@ -16,7 +16,7 @@ Product = tuple[Factor, ...]
 
 def _key(a: Factor) -> tuple[str, ...]:
     if isinstance(a, Meet):
-        return (repr(a.p), repr(a.r), repr((a.a, a.b)))
+        return (repr(a.p), repr(a.r), repr((a.a, a.b, a.any)))
     return (str(a.extent), repr(a.levels), repr(a.leaf))
 
 

@@ -33,12 +33,16 @@ class Side:
 
 @dataclass(frozen=True)
 class Meet:
-    """The sum over the steps of |tile before & tile after| along the rank `a p + b r`."""
+    """The sum over the steps of |tile before & tile after| along the rank `a p + b r`.
+
+    `any`: 1 if that is more than 0, else 0.
+    """
 
     p: Side
     r: Side
     a: int
     b: int
+    any: bool = False
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
@@ -51,7 +55,7 @@ class Meet:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.p, self.r, self.a, self.b))
+        return hash((self.p, self.r, self.a, self.b, self.any))
 
     def __hash__(self) -> int:
         return self._hash
@@ -65,7 +69,8 @@ class Meet:
             whole = walk.walk.size(side.extent)
             return walk.still(side.levels, Tile(whole, whole, 0))
 
-        return steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
+        found = steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
+        return ops.positive(found) if self.any else found
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,23 @@ class _Steps:
         if not levels or levels[0].role == "wrap":
             return self.apart(levels, Change(0, tile, tile))
         level, rest = levels[0], levels[1:]
-        if level.role != "pair":
+        if level.role in TAKEN:
             return TAKEN[level.role](self.walk, tile, level, lambda inside: self.still(rest, inside))
+        if level.role != "pair":
+            return self.onto(level, rest, tile)
         ops = self.walk.ops
         n, whole, left = self.walk.parts(tile, level)
         begun = ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
         return begun + ops.positive(n) * self.apart(rest, Change(whole.e, whole, left))
+
+    def onto(self, level: Level, rest: tuple[Level, ...], tile: Tile) -> Value:
+        """One step, from the tile before that of the role; the caller sees to it that there are both."""
+        walk, t = self.walk, self.walk.size(level.tile)
+        if level.role == "to third":
+            left, ref = walk.ops.above_zero(tile.e - t), walk.ops.above_zero(tile.ref - t)
+            tile = Tile(left, ref, tile.more)
+        take = walk.last if level.role == "to last" else walk.second
+        return self.apart(rest, Change(t, Tile(t, t, 0), take(tile, level, lambda found: found)))
 
     def apart(self, levels: tuple[Level, ...], change: Change) -> Value:
         """The tiles of a step inside two tiles."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from itertools import product as cartesian
 
-from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
+from polymodel.analysis.symbolic.atoms import ONE, Role, atom
+from polymodel.analysis.symbolic.between import Stay, elements, phases_between
 from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
-from polymodel.analysis.symbolic.layout import Layout, Node, carries, policy, temporal
+from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
-from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
 
 
@@ -44,8 +44,8 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
-            items = _items(layout, einsum, component.name)
-            rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(_phases(layout, einsum, items))))
+            phases = _peak(layout, einsum, _buffets(layout, einsum, component.name))
+            rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(phases)))
             whole = _reserved(layout, einsum, component.name)
             if whole:
                 rows.append(WorkingSetForm(component.name, einsum, "reserved", Peak((whole,))))
@@ -72,26 +72,12 @@ def _persistent(layout: Layout, node: Node) -> bool:
 
 
 def _largest(space: Space) -> Form:
-    return _elements(space, dict.fromkeys(range(len(space.axes)), "first"))
+    return elements(space, dict.fromkeys(range(len(space.axes)), "first"))
 
 
 def _ever_held(space: Space) -> Form:
     """The most elements that one instance sees: its part of every spatial loop, all of the temporal ones."""
     return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
-
-
-def _elements(space: Space, roles: dict[int, Role]) -> Form:
-    """The size of the tile at the stamp that the roles choose."""
-
-    def chain(v: str, leaf: Leaf) -> Form:
-        return of_atom(atom(space.extent(v), space.ladder(v, roles), leaf))
-
-    result = product(chain(v, SIZE) for v in sorted(space.single))
-    result = result * product(chain(v, ONE) for v in space.spread)
-    for h in space.halos:
-        over = chain(h.p, Leaf("over", h.shift_p)) * chain(h.r, Leaf("over", h.shift_r))
-        result = result * (chain(h.p, SIZE) * chain(h.r, SIZE) - over)
-    return result
 
 
 def _reserved(layout: Layout, einsum: str, component: str) -> tuple[Held, ...]:
@@ -104,81 +90,85 @@ def _reserved(layout: Layout, einsum: str, component: str) -> tuple[Held, ...]:
     return tuple(found)
 
 
-def _items(layout: Layout, einsum: str, component: str) -> list[Item]:
+def _buffets(layout: Layout, einsum: str, component: str) -> list[Item | Stay]:
+    """Buffets that an Einsum uses, or that may be there while it runs."""
     on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
-    found = []
+    found: list[Item | Stay] = []
     for node in layout.nodes.values():
-        if node.component != component:
-            continue
-        item = _item(layout, node)
-        if item.fixed or (node.id in on_path and einsum in node.users):
-            found.append(item)
-            continue
-        stays = _residence(layout, einsum, item, on_path=node.id in on_path)
-        if stays is not None:
-            found.append(stays)
+        if node.component == component:
+            item = _item(layout, node)
+            used = item.fixed or (node.id in on_path and einsum in node.users)
+            found.append(item if used else _stay(layout, einsum, item, node.id in on_path))
     return found
 
 
-def _residence(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item | None:
-    """When a buffet that the Einsum does not use is resident in its phases, if ever.
+def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tuple[Held, ...], ...]:
+    bare = layout.stamps(einsum, layout.paths[einsum])
+    items: list[Item] = []
+    for b in buffets:
+        if isinstance(b, Item):
+            items.append(b)
+            continue
+        times = _joined(bare, b)
+        if times is None:
+            used = [i for i in buffets if isinstance(i, Item)]
+            stays = [i for i in buffets if isinstance(i, Stay)]
+            lasting = [i.held for i in used if i.fixed]
+            return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
+        if times:
+            steps, shared = tuple(sorted(times.items())), None if b.on_path else b.shared
+            first, last = ((), steps) if b.before else (steps, ())
+            items.append(Item(b.node, b.held, first, last, shared=shared))
+    return _phases(bare, items)
 
-    It is there between two uses, of one visit or of two that are joined by what stays.
-    """
-    node = item.node
-    before = after = False
+
+def _stay(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item | Stay:
+    """When a buffet that the Einsum does not use is there: between two uses, of one visit or of two."""
     earlier = later = -1
-    for user in node.users:
+    for user in item.node.users:
         split, mine, theirs = divergence(layout, einsum, user)
         loops = sum(1 for a in layout.paths[einsum] if a.node < split)
         if theirs < mine:
-            before, earlier = True, max(earlier, loops)
+            earlier = max(earlier, loops)
         else:
-            after, later = True, max(later, loops)
-    if before and after:
+            later = max(later, loops)
+    if earlier >= 0 and later >= 0:
         return item
-    shared = earlier if before else later
-    inside = node.depth if on_path else shared
-    stays = _joined(layout, node, min(inside, shared), on_path)
-    for i in range(node.depth, shared if on_path else 0):
-        if not layout.paths[einsum][i].spatial:
-            stays[i] = number(1)
-    stays = {i: form for i, form in stays.items() if form != Form()}
-    if not stays:
-        return None
-    times = tuple(sorted(stays.items()))
-    item = replace(item, shared=None if on_path else shared)
-    return replace(item, not_last=times) if before else replace(item, not_first=times)
+    before, carry = earlier >= 0, _carry(layout, item.node)
+    return Stay(item.node, item.held, before, max(earlier, later), on_path, carry)
 
 
-def _joined(layout: Layout, node: Node, reach: int, on_path: bool) -> dict[int, Form]:
-    """Loop -> 1 where its step leaves something in the buffet, for loops above it up to `reach`.
+def _carry(layout: Layout, node: Node) -> Carry:
+    if node.producer is None or node.parent is None:
+        return policy(node)
+    readers = [e for e in node.users if e != node.producer]
+    user = readers[0] if layout.decided[node.producer] and readers else node.producer
+    chain = layout.chain(user, node.tensor)
+    return carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
+
+
+def _joined(bare: Space, stay: Stay) -> dict[int, Form] | None:
+    """Loop -> 1 where its steps leave something in the buffet; None if that depends on the iteration.
 
     Where a loop's step leaves anything, so do those inside it.
     """
-    space = node.space
-    if node.producer is not None and node.parent is not None:
-        readers = [e for e in node.users if e != node.producer]
-        user = readers[0] if layout.decided[node.producer] and readers else node.producer
-        chain = layout.chain(user, node.tensor)
-        carry = carries(layout, user, chain)[[n.id for n in chain].index(node.id)]
-    else:
-        carry = policy(node)
-    found = {}
-    for axis, form in carry.items():
+    node, space = stay.node, stay.node.space
+    reach = min(node.depth, stay.shared)
+    found: dict[int, Form] = {}
+    for axis, form in stay.carry.items():
         common = _in_common(space, axis)
         if axis >= reach or common == 0:
             continue
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable in space.access.variables]
         own = set(space.of(space.axes[axis].variable))
-        alone = on_path and all(i in own and _in_common(space, i) for i in inner)
+        alone = stay.on_path and all(i in own and _in_common(space, i) for i in inner)
         if common is None or (node.reuse == "keep_previous" and inner and not alone):
-            raise NotSeparable(
-                f"{node.tensor} may stay in {node.component} in part under {node.reuse} while others run",
-                "use engine exact, or reuse: refill",
-            )
+            return None
         found[axis] = form
-    return found
+    if stay.on_path:
+        goes_on = (i for i in temporal(bare) if node.depth <= i < stay.shared)
+        found |= dict.fromkeys(goes_on, number(1))
+    return {i: form for i, form in found.items() if form != Form()}
 
 
 def _in_common(space: Space, axis: int) -> int | None:
@@ -212,7 +202,7 @@ def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
     raise KeyError((one, other))
 
 
-def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
+def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
 
     At any other stamp, let each buffet that is there name one of its loops that has advanced: the stamp
@@ -220,7 +210,6 @@ def _phases(layout: Layout, einsum: str, items: list[Item]) -> tuple[tuple[Held,
     """
     if not items:
         return ()
-    bare = layout.stamps(einsum, layout.paths[einsum])
     sets = sorted({tuple(a for a, _ in i.not_first) for i in items if i.not_first})
     chosen = {
         frozenset(axes)
@@ -249,7 +238,7 @@ def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
     """The item at the stamp that `seconds` choose; nothing where it is gone."""
     held = item.held
     if not item.fixed:
-        held = replace(held, elements=_elements(item.node.space, _there(item, seconds)))
+        held = replace(held, elements=elements(item.node.space, _there(item, seconds)))
     if item.not_last:
         one = number(1)
         gone = product(one - form * (one - _is_last(bare, a, seconds)) for a, form in item.not_last)
