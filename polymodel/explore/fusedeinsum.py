@@ -80,10 +80,18 @@ class Template:
     order: OrderClass
     kept: frozenset[str]
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
-        one = self.setting
-        return tuple(one.of[v].part(v in self.order.order) for v in one.einsum.rank_variables)
+        """Per rank variable its choices. A loop that moves no tensor but those it indexes costs nothing, so
+        its smallest tile is the best."""
+        outside = frozenset(v for _, loops in self.order.outside for v in loops)
+        return tuple(self._part(v, outside) for v in self.setting.einsum.rank_variables)
+
+    def _part(self, variable: str, outside: frozenset[str]) -> Part:
+        sizes = self.setting.of[variable]
+        if variable not in self.order.order:
+            return sizes.whole
+        return sizes.split if variable in outside else sizes.least
 
 
 @dataclass(frozen=True)

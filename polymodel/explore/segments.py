@@ -19,7 +19,7 @@ from polymodel.explore.windows import extent
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
-PAIRS = 2**21  # combined at once
+PAIRS = 2**19  # combined at once
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Tilings:
-    """All choices of one rank variable: with no loop below the fused one (`whole`), and with one (`split`).
+    """All choices of one rank variable: with no loop below the fused one (`whole`), with one (`split`), and
+    those with the smallest tile below each fused one (`least`).
 
     `fused`: the fused tile of each key; the whole extent alone where no fused loop goes over the variable.
     """
@@ -44,9 +45,7 @@ class Tilings:
     fused: tuple[int, ...]
     whole: Part
     split: Part
-
-    def part(self, active: bool) -> Part:
-        return self.split if active else self.whole
+    least: Part
 
 
 def sizes_of(extent: int, variable: str, tiles: Sizes) -> tuple[tuple[int, ...], bool]:
@@ -87,4 +86,7 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     trips = -(-extent // every)
     of = np.concatenate(keys)
     split = Part(of, np.concatenate(inner), trips[of], np.concatenate(total))
-    return Tilings(extent, fused, Part(np.arange(len(every)), every, trips, trips), split)
+    # Tiles of one key fall as the iterations rise, so that the smallest stands last.
+    last = np.flatnonzero(np.diff(of, append=-1))
+    least = Part(of[last], split.inner[last], split.trips[last], split.total[last])
+    return Tilings(extent, fused, Part(np.arange(len(every)), every, trips, trips), split, least)

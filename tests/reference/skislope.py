@@ -44,12 +44,6 @@ def workload(sizes: dict[str, int], *einsums: str) -> pm.Spec:
     )
 
 
-def chain_of_two(m: int, k: int, n: int, p: int) -> pm.Spec:
-    """`T = A B`, `Z = T C`."""
-    sizes = {"m": m, "k": k, "n": n, "p": p}
-    return workload(sizes, "T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]")
-
-
 def _single(case: dict, outcome: Outcome) -> None:
     spec = workload({r: case["workload"][r] for r in "MKN"}, "Z[m, n] = A[m, k] * B[k, n]")
     for key, bypass in (("pareto", False), ("pareto_with_bypass", True)):
@@ -64,7 +58,8 @@ def _single(case: dict, outcome: Outcome) -> None:
 
 
 def _chain(case: dict, outcome: Outcome) -> None:
-    found = pm.chain_slope(chain_of_two(*(int(case["workload"][v]) for v in "mknp")))
+    sizes = {name: size for name, size in case["workload"].items() if name != "einsums"}
+    found = pm.chain_slope(workload(sizes, *case["workload"]["einsums"]))
     for key, curve in CURVES.items():
         if key in case:
             points = case[key]["pareto"] if isinstance(case[key], dict) else case[key]
