@@ -68,7 +68,7 @@ def test_instances_that_keep_windows_agree_with_the_referee() -> None:
 
 
 def test_buffets_that_stay_while_others_run_agree_with_the_referee() -> None:
-    """Whether they stay may depend on the iteration: an inner loop may have one trip, windows may be close."""
+    """Whether they stay may depend on the iteration: on trips of inner loops, on how close windows are."""
     tally = run_many(wrapping_problems(fused=True), 200)
     assert tally["closed"] > 0.97 * tally["examples"], tally
     assert not any("may stay" in reason for reason in tally), tally
