@@ -91,7 +91,8 @@ def test_every_point_is_what_evaluate_counts(unit: str) -> None:
 
 @pytest.mark.parametrize("tiles", ["all", {"m": [1, 2, 3], "n": [2, 4], "k": [3], "p": [1, 5]}])
 def test_imperfect_tiles_are_what_evaluate_counts(tiles: object) -> None:
-    found = pm.chain_slope(chain(PAIR, sized("m=7 k=4 n=5 p=6")), curves=EVERY, tiles=tiles)  # type: ignore[arg-type]
+    given = chain(PAIR, sized("m=7 k=4 n=5 p=6"))
+    found = pm.chain_slope(given, curves=EVERY, tiles=tiles)  # type: ignore[arg-type]  # one of two words
     for name in EVERY:
         assert found.curves[name]
         for point in found.curves[name]:
@@ -215,7 +216,7 @@ def test_what_is_no_chain_is_refused() -> None:
     with pytest.raises(pm.SpecError, match="no Einsum 'Q9'"):
         pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), einsums=["Q9"])
     with pytest.raises(pm.SpecError, match="no curve 'fused'"):
-        pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), curves=["fused"])  # type: ignore[list-item]
+        pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), curves=["fused"])  # type: ignore[list-item]  # a wrong one
     residual = graph("T[m, n] = A[m, n]", "Z[m, n] = T[m, n] * A[m, n]", m=2, n=2)
     with pytest.raises(pm.Refused, match="A is used by T and Z: a graph with branches"):
         pm.chain_slope(residual)
