@@ -190,9 +190,7 @@ class Drawing:
         if extent == 1 and self.chance(8):
             return []
         tile = self.draw(st.integers(1, extent))
-        initial = None
-        if not self.simple and self.chance(1):
-            initial = self.draw(st.integers(1, extent))
+        initial = self.first_tile(extent)
         where = self.spatial_slot(group, names, above)
         reach = max(tile, initial or 0)
         begin = tile if initial is None else initial
@@ -204,6 +202,10 @@ class Drawing:
             return [Loop(names[first], tile, initial, per_einsum=renamed)]
         self.widen(where, trips, group, names, above)
         return [Loop(names[first], tile, initial, True, *where, per_einsum=renamed)]
+
+    def first_tile(self, extent: int) -> int | None:
+        """The size of a first tile of its own, for some loops."""
+        return self.draw(st.integers(1, extent)) if not self.simple and self.chance(1) else None
 
     def uneven_loop(self, group: tuple[Einsum, ...], names: dict[str, str], above: Above) -> list[Node]:
         """One loop over the group in which each Einsum has a tile size of its own."""

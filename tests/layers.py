@@ -43,10 +43,13 @@ def layers(pick: Random, length: int, plane: bool) -> Cascade:
 
 
 class Mapping:
-    """Loops over the last layer above one split, storage of anything between them."""
+    """Loops over the last layer above one split, storage of anything between them.
 
-    def __init__(self, pick: Random, cascade: Cascade) -> None:
-        self.pick, self.cascade = pick, cascade
+    `first`: the share of loops with a first tile of a size of its own.
+    """
+
+    def __init__(self, pick: Random, cascade: Cascade, first: float = 0) -> None:
+        self.pick, self.cascade, self.first = pick, cascade, first
         self.level: dict[str, int] = {}
 
     def tree(self) -> LoopTree:
@@ -57,12 +60,17 @@ class Mapping:
         nodes = self.store("DRAM", backed)
         for _ in range(self.pick.randint(1, 4)):
             nodes += self.some(self.cascade.tensors, 0.25)
-            v = self.pick.choice(list(extent))
-            extent[v] = self.pick.randint(1, extent[v])
-            nodes.append(Loop(v, extent[v]))
+            nodes.append(self.loop(self.pick.choice(list(extent)), extent))
         nodes += self.some(self.cascade.tensors, 0.4)
         nodes += self.store("GLB", [t for t in inner if t not in self.level])
         return LoopTree((*nodes, Split(tuple(self.branch(e) for e in self.cascade))))
+
+    def loop(self, v: str, extent: dict[str, int]) -> Loop:
+        """A loop over v, whose tiles are all that is left of its extent."""
+        tile = self.pick.randint(1, extent[v])
+        begin = self.pick.randint(1, extent[v]) if self.first and self.pick.random() < self.first else None
+        extent[v] = max(tile, begin or 0)
+        return Loop(v, tile, begin)
 
     def some(self, tensors: tuple[str, ...], share: float) -> list[Node]:
         inner = self.cascade.intermediates
@@ -89,12 +97,12 @@ class Mapping:
                     policy: Reuse = "refill" if a.output else self.pick.choice(POLICIES)
                     nodes.append(StorageNode("RF", (a.tensor,), policy))
             most = einsum.bound(v)[1] + 1 if v[0] in "rs" else 1
-            nodes.append(Loop(v, self.pick.randint(1, most)))
+            nodes.append(self.loop(v, {v: most}))
         return (*nodes, ComputeNode(einsum.name, "MAC"))
 
 
-def fused_layers(pick: Random) -> Problem:
+def fused_layers(pick: Random, first: float = 0) -> Problem:
     """A legal chain of 2 to 4 layers and a mapping that fuses them."""
     plane = pick.random() < 0.5
     cascade = layers(pick, pick.choice([2, 2, 3] if plane else [2, 3, 3, 4]), plane)
-    return Problem(cascade, MEMORIES, Mapping(pick, cascade).tree())
+    return Problem(cascade, MEMORIES, Mapping(pick, cascade, first).tree())

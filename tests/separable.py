@@ -30,9 +30,10 @@ class SeparableDrawing(Drawing):
         low, high = leader.bound(name)
         extent = above.extent.get((leader.name, name), high - low + 1)
         tile = self.draw(st.integers(1, extent))
+        first = self.first_tile(extent)
         for e in bound:
-            above.extent[e.name, name] = tile
-        return [Loop(name, tile)]
+            above.extent[e.name, name] = max(tile, first or 0)
+        return [Loop(name, tile, first)]
 
     def hierarchy(self) -> Hierarchy:
         self.simple = False

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.records import BuffetForm, Larger, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
@@ -131,7 +131,7 @@ class SymbolicReport(Frames):
             faults += [
                 Diagnostic(f"{inner} = {size} is larger than its enclosing tile, {most}", f"use 1 to {most}")
                 for (_, most), (inner, size) in pairwise(known)
-                if size > most
+                if size > most and not isinstance(inner, Larger)
             ]
         if faults:
             raise SpecError(faults)

@@ -109,7 +109,7 @@ def _axis(
 
 def _fits(chain: Chain, values: Mapping[str, Any]) -> Any:
     """Each tile a whole number from 1 to the enclosing extent."""
-    sizes = [size_in(s, values) for s in chain]
+    sizes = [size_in(s, values, np.maximum) for s in chain]
     good: Any = np.True_
     for outer, tile in pairwise(sizes):
         good = good & (tile >= 1) & (tile <= outer) & (np.floor(tile) == tile)

@@ -139,7 +139,7 @@ def scenario(
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
-    check_legality(problem, axes, varying, found.chains, plain)
+    check_legality(problem, axes, varying, found, plain)
     rows, made = Rows(), []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)

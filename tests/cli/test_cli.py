@@ -118,12 +118,10 @@ def test_bad_files_are_located(capsys: Captured, tmp_path: Path) -> None:
 
 def test_refusal_is_exit_code_three(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "uneven.yaml"
-    path.write_text(
-        SMALL.replace("tile_shape: TM", "tile_shape: TM, initial_tile_shape: 2"), encoding="utf-8"
-    )
+    path.write_text(SMALL.replace("tile_shape: TM", "tile_shape: {T1: TM, T2: TM}"), encoding="utf-8")
     code, out, err = run(capsys, "evaluate", str(path), "--engine", "symbolic")
     assert (code, out) == (REFUSED, "")
-    assert err.startswith("refused: the loop over m has an initial_tile_shape")
+    assert err.startswith("refused: the loop over m has tile sizes of its own")
     assert "remedy" in err
 
 

@@ -15,22 +15,30 @@ from typing import Any, Literal, Protocol
 Size = int | str
 Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand has it
 
-# How a loop's tiles are taken: all of them, the first or the second only; `only`: all is one tile;
-# `two`: there are at most two; `last`: the tile at the last counter that any instance reaches;
-# `pair`: neighbours k, k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py);
-# `to second`, `to third`, `to last`: the step onto that tile from the one before.
+# How a loop's tiles are taken: all of them, or one only, `widest`: the largest one, which is the first or the
+# second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
+# counter that any instance reaches; `nominal`: as large as the loop's sizes allow; `pair`: neighbours k and
+# k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py); `to second`,
+# `to third`, `to last`: the step onto that tile from the one before.
 # `window` is no loop: of what a tile of a consumer needs of its producer.
-Way = Literal["each", "first", "second", "only", "two", "last", "window"]
+Way = Literal[
+    "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "window"
+]
 Role = Way | Literal["pair", "wrap", "to second", "to third", "to last"]
 
 
 class Ops(Protocol):
-    """Integer arithmetic of one kind of value; `le` and `positive` are 1 where true, else 0."""
+    """Integer arithmetic of one kind of value; `le` and `positive` are 1 where true, else 0.
+
+    `beyond`: by how much a exceeds b, at least 0.
+    """
 
     def floordiv(self, a: Value, b: Value) -> Value: ...
     def ceildiv(self, a: Value, b: Value) -> Value: ...
     def least(self, a: Value, b: Value) -> Value: ...
+    def most(self, a: Value, b: Value) -> Value: ...
     def above_zero(self, a: Value) -> Value: ...
+    def beyond(self, a: Value, b: Value) -> Value: ...
     def le(self, a: Value, b: Value) -> Value: ...
     def positive(self, a: Value) -> Value: ...
 
@@ -38,6 +46,8 @@ class Ops(Protocol):
 @dataclass(frozen=True)
 class Level:
     """One loop of a chain: its tile (a number or a symbol), and how its tiles are taken.
+
+    `start`: the size of its first tile, if that is another one.
 
     Where a producer is inferred, loops over its consumer stand above a `window`: it makes of a tile of extent
     e > 0 one of `tile * e + more`. `more` is the window's at the first stamp of all, then that of the
@@ -48,6 +58,16 @@ class Level:
     role: Role
     spatial: bool = False
     more: int | None = None
+    start: Size | None = None
+
+    @property
+    def begin(self) -> Size:
+        """The size of the first tile."""
+        return self.tile if self.start is None else self.start
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        return (self.tile,) if self.start is None else (self.start, self.tile)
 
 
 @dataclass(frozen=True)
@@ -79,7 +99,7 @@ class Atom:
 
     @cached_property
     def sizes(self) -> tuple[Size, ...]:
-        return (self.extent, *(lv.tile for lv in self.levels), *(lv.tile for lv in self.leaf.rest))
+        return (self.extent, *(s for lv in (*self.levels, *self.leaf.rest) for s in lv.sizes))
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -136,11 +156,17 @@ class Walk:
         if level.role == "pair":
             return self.pair(tile, level, rest, leaf)
         if level.role == "each" and not rest and leaf.kind == "one":
-            return self.ops.ceildiv(tile.e, self.size(level.tile))
+            return self.trips(tile.e, level)
         return TAKEN[level.role](self, tile, level, lambda inner: self.down(rest, leaf, inner))
 
     def least(self, a: Value, b: Value) -> Value:
         return self.ops.least(a, b)
+
+    def trips(self, e: Value, level: Level) -> Value:
+        t = self.size(level.tile)
+        if level.start is None:
+            return self.ops.ceildiv(e, t)
+        return self.ops.positive(e) + self.ops.ceildiv(self.ops.beyond(e, self.size(level.start)), t)
 
     def parts(self, tile: Tile, level: Level) -> tuple[Value, Tile, Tile]:
         """How many whole tiles there are, one of them, and the partial one at the end."""
@@ -153,51 +179,99 @@ class Walk:
             ref = self.least(tile.ref, t) if level.spatial else self.least(t, tile.ref - n * t)
         return n, Tile(t, t, tile.more), Tile(left, ref, tile.more)
 
-    def _after_first(self, tile: Tile, level: Level) -> Tile:
+    def after_first(self, tile: Tile, level: Level) -> Tile:
         """All but the first tile, as one."""
-        t = self.size(level.tile)
-        e = self.ops.above_zero(tile.e - t)
-        return Tile(e, self.ops.above_zero(tile.ref - t) if self.uneven else e, level.more)
+        t = self.size(level.begin)
+        e = self.ops.beyond(tile.e, t)
+        more = tile.more if level.more is None else level.more
+        return Tile(e, self.ops.beyond(tile.ref, t) if self.uneven else e, more)
 
     def each(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        if level.more is not None:
-            plain = Level(level.tile, "each", level.spatial)
-            return self.first(tile, level, inner) + self.each(self._after_first(tile, level), plain, inner)
+        plain = Level(level.tile, "each", level.spatial)
+        if level.start is not None and level.spatial:
+            n, _, left = self.parts(self.after_first(tile, level), plain)
+            ref, t = self.widest_of(tile.ref, level), self.size(level.tile)
+            here = (replace(one, ref=ref) for one in (self.head(tile, level), Tile(t, t, tile.more), left))
+            begun, whole, rest = (inner(one) for one in here)
+            return begun + n * whole + rest
+        if level.more is not None or level.start is not None:
+            return self.first(tile, level, inner) + self.each(self.after_first(tile, level), plain, inner)
         n, whole, left = self.parts(tile, level)
         return n * inner(whole) + inner(left)
 
-    def first(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        t = self.size(level.tile)
+    def head(self, tile: Tile, level: Level) -> Tile:
+        t = self.size(level.begin)
         small = self.least(tile.e, t)
-        return inner(Tile(small, self.least(tile.ref, t) if self.uneven else small, tile.more))
+        return Tile(small, self.least(tile.ref, t) if self.uneven else small, tile.more)
+
+    def after(self, tile: Tile, level: Level, skipped: int) -> Tile:
+        """The first tile behind the first one and `skipped` more."""
+        t = self.size(level.tile)
+        rest = self.after_first(tile, level)
+
+        def cut(e: Value) -> Value:
+            return self.least(self.ops.beyond(e, skipped * t) if skipped else e, t)
+
+        e = cut(rest.e)
+        return Tile(e, cut(rest.ref) if self.uneven else e, rest.more)
+
+    def first(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        return inner(self.head(tile, level))
 
     def second(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        t = self.size(level.tile)
-        more = tile.more if level.more is None else level.more
-        e = self.least(self.ops.above_zero(tile.e - t), t)
-        ref = self.least(self.ops.above_zero(tile.ref - t), t) if self.uneven else e
-        return inner(Tile(e, ref, more))
+        return inner(self.after(tile, level, 0))
+
+    def third(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        return inner(self.after(tile, level, 1))
+
+    def widest_of(self, e: Value, level: Level) -> Value:
+        """The extent of the largest tile: of all from the second on the second one."""
+        t, f = self.size(level.tile), self.size(level.begin)
+        if level.start is None:
+            return self.least(e, t)
+        return self.ops.most(self.least(e, f), self.least(self.ops.beyond(e, f), t))
+
+    def widest(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        if level.more is not None:  # all that is asked of a widest tile grows with what it needs
+            return self.ops.most(self.first(tile, level, inner), self.second(tile, level, inner))
+        e = self.widest_of(tile.e, level)
+        return inner(Tile(e, self.widest_of(tile.ref, level) if self.uneven else e, tile.more))
+
+    def nominal(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        e = self.least(tile.e, self.ops.most(self.size(level.tile), self.size(level.begin)))
+        return inner(Tile(e, e, tile.more))
 
     def only(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        return self.ops.le(tile.ref, self.size(level.tile)) * inner(tile)
+        return self.at_most(0, tile, level) * inner(tile)
 
     def two(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        return self.ops.le(tile.ref, 2 * self.size(level.tile)) * inner(tile)
+        return self.at_most(1, tile, level) * inner(tile)
+
+    def three(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        return self.at_most(2, tile, level) * inner(tile)
+
+    def at_most(self, more: int, tile: Tile, level: Level) -> Value:
+        """1 if the loop has at most one trip and `more`."""
+        t, begin = self.size(level.tile), self.size(level.begin)
+        return self.ops.le(tile.ref, begin + more * t)
 
     def before_last(self, tile: Tile, level: Level) -> Value:
         """How far in the last tile begins; 0 for an empty one, which has no last tile."""
         t = self.size(level.tile)
-        return self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t
+        if level.start is None:
+            return self.ops.above_zero(self.ops.ceildiv(tile.ref, t) - 1) * t
+        f = self.size(level.start)
+        behind = self.ops.beyond(tile.ref, f)
+        return self.ops.positive(behind) * (f + (self.ops.ceildiv(behind, t) - 1) * t)
 
     def last(self, tile: Tile, level: Level, inner: Inner) -> Value:
-        t, before = self.size(level.tile), self.before_last(tile, level)
+        before = self.before_last(tile, level)
         more = tile.more
         if level.more is not None:
-            more = level.more + (tile.more - level.more) * self.ops.le(tile.ref, t)
+            more = level.more + (tile.more - level.more) * self.at_most(0, tile, level)
         if not self.uneven:
             return inner(Tile(tile.e - before, tile.e - before, more))
-        e = self.least(self.ops.above_zero(tile.e - before), t)
-        return inner(Tile(e, tile.ref - before, more))
+        return inner(Tile(self.ops.above_zero(tile.e - before), tile.ref - before, more))
 
     def window(self, tile: Tile, level: Level, inner: Inner) -> Value:
         scale = self.size(level.tile)
@@ -210,15 +284,12 @@ class Walk:
 
     def pair(self, tile: Tile, level: Level, rest: tuple[Level, ...], leaf: Leaf) -> Value:
         if leaf.kind in ("both", "kept") and not leaf.rest:
-            return self.ops.ceildiv(tile.e, self.size(level.tile)) - self.ops.positive(tile.e)
+            return self.trips(tile.e, level) - self.ops.positive(tile.e)
         begun: Value = 0
-        if level.more is not None:
-            t = self.size(level.tile)
-            later = self._after_first(tile, level)
-            small, ref = self.least(later.e, t), self.least(later.ref, t)
-            begun = self.ops.positive(later.e) * self.meet(
-                leaf, Tile(t, t, tile.more), Tile(small, ref if self.uneven else small, level.more)
-            )
+        if level.more is not None or level.start is not None:
+            t = self.size(level.begin)
+            later, second = self.after_first(tile, level), self.after(tile, level, 0)
+            begun = self.ops.positive(later.e) * self.meet(leaf, Tile(t, t, tile.more), second)
             tile = later
         n, whole, left = self.parts(tile, level)
         begun = begun + self.ops.above_zero(n - 1) * self.meet(leaf, whole, whole)
@@ -273,8 +344,12 @@ TAKEN: dict[Role, Callable[..., Value]] = {
     "each": Walk.each,
     "first": Walk.first,
     "second": Walk.second,
+    "third": Walk.third,
+    "widest": Walk.widest,
+    "nominal": Walk.nominal,
     "only": Walk.only,
     "two": Walk.two,
+    "three": Walk.three,
     "last": Walk.last,
     "window": Walk.window,
 }
@@ -291,15 +366,15 @@ def atom(extent: Size, levels: tuple[Level, ...], leaf: Leaf) -> Atom:
         tail = levels[-1]
         if (
             (leaf.kind == "size" and tail.role == "each")
-            or (leaf.kind == "one" and tail.role == "first")
+            or (leaf.kind == "one" and tail.role in ("first", "widest", "nominal"))
             or (leaf.kind == "one" and tail.role == "last" and not spatial)
         ):
             pass
         elif tail.role == "window" and (leaf.kind == "one" or (tail.tile, tail.more) == (1, 0)):
             pass  # no tile of a window is empty
-        elif tail.tile == 1 and leaf.kind == "one" and tail.role == "each":
+        elif tail.tile == tail.begin == 1 and leaf.kind == "one" and tail.role == "each":
             leaf = SIZE
-        elif tail.tile == 1 and leaf.kind == "size" and tail.role == "first":
+        elif tail.begin == 1 and leaf.kind == "size" and tail.role == "first":
             leaf = ONE
         elif tail.role == "window" and leaf.kind == "size" and levels[-2:-1] and _gained(levels[-2]):
             levels = (*levels[:-2], tail)  # what each tile's window gains adds up to the window of all

@@ -20,8 +20,8 @@ Uses = Mapping[int, Use]
 
 
 # How each use reads for a variable that indexes the tensor (an element fixes the counters) or not.
-_INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "first"}
-_SPREAD: dict[Use, Role] = {"keep": "each", "merge": "first", "at0": "first"}
+_INDEXED: dict[Use, Role] = {"keep": "each", "merge": "each", "at0": "widest"}
+_SPREAD: dict[Use, Role] = {"keep": "each", "merge": "widest", "at0": "widest"}
 
 
 def count(space: Space, uses: Uses) -> Form:
@@ -78,7 +78,8 @@ def _points(space: Space, halo: Halo, merged: str, uses: Uses) -> Form:
     """Windows of a merged variable with kept loops inside: plain if the other one is down to points."""
     other = halo.r if merged == halo.p else halo.p
     positions = space.of(other)
-    point = positions and space.axes[positions[-1]].tile == 1
+    innermost = space.axes[positions[-1]] if positions else None
+    point = innermost is not None and innermost.tile == 1 and innermost.start is None
     if not point or any(uses[i] == "merge" for i in positions):
         raise NotSeparable(
             f"tiles of {space.access.tensor} in {space.einsum.name} overlap between instances along "
@@ -98,8 +99,12 @@ def largest(space: Space) -> Form:
 def settled(space: Space, axis: int) -> Form:
     """1 if the loop at `axis` has one trip only, however large its enclosing tile."""
     v = space.axes[axis].variable
-    roles: dict[int, Role] = {i: "first" for i in space.of(v) if i < axis}
+    roles: dict[int, Role] = {i: "widest" for i in space.of(v) if i < axis}
     levels = space.ladder(v, {**roles, axis: "only"}, until=axis)
+    if any(lv.role == "widest" and lv.more is not None for lv in levels):
+        # Any of several windows may be the widest: the loop has a second trip if it has one in any of them.
+        again = space.ladder(v, {**roles, axis: "second"}, until=axis)
+        return number(1) - of_atom(atom(space.extent(v), again, ONE))
     return of_atom(atom(space.extent(v), levels, ONE))
 
 

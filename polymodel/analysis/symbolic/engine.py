@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
-from polymodel.analysis.symbolic.atoms import ONE, Atom, Level, Role, atom
-from polymodel.analysis.symbolic.counts import count, largest
+from polymodel.analysis.symbolic.atoms import ONE, Atom, Role, atom
+from polymodel.analysis.symbolic.counts import count, largest, settled
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.inferred import Undecided
@@ -17,14 +17,16 @@ from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.records import (
     BuffetForm,
     Chain,
+    ChainSize,
     ComputeForm,
+    Larger,
     LoadForm,
     SymbolicAnalysis,
     TollForm,
     TrafficForm,
     Widest,
 )
-from polymodel.analysis.symbolic.spaces import Space, Use, Window
+from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
 from polymodel.analysis.symbolic.worlds import World, joined
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
@@ -95,6 +97,7 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
         _symbols(layout),
         _chains(layout),
         tuple(_fanouts(layout)),
+        tuple(dict.fromkeys(_single_trips(layout))),
     )
 
 
@@ -125,7 +128,8 @@ def refuse_rounding(problem: Problem) -> None:
 
 
 def _symbols(layout: Layout) -> tuple[str, ...]:
-    sizes = [a.tile for path in layout.paths.values() for a in path] + [s for _, s in layout.sizes]
+    sizes = [s for path in layout.paths.values() for a in path for s in a.level("each").sizes]
+    sizes += [s for _, s in layout.sizes]
     return tuple(dict.fromkeys(s for s in sizes if isinstance(s, str)))
 
 
@@ -134,22 +138,40 @@ def _chains(layout: Layout) -> tuple[Chain, ...]:
     for einsum, path in layout.paths.items():
         stamps = layout.stamps(einsum, path)
         for v in layout.problem.cascade[einsum].rank_variables:
-            tiles = [path[i].tile for i in stamps.of(v)]
-            window = stamps.window(v)
-            if window is not None:
-                shared = len([i for i in stamps.of(v) if i < window.depth])
-                found[_widest(window, tiles[:shared]), *tiles[shared:]] = None
-            else:
-                found[stamps.extent(v), *tiles] = None
+            window, loops = stamps.window(v), [(i, path[i]) for i in stamps.of(v)]
+            shared = [a for i, a in loops if window is not None and i < window.depth]
+            whole = _widest(window, shared) if window is not None else stamps.extent(v)
+            chain = [whole]
+            for _, a in loops[len(shared) :]:
+                if a.start is None:
+                    chain.append(a.tile)
+                else:
+                    found.update({(chain[-1], a.tile): None, (chain[-1], a.start): None})
+                    chain.append(_larger(a.tile, a.start))
+            found[tuple(chain)] = None
     return tuple(found)
 
 
-def _widest(window: Window, shared: list[int | str]) -> int | str | Widest:
+def _larger(tile: int | str, start: int | str | None) -> int | str | Larger:
+    if start is None:
+        return tile
+    return max(tile, start) if isinstance(tile, int) and isinstance(start, int) else Larger(tile, start)
+
+
+def _widest(window: Window, shared: list[Axis]) -> ChainSize:
     """The widest window, which own tiles must fit."""
-    tile = shared[-1] if shared else window.extent
+    tile = _larger(shared[-1].tile, shared[-1].start) if shared else window.extent
     if isinstance(tile, int):
         return window.scale * tile + window.start
     return tile if (window.scale, window.start) == (1, 0) else Widest(tile, window.scale, window.start)
+
+
+def _single_trips(layout: Layout) -> Iterator[Form]:
+    for einsum, path in layout.paths.items():
+        stamps = layout.stamps(einsum, path)
+        for i, a in enumerate(path):
+            if any(path[j].start is not None for j in stamps.of(a.variable)):
+                yield settled(stamps, i)
 
 
 def _fanouts(layout: Layout) -> Iterator[tuple[str, str, str, Form]]:
@@ -166,13 +188,15 @@ def _fanouts(layout: Layout) -> Iterator[tuple[str, str, str, Form]]:
 
 
 def _trips(stamps: Space, axis: int) -> Form:
-    v, tile = stamps.axes[axis].variable, stamps.axes[axis].tile
+    v = stamps.axes[axis].variable
     above, window = [i for i in stamps.of(v) if i < axis], stamps.window(v)
     if window is not None and axis >= window.depth and not [i for i in above if i >= window.depth]:
-        roles: dict[int, Role] = dict.fromkeys(above, "first")
+        roles: dict[int, Role] = dict.fromkeys(above, "nominal")
         return of_atom(atom(window.extent, stamps.ladder(v, {**roles, axis: "each"}), ONE))
+    if above and stamps.axes[above[-1]].start is not None:
+        return of_atom(atom(stamps.extent(v), stamps.ladder(v, {above[-1]: "nominal", axis: "each"}), ONE))
     enclosing = stamps.axes[above[-1]].tile if above else stamps.extent(v)
-    return of_atom(Atom(enclosing, (Level(tile, "each"),), ONE))
+    return of_atom(Atom(enclosing, (replace(stamps.axes[axis].level("each"), spatial=False),), ONE))
 
 
 def _order(layout: Layout) -> dict[int, tuple[str, ...]]:

@@ -293,6 +293,7 @@ def _refuse_uneven_runs(link: Link) -> None:
                 f"{link.einsum}",
                 "use engine exact",
             )
+    _refuse_growing(link)
     if not link.carry:
         return
     for v in space.spread:
@@ -303,6 +304,27 @@ def _refuse_uneven_runs(link: Link) -> None:
                 f"instances along {v} keep partial sums of {link.tensor} in {link.einsum} for different "
                 "times",
                 "use engine exact, or reuse: refill",
+            )
+
+
+def _refuse_growing(link: Link) -> None:
+    """Refuse first tiles with which other instances than the first receive partial sums first."""
+    space = link.space
+    for v in space.spread:
+        axes = [(i, space.axes[i]) for i in space.of(v)]
+        own = [i for i, a in axes if a.spatial and a.grows]
+        late = [
+            i
+            for i, a in axes
+            if a.spatial
+            and (link.dim(i).broadcast_partials or not link.shares(i))
+            and any(b.grows for j, b in axes if j < i)
+        ]
+        if own or late:
+            raise NotSeparable(
+                f"instances along {v} reduce into the same elements of {link.tensor} in {link.einsum}, and a "
+                f"loop over {v} has a first tile that may be smaller than others",
+                "make initial_tile_shape larger than tile_shape, or use engine exact",
             )
 
 

@@ -8,13 +8,14 @@ what is needed and not held: of each rank all that the window gained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
+from polymodel.analysis.symbolic.atoms import ONE, atom
 from polymodel.analysis.symbolic.counts import settled
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Reuse, StorageNode
@@ -142,6 +143,13 @@ def _refuse_outside(einsum: Einsum, v: str, window: Window) -> None:
         raise NotSeparable(f"more than {einsum.name} can make along {v} is asked for", EXACT)
 
 
+def _single_trip(extent: int, above: Sequence[Axis], loop: Axis) -> bool | None:
+    """Whether a loop has one trip in the widest tile of those above it, where some have other first tiles."""
+    only = atom(extent, (*(a.level("widest") for a in above), loop.level("only")), ONE)
+    found = of_atom(only).constant
+    return None if found is None else found == 1
+
+
 class _Hold:
     """The intermediate between a producer and its consumer: what is needed of it, and what stays."""
 
@@ -253,12 +261,12 @@ class _Hold:
         """Whether the loop at `axis` has one trip, however large its enclosing tile; None: open."""
         if self.theirs.axes[axis].node in self.single:
             return self.single[self.theirs.axes[axis].node]
-        w = self.theirs.axes[axis].variable
-        enclosing: Iterable[int | str] = [
-            self.plain(w).extent,
-            *(self.theirs.axes[i].tile for i in self.positions(w) if i < axis),
-        ]
-        tile = self.theirs.axes[axis].tile
+        w, loop = self.theirs.axes[axis].variable, self.theirs.axes[axis]
+        above = [self.theirs.axes[i] for i in self.positions(w) if i < axis]
+        if any(a.start is not None for a in (loop, *above)):
+            return _single_trip(self.plain(w).extent, above, loop)
+        enclosing = [self.plain(w).extent, *(a.tile for a in above)]
+        tile = loop.tile
         sizes = [s for s in enclosing if isinstance(s, int)]
         if isinstance(tile, int) and tile >= min(sizes):
             return True

@@ -96,6 +96,8 @@ def lay_out(
     _check_loops(problem)
     found = paths(problem, reuse, single or {})
     axes = {e: path.axes for e, path in found.items()}
+    for path in axes.values():
+        _check_instances(path)
     decided = {e: path.depth for e, path in found.items()}
     if ranks and any(decided.values()):
         raise NotSeparable(
@@ -181,10 +183,6 @@ def _check_loops(problem: Problem) -> None:
     for node_id, node, _ in tree.walk():
         if not isinstance(node, Loop):
             continue
-        if node.initial_tile_shape not in (None, node.tile_shape):
-            raise NotSeparable(
-                f"the loop over {node.rank_variable} has an initial_tile_shape of its own", "use engine exact"
-            )
         if node.uneven:
             own = ", ".join(e for e, _ in (*node.tiles, *node.first_tiles))
             raise NotSeparable(
@@ -203,6 +201,17 @@ def _check_loops(problem: Problem) -> None:
             )
 
 
+def _check_instances(axes: tuple[Axis, ...]) -> None:
+    """Refuse instances of which now one, now another has most to do."""
+    for i, a in enumerate(axes):
+        if a.spatial and a.grows and any(b.variable == a.variable and not b.spatial for b in axes[:i]):
+            raise NotSeparable(
+                f"the spatial loop over {a.variable} has a first tile that may be smaller than others, "
+                f"below a temporal loop over {a.variable}",
+                "make initial_tile_shape larger than tile_shape, or use engine exact",
+            )
+
+
 def _offsets(einsum: Einsum, path: Path) -> tuple[Axis, ...]:
     """Positions inside innermost tiles, which run one by one."""
     found = []
@@ -210,8 +219,8 @@ def _offsets(einsum: Einsum, path: Path) -> tuple[Axis, ...]:
     for v in einsum.rank_variables:
         low, high = einsum.bound(v)
         begin = path.depth if v in inferred else 0
-        tiles = [a.tile for a in path.axes[begin:] if a.variable == v]
-        if (not tiles and high > low) or (tiles and tiles[-1] != 1):
+        inner = [a for a in path.axes[begin:] if a.variable == v][-1:]
+        if any((a.start, a.tile) != (None, 1) for a in inner) or (not inner and high > low):
             found.append(Axis(v, 1, None, -1))
     return tuple(found)
 

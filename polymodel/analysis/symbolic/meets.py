@@ -28,7 +28,7 @@ class Side:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        return (self.extent, *(lv.tile for lv in self.levels))
+        return (self.extent, *(s for lv in self.levels for s in lv.sizes))
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,13 @@ class _Steps:
         if level.role != "pair":
             return self.onto(level, rest, tile)
         ops = self.walk.ops
+        begun: Value = 0
+        if level.start is not None:
+            first, second = self.walk.head(tile, level), self.walk.after(tile, level, 0)
+            begun = ops.positive(second.e) * self.apart(rest, Change(first.e, first, second))
+            tile = self.walk.after_first(tile, level)
         n, whole, left = self.walk.parts(tile, level)
-        begun = ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
+        begun = begun + ops.above_zero(n - 1) * self.apart(rest, Change(whole.e, whole, whole))
         return begun + ops.positive(n) * self.apart(rest, Change(whole.e, whole, left))
 
     def onto(self, level: Level, rest: tuple[Level, ...], tile: Tile) -> Value:
@@ -130,15 +135,22 @@ class _Steps:
     def beside(self, level: Level, rest: tuple[Level, ...], change: Change) -> Value:
         """Instances side by side: counter by counter, as long as there is a tile on either side."""
         walk, ops = self.walk, self.walk.ops
-        t = walk.size(level.tile)
-        wholes = ops.least(*(ops.floordiv(tile.e, t) for tile in (change.before, change.after)))
+        sides, t = (change.before, change.after), walk.size(level.tile)
+        refs = [walk.widest_of(tile.ref, level) for tile in sides]
+        extents = [tile.e for tile in sides]
 
-        def beyond(tile: Tile) -> Tile:
-            return Tile(ops.least(tile.e - wholes * t, t), ops.least(tile.ref, t), tile.more)
+        def instances(before: Value, after: Value) -> Value:
+            tiles = (Tile(e, ref, 0) for e, ref in zip((before, after), refs, strict=True))
+            return self.apart(rest, Change(change.gap, *tiles))
 
-        whole = Tile(t, t, 0)
-        both = wholes * self.apart(rest, Change(change.gap, whole, whole))
-        return both + self.apart(rest, Change(change.gap, beyond(change.before), beyond(change.after)))
+        first: Value = 0
+        if level.start is not None:
+            f = walk.size(level.start)
+            first = instances(*(ops.least(e, f) for e in extents))
+            extents = [ops.beyond(e, f) for e in extents]
+        wholes = ops.least(*(ops.floordiv(e, t) for e in extents))
+        left = (ops.least(e - wholes * t, t) for e in extents)
+        return first + wholes * instances(t, t) + instances(*left)
 
 
 def shared(ops: Ops, a: int, p: Change, b: int, r: Change) -> Value:

@@ -1,7 +1,8 @@
 """Working sets as the largest of few phases (docs/semantics.md, Occupancy).
 
 In a box every tile is largest at its first stamp, all of them together; only a buffet that is absent
-there (used by later branches, from an earlier iteration) asks for other stamps: the second ones.
+there (used by later branches, from an earlier iteration) asks for other stamps: the second ones. A loop with
+a first tile of its own is taken at its largest tile, or where buffets come and go at its first three.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from itertools import combinations
 from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.atoms import ONE, Role, atom
-from polymodel.analysis.symbolic.between import Stay, elements, phases_between
+from polymodel.analysis.symbolic.between import Stamp, Stay, elements, phases_between, unknown
 from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
+from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Split, StorageNode
 
 
@@ -48,7 +50,8 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
             rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(phases)))
             whole = _reserved(layout, einsum, component.name)
             if whole:
-                rows.append(WorkingSetForm(component.name, einsum, "reserved", Peak((whole,))))
+                peak = Peak(_phases(layout.stamps(einsum, layout.paths[einsum]), whole))
+                rows.append(WorkingSetForm(component.name, einsum, "reserved", peak))
     return tuple(r for r in rows if r.peak.phases)
 
 
@@ -72,7 +75,7 @@ def _persistent(layout: Layout, node: Node) -> bool:
 
 
 def _largest(space: Space) -> Form:
-    return elements(space, dict.fromkeys(range(len(space.axes)), "first"))
+    return elements(space, dict.fromkeys(range(len(space.axes)), "widest"))
 
 
 def _ever_held(space: Space) -> Form:
@@ -80,14 +83,14 @@ def _ever_held(space: Space) -> Form:
     return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
-def _reserved(layout: Layout, einsum: str, component: str) -> tuple[Held, ...]:
+def _reserved(layout: Layout, einsum: str, component: str) -> list[Item]:
     on_path = {s.id for s in layout.problem.tree.path(einsum)}
     found = []
     for node in layout.nodes.values():
         here = node.id in on_path or _persistent(layout, node)
         if node.component == component and here:
-            found.append(_item(layout, node).held)
-    return tuple(found)
+            found.append(_item(layout, node))
+    return found
 
 
 def _buffets(layout: Layout, einsum: str, component: str) -> list[Item | Stay]:
@@ -111,6 +114,8 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             continue
         times = _joined(bare, b)
         if times is None:
+            if any(a.start is not None for a in (*bare.axes, *b.node.space.axes)):
+                raise unknown(b.node)
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
             lasting = [i.held for i in used if i.fixed]
@@ -202,6 +207,12 @@ def divergence(layout: Layout, one: str, other: str) -> tuple[int, int, int]:
     raise KeyError((one, other))
 
 
+# At which step each loop stands; loops that are not named at the one with their widest tile.
+ADVANCED: dict[Role, Role] = {"second": "first", "third": "second"}  # and the step before
+LAST: dict[Role, Role] = {"first": "only", "widest": "only", "second": "two", "third": "three"}
+MOST_STAMPS = 500
+
+
 def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     """The stamps that may be the peak: the first, and second steps of loops that bring buffets in.
 
@@ -210,6 +221,23 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     """
     if not items:
         return ()
+    phases = []
+    for stamp in _stamps(bare, items):
+        here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
+        reached = product(
+            of_atom(atom(bare.extent(v), bare.ladder(v, _steps(bare.of(v), stamp)), ONE)) for v in bare.spread
+        )
+        held = (_at(bare, i, stamp) for i in here)
+        phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
+    return tuple(p for p in phases if p)
+
+
+def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
+    """Which stamps may be the peak.
+
+    Of loops with a smaller first tile, over which buffets come and go or windows shrink, the first three
+    steps: the second tile may be the largest, and is what is left from the step before at the third step.
+    """
     sets = sorted({tuple(a for a, _ in i.not_first) for i in items if i.not_first})
     chosen = {
         frozenset(axes)
@@ -217,51 +245,57 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
         for some in combinations(sets, n)
         for axes in cartesian(*some)
     }
-    phases = []
+    gone = {a for i in items for a, _ in (*i.not_first, *i.not_last)}
+    gone |= {a for i in items for a in i.node.space.shrinking}
+    open_ = [a for a in sorted(gone) if bare.axes[a].grows]
+    steps: tuple[Role, ...] = ("first", "second", "third")
+    found: dict[tuple[tuple[int, Role], ...], Stamp] = {}
     for seconds in sorted(chosen, key=sorted):
-        here = [i for i in items if not i.not_first or seconds & {a for a, _ in i.not_first}]
-        reached = product(
-            of_atom(atom(bare.extent(v), bare.ladder(v, _steps(bare.of(v), seconds)), ONE))
-            for v in bare.spread
+        for some_steps in cartesian(steps, repeat=len(open_)):
+            stamp: dict[int, Role] = dict.fromkeys(sorted(seconds), "second")
+            stamp |= dict(zip(open_, some_steps, strict=True))
+            found[tuple(sorted(stamp.items()))] = stamp
+    if len(found) > MOST_STAMPS:
+        raise NotSeparable(
+            f"buffets come and go over {len(open_)} loops with a smaller first tile",
+            "use engine exact",
         )
-        held = (_at(bare, i, seconds) for i in here)
-        phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
-    return tuple(p for p in phases if p)
+    return list(found.values())
 
 
-def _steps(positions: Iterable[int], seconds: frozenset[int]) -> dict[int, Role]:
-    """The stamp where the loops at `seconds` are at their second step, all others at their first."""
-    return {i: "second" if i in seconds else "first" for i in positions}
+def _steps(positions: Iterable[int], stamp: Stamp) -> dict[int, Role]:
+    return {i: stamp.get(i, "widest") for i in positions}
 
 
-def _at(bare: Space, item: Item, seconds: frozenset[int]) -> Held:
-    """The item at the stamp that `seconds` choose; nothing where it is gone."""
+def _at(bare: Space, item: Item, stamp: Stamp) -> Held:
+    """The item at the stamp that is chosen; nothing where it is gone."""
     held = item.held
     if not item.fixed:
-        held = replace(held, elements=elements(item.node.space, _there(item, seconds)))
+        held = replace(held, elements=elements(item.node.space, _there(item, stamp)))
     if item.not_last:
         one = number(1)
-        gone = product(one - form * (one - _is_last(bare, a, seconds)) for a, form in item.not_last)
+        gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in item.not_last)
         held = replace(held, elements=held.elements * (one - gone))
     if item.not_first:
-        absent = product(number(1) - form for a, form in item.not_first if a in seconds)
+        absent = product(number(1) - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
         held = replace(held, elements=held.elements * (number(1) - absent))
     return held
 
 
-def _there(item: Item, seconds: frozenset[int]) -> dict[int, Role]:
+def _there(item: Item, stamp: Stamp) -> dict[int, Role]:
     """The tile that is held; in another branch that runs later, that of the visit before."""
     if item.shared is None:
-        return _steps(range(item.node.depth), seconds)
-    reached = frozenset(i for i in seconds if i < item.shared)
-    if item.not_first and reached:
-        reached -= {max(reached)}
+        return _steps(range(item.node.depth), stamp)
+    reached = {i: step for i, step in stamp.items() if i < item.shared}
+    advanced = [i for i, step in reached.items() if step in ADVANCED]
+    if item.not_first and advanced:
+        reached[max(advanced)] = ADVANCED[reached[max(advanced)]]
     return _steps(range(item.node.depth), reached)
 
 
-def _is_last(bare: Space, axis: int, seconds: frozenset[int]) -> Form:
+def _is_last(bare: Space, axis: int, stamp: Stamp) -> Form:
     """1 if the loop at `axis` has no step after the one that the stamp chooses."""
     v = bare.axes[axis].variable
-    roles = _steps((i for i in bare.of(v) if i < axis), seconds)
-    roles[axis] = "two" if axis in seconds else "only"
+    roles = _steps((i for i in bare.of(v) if i < axis), stamp)
+    roles[axis] = LAST[stamp.get(axis, "first")]
     return of_atom(atom(bare.extent(v), bare.ladder(v, roles, until=axis), ONE))

@@ -17,8 +17,14 @@ class Integers:
     def least(self, a: int, b: int) -> int:
         return a if a < b else b
 
+    def most(self, a: int, b: int) -> int:
+        return a if a > b else b
+
     def above_zero(self, a: int) -> int:
         return a if a > 0 else 0
+
+    def beyond(self, a: int, b: int) -> int:
+        return a - b if a > b else 0
 
     def le(self, a: int, b: int) -> int:
         return int(a <= b)
@@ -44,8 +50,14 @@ class Arrays:
     def least(self, a: Value, b: Value) -> Value:
         return self._np.minimum(a, b)
 
+    def most(self, a: Value, b: Value) -> Value:
+        return self._np.maximum(a, b)
+
     def above_zero(self, a: Value) -> Value:
         return self._np.maximum(a, 0)
+
+    def beyond(self, a: Value, b: Value) -> Value:
+        return self._np.maximum(a - b, 0)
 
     def le(self, a: Value, b: Value) -> Value:
         return self._np.less_equal(a, b).astype(self._np.int64)

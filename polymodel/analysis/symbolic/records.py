@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -125,33 +125,47 @@ class WorkingSetForm:
 
 
 @dataclass(frozen=True)
+class Larger:
+    """The larger one of a loop's tile and its first tile, in which the tiles of the next loop stand."""
+
+    tile: int | str
+    start: int | str
+
+
+@dataclass(frozen=True)
 class Widest:
     """The widest window, `scale * tile + more`, in which own tiles of an inferred Einsum stand."""
 
-    tile: str
+    tile: str | Larger
     scale: int
     more: int
 
-    def of(self, tile: Any) -> Any:
-        """The width for a value of the tile: a number, an array or an expression."""
-        return self.scale * tile + self.more
 
-
-Chain = tuple[int | str | Widest, ...]
+ChainSize = int | str | Larger | Widest
+Chain = tuple[ChainSize, ...]
 
 
 def names_in(chain: Chain) -> Iterator[str]:
     """The symbols of a chain."""
     for s in chain:
-        if not isinstance(s, int):
-            yield s.tile if isinstance(s, Widest) else s
+        if isinstance(s, Widest):
+            yield from names_in((s.tile,))
+        elif isinstance(s, Larger):
+            yield from names_in((s.start, s.tile))
+        elif isinstance(s, str):
+            yield s
 
 
-def size_in(s: int | str | Widest, values: Mapping[str, Any]) -> Any:
-    """One size of a chain for given symbols. KeyError if one is missing."""
+def size_in(s: ChainSize, values: Mapping[str, Any], most: Callable[[Any, Any], Any] = max) -> Any:
+    """One size of a chain for given symbols: numbers, or arrays or expressions with a `most` of theirs.
+
+    KeyError if one is missing.
+    """
     if isinstance(s, int):
         return s
-    return s.of(values[s.tile]) if isinstance(s, Widest) else values[s]
+    if isinstance(s, Larger):
+        return most(size_in(s.tile, values), size_in(s.start, values))
+    return s.scale * size_in(s.tile, values, most) + s.more if isinstance(s, Widest) else values[s]
 
 
 @dataclass(frozen=True)
@@ -159,8 +173,10 @@ class SymbolicAnalysis:
     """Everything that is counted, as closed forms.
 
     `symbols`: names of all tile sizes that are symbols; `chains`: per Einsum and rank variable its extent
-    and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it).
+    and then its loops' tiles, outermost first (a tile is legal if it is at most the one before it); a loop
+    with a first tile of its own adds a chain for either size.
     `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
+    `single_trips`: 1 where a loop runs only once, for loops whose chain has a first tile of its own.
     """
 
     buffets: tuple[BuffetForm, ...]
@@ -172,6 +188,7 @@ class SymbolicAnalysis:
     symbols: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
+    single_trips: tuple[Form, ...] = ()
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:

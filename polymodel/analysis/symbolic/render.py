@@ -63,6 +63,18 @@ class Expressions:
             return b
         return a if self.fits(a, b) else self.sp.Min(a, b)
 
+    def most(self, a: Value, b: Value) -> Value:
+        if self.fits(b, a):
+            return a
+        return b if self.fits(a, b) else self.sp.Max(a, b)
+
+    def beyond(self, a: Value, b: Value) -> Value:
+        if self.is_number(a) and self.is_number(b):
+            return max(int(a) - int(b), 0)
+        if self.fits(a, b):
+            return 0
+        return self.sp.sympify(a) - b if self.fits(b, a) else self.sp.Max(0, a - b)
+
     def above_zero(self, a: Value) -> Value:
         if self.is_number(a):
             return max(int(a), 0)
@@ -108,9 +120,11 @@ class Renderer:
 
     @cached_property
     def ops(self) -> Expressions:
+        import sympy
+
         pairs = []
         for chain in self._chains:
-            sizes = [size_in(s, self.symbols) for s in chain]
+            sizes = [size_in(s, self.symbols, sympy.Max) for s in chain]
             pairs += [(inner, outer) for outer, inner in combinations(sizes, 2)]
         return Expressions(pairs, self._divides)
 

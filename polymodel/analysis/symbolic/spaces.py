@@ -27,8 +27,27 @@ class Axis:
     node: int
 
     @property
+    def start(self) -> int | str | None:
+        """The size of its first tile, if that is another one."""
+        first = self.loop.initial_tile_shape if self.loop is not None else None
+        return None if first == self.tile else first
+
+    @property
+    def grows(self) -> bool:
+        """True if tiles behind the first one may be larger."""
+        if isinstance(self.start, int) and isinstance(self.tile, int):
+            return self.start < self.tile
+        return self.start is not None
+
+    @property
     def spatial(self) -> bool:
         return self.loop is not None and self.loop.spatial
+
+    def level(self, role: Role, more: int | None = None) -> Level:
+        """The loop in an atom."""
+        if not self.grows and role in ("widest", "nominal"):
+            role = "first"
+        return Level(self.tile, role, self.spatial, more, self.start)
 
 
 @dataclass(frozen=True)
@@ -120,17 +139,19 @@ class Space:
         """
         window = self.window(variable)
         later = dict(window.later) if window and any(m != window.start for _, m in window.later) else {}
-        found = {
-            i: Level(self.axes[i].tile, roles[i], self.axes[i].spatial, later.get(i))
-            for i in self.of(variable)
-            if i in roles
-        }
+        found = {i: self.axes[i].level(roles[i], later.get(i)) for i in self.of(variable) if i in roles}
         if window is None:
             return tuple(found.values())
         outer = tuple(lv for i, lv in found.items() if i < window.depth)
         if since >= window.depth or (until is not None and until < window.depth):
             return tuple(found.values())
         return (*outer, window.level, *(lv for i, lv in found.items() if i >= window.depth))
+
+    @property
+    def shrinking(self) -> list[int]:
+        """Positions of loops over windows that are smaller at some of their later steps."""
+        found = (i for _, w in self.windows for i, more in w.later if more != w.start)
+        return [i for i in found if i < len(self.axes)]
 
     def bare(self) -> Space:
         """The stamps alone, without elements."""
