@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.explore.pmappings import Interest, Pmappings, Tally, group_numbers
+from polymodel.explore.bounds import Bound
+from polymodel.explore.combine import Interest, group_numbers
+from polymodel.explore.pmappings import Pmappings, Tally
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import Lives, Source, States, Step, Structure, fits, joined_space, start, step
 from polymodel.explore.undominated import undominated
@@ -32,6 +34,7 @@ class Rules:
     interest: Interest
     buffers: tuple[int, ...]
     eps: float
+    bound: Bound | None = None
 
 
 Stage = tuple[States, ...]

@@ -10,18 +10,22 @@ exact peak can be lower.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.explore.bounds import Bound, bound_of
+from polymodel.explore.combine import Interest
 from polymodel.explore.join import Rules, Stage, first_stage, next_stage
-from polymodel.explore.pmappings import Interest, Pmappings, Tally, equal_shapes, pmappings
+from polymodel.explore.pmappings import Pmappings, Tally, equal_shapes, pmappings
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.space import EinsumSpace, einsum_spaces
 from polymodel.explore.states import Lives
+from polymodel.explore.templates import Passing, deepest
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.workload.einsum import Cascade
 
@@ -51,27 +55,124 @@ class _Watch:
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     """The Pareto front of whole mappings. Raises Refused for workloads and machines it does not cover."""
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
-    watch = _Watch(request, time.perf_counter(), 2 * len(spaces))
-    rules = _rules(spaces, request)
-    stages: list[StageRecord] = []
-    found = _all_pmappings(spaces, cascade, request, rules, watch, stages)
-    joined = [first_stage(rules)]
-    for i, space in enumerate(spaces):
-        tally, begun = Tally(), time.perf_counter()
-        joined.append(next_stage(joined[-1], found[i], space, i, rules, tally, watch.going_on))
-        stages.append(_record(f"join {space.name}", tally, begun))
-        watch.tell(f"join {space.name}")
-    candidates = _candidates(joined, found, spaces, rules, request)
-    unsearched = ("the time limit cut the search",) if watch.late else ()
-    seconds = time.perf_counter() - watch.begun
+    depths = range(deepest(spaces, request.limits) + 1)
+    watch = _Watch(request, time.perf_counter(), 2 * len(spaces) * len(depths))
+    work = _Search(spaces, request, _rules(spaces, request), watch)
+    for depth in depths:
+        work.deepen(depth)
+        work.join()
+        if watch.late:
+            break
+    unsearched = (f"mappings of {depth} and more fused loops, in part",) if watch.late else ()
     return Found(
-        request.objectives, candidates, tuple(stages), not watch.late, unsearched, request.eps, seconds
+        request.objectives,
+        work.candidates(),
+        work.records(),
+        not watch.late,
+        unsearched,
+        request.eps,
+        time.perf_counter() - watch.begun,
     )
 
 
-def _record(of: str, tally: Tally, begun: float) -> StageRecord:
-    seconds = time.perf_counter() - begun
-    return StageRecord(of, tally.templates, tally.points, tally.kept, tally.too_large, seconds)
+class _Search:
+    """Deeper and deeper fused loops; what is known of the shallower ones bounds the search of the next."""
+
+    def __init__(self, spaces: Sequence[EinsumSpace], request: Request, rules: Rules, watch: _Watch) -> None:
+        self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
+        self.found: list[tuple[Pmappings, ...]] = [()] * len(spaces)
+        self.passing = [_passing(spaces, rules.lives, i) for i in range(len(spaces))]
+        names = [s.name if _by_name(request.limits) else "" for s in spaces]
+        self.first = dict(equal_shapes(spaces, list(zip(self.passing, names, strict=True))))
+        self.least: list[tuple[float, float]] = []
+        self.bound: Bound | None = None
+        self.joined: list[Stage] = []
+        self.tallies: dict[str, tuple[Tally, float]] = {}
+
+    def deepen(self, depth: int) -> None:
+        """Add the pmappings of so many fused loops."""
+        for i, space in enumerate(self.spaces):
+            if self.first[i] != i:
+                self.found[i] = self.found[self.first[i]]
+            else:
+                with self._counted(space.name) as tally:
+                    bound = self._rest({*range(len(self.spaces))} - {i})
+                    old = (
+                        self.found[i]
+                        if bound is None
+                        else _bounded(self.found[i], bound, self.rules.interest)
+                    )
+                    more = pmappings(
+                        space, self.request.limits, self.rules.interest, self.passing[i], depth, tally, bound,
+                        self.watch.going_on,
+                    )  # fmt: skip
+                    self.found[i] = (*old, *more)
+            self.watch.tell(space.name, self._best())
+        if not depth:
+            self.least = [_least(p) for p in self.found]
+
+    def join(self) -> None:
+        """Join what there is; the result bounds what follows."""
+        self.joined = [first_stage(self.rules)]
+        for i, space in enumerate(self.spaces):
+            of = f"join {space.name}"
+            with self._counted(of) as tally:
+                rules = replace(self.rules, bound=self._rest(range(i + 1, len(self.spaces))))
+                self.joined.append(
+                    next_stage(self.joined[-1], self.found[i], space, i, rules, tally, self.watch.going_on)
+                )
+            self.watch.tell(of, self._best())
+        figures = [
+            self.rules.interest.figures(s.energy, s.latency, [s.peak[0, m] for m in self.rules.buffers])
+            for s in self.joined[-1]
+        ]
+        if figures:
+            self.bound = bound_of([np.concatenate(f) for f in zip(*figures, strict=True)])
+
+    def _rest(self, others: Iterable[int]) -> Bound | None:
+        """The bound for figures to which these Einsums will add."""
+        if self.bound is None:
+            return None
+        mine = [self.least[j] for j in others]
+        sides = [sum(e for e, _ in mine)] if self.rules.interest.energy else []
+        sides += [sum(t for _, t in mine)] if self.rules.interest.latency else []
+        return self.bound.with_rest([*sides, *(0.0 for _ in self.rules.buffers)])
+
+    def _best(self) -> float | None:
+        return None if self.bound is None else float(self.bound.known[0].min())
+
+    @contextmanager
+    def _counted(self, of: str) -> Iterator[Tally]:
+        tally, seconds = self.tallies.get(of, (Tally(), 0.0))
+        begun = time.perf_counter()
+        yield tally
+        self.tallies[of] = tally, seconds + time.perf_counter() - begun
+
+    def records(self) -> tuple[StageRecord, ...]:
+        return tuple(
+            StageRecord(of, t.templates, t.points, t.kept, t.too_large, seconds)
+            for of, (t, seconds) in self.tallies.items()
+        )
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        return _candidates(self.joined, self.found, self.spaces, self.rules, self.request)
+
+
+def _least(found: Sequence[Pmappings]) -> tuple[float, float]:
+    """The least energy and latency of one Einsum, whatever the others do."""
+    energy = min((float(p.energy.min()) for p in found), default=0.0)
+    return energy, min((float(p.latency.min()) for p in found), default=0.0)
+
+
+def _bounded(found: Sequence[Pmappings], bound: Bound, interest: Interest) -> tuple[Pmappings, ...]:
+    """Without pmappings that whole mappings known by now rule out."""
+    kept = []
+    for p in found:
+        peaks = [p.local[interest.memories.index(m)] for m in interest.buffers]
+        hopeful = bound.hopeful(interest.figures(p.energy, p.latency, peaks))
+        if hopeful.any():
+            kept.append(p if hopeful.all() else p.only(np.flatnonzero(hopeful)))
+    return tuple(kept)
 
 
 def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
@@ -100,6 +201,7 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         any(o in ("energy", "energy_delay") for o in request.objectives),
         any(o in ("latency", "energy_delay") for o in request.objectives),
         which,
+        tuple(wanted),
     )
     lives = Lives(
         {o.tensor: o.bits for s in spaces for o in s.operands if o.fusable},
@@ -116,41 +218,24 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
     return Rules(lives, which, capacity, interest, tuple(which.index(m) for m in wanted), eps)
 
 
-def _all_pmappings(
-    spaces: Sequence[EinsumSpace],
-    cascade: Cascade,
-    request: Request,
-    rules: Rules,
-    watch: _Watch,
-    stages: list[StageRecord],
-) -> list[tuple[Pmappings, ...]]:
-    found: list[tuple[Pmappings, ...]] = []
-    known: dict[tuple[int, bool], int] = {}
-    for i, first in equal_shapes(spaces):
-        space, passing = spaces[i], _passing(spaces, rules.lives, i)
-        tally, begun = Tally(), time.perf_counter()
-        same = known.setdefault((first, passing), i)
-        if same != i and not _by_name(request.limits):
-            found.append(found[same])
-        else:
-            found.append(pmappings(space, request.limits, rules.interest, passing, tally, watch.going_on))
-        stages.append(_record(space.name, tally, begun))
-        watch.tell(space.name)
-    return found
-
-
 def _by_name(limits: Limits) -> bool:
     """True if Einsums of equal shape may have to be mapped differently."""
     return bool(limits.loop_order or limits.compute or limits.fuse or limits.unfused)
 
 
-def _passing(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> bool:
-    """True if a tensor that this Einsum does not touch may be exchanged across it."""
-    for i, s in enumerate(spaces[:number]):
-        for o in s.operands:
-            if o.output and lives.last.get(o.tensor, i) > number and spaces[number].operand(o.tensor) is None:
-                return True
-    return False
+def _passing(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Passing:
+    """Whether tensors that this Einsum does not touch may be exchanged across it, and whether its output is
+    then read before they all are."""
+    mine = spaces[number]
+    ends = [
+        lives.last[o.tensor]
+        for i, s in enumerate(spaces[:number])
+        for o in s.operands
+        if o.output and lives.last.get(o.tensor, i) > number and mine.operand(o.tensor) is None
+    ]
+    made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last}
+    reads = [i for i, s in enumerate(spaces) for o in s.operands if o.tensor in made and not o.output]
+    return Passing(bool(ends), bool(ends and reads) and min(reads) <= min(ends))
 
 
 def _candidates(

@@ -8,7 +8,7 @@ j-th node of the branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
@@ -56,24 +56,32 @@ class Template:
         return tuple(n for n in self.nodes if n.level > self.depth)
 
 
-def templates(space: EinsumSpace, limits: Limits, passing: bool) -> Iterator[Template]:
-    """Every template. `passing`: other Einsums may exchange tensors across this one, so that it may stand
-    below loops that none of its own exchanged tensors needs."""
+@dataclass(frozen=True)
+class Passing:
+    """Whether other Einsums may exchange tensors across this one, so that it may stand below loops that none
+    of its own exchanged tensors needs; `bound`: such loops index its output, which is read below them."""
+
+    any: bool = False
+    bound: bool = False
+
+
+def templates(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Template]:
+    """Every template with so many fused loops."""
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
-        for shape in _shapes(space, limits, passing, reach):
+        for shape in _shapes(space, limits, passing, depth, reach):
             for nodes in _placements(space, limits, shape, reach):
                 yield Template(shape, nodes, unit)
 
 
-def _shapes(space: EinsumSpace, limits: Limits, passing: bool, reach: int) -> Iterator[Shape]:
+def _shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
     choices = [[(i, m) for m in _exchanges(space, o, limits, reach)] for i, o in enumerate(space.operands)]
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]
-        for prefix in _prefixes(space, limits, held, passing):
+        for prefix in _prefixes(space, limits, held, passing, depth):
             for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
                 shape = Shape(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
-                if shape.own_depth == len(prefix) or passing:
+                if shape.own_depth == len(prefix) or passing.any:
                     yield shape
 
 
@@ -88,18 +96,19 @@ def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> li
 
 
 def _prefixes(
-    space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: bool
+    space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: Passing, depth: int
 ) -> Iterator[tuple[int, ...]]:
     """Orders of fused loops; each indexes every exchanged tensor below it, the others' loops come last."""
-    most = limits.max_fused_loops if limits.max_fused_loops is not None else 10**6
     fusable = frozenset().union(*(space.operands[i].alone for i, _ in held)) if held else frozenset()
-    usable = range(len(space.variables)) if passing else sorted(fusable)
+    for o in space.operands if passing.any else ():
+        fusable |= o.alone if o.output or not passing.bound else frozenset()
+    usable = sorted(fusable)
     order = dict(limits.loop_order).get(space.name, ())
     rank = {space.variables.index(v): i for i, v in enumerate(order) if v in space.variables}
 
     def grow(prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        yield prefix
-        if len(prefix) >= most:
+        if len(prefix) == depth:
+            yield prefix
             return
         for v in usable:
             if prefix.count(v) >= limits.max_fused_loops_per_rank_variable:
@@ -189,3 +198,11 @@ def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> boo
         return any(a.memory < f.below <= b.memory and f.width > 1 for f in space.fanouts)
 
     return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
+
+
+def deepest(spaces: Sequence[EinsumSpace], limits: Limits) -> int:
+    """The most fused loops that any exchanged tensor may be below."""
+    per = limits.max_fused_loops_per_rank_variable
+    ranks = [len(o.alone) * per for s in spaces for o in s.operands if o.fusable]
+    most = max(ranks, default=0)
+    return most if limits.max_fused_loops is None else min(most, limits.max_fused_loops)

@@ -1,0 +1,223 @@
+"""Points of one template: the candidates of its rank variables, combined group by group.
+
+After each step those go that exceed a memory or a fanout, that a known whole mapping rules out, and, where
+many are left, those that another one beats in every product so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.explore.bounds import Bound
+from polymodel.explore.space import EinsumSpace
+from polymodel.explore.templates import Template
+from polymodel.explore.terms import Costs, Factors, Form, Term
+from polymodel.explore.tilechains import TileChains
+from polymodel.explore.undominated import undominated
+
+Array = Any
+PRUNE_ABOVE = 20_000
+
+
+@dataclass(frozen=True)
+class Interest:
+    """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
+    Einsums or are an objective; `buffers`: positions of the latter."""
+
+    energy: bool
+    latency: bool
+    memories: tuple[int, ...]
+    buffers: tuple[int, ...] = ()
+
+    def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
+        """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
+        found = [energy] if self.energy else []
+        return [*found, *([latency] if self.latency else []), *peaks]
+
+
+@dataclass(frozen=True)
+class Part:
+    keys: Array
+    energy: Array
+    latency: Array
+    local: Array
+    above: Array
+    number: int
+    choice: Array
+
+    def figures(self, interest: Interest) -> list[Array]:
+        found = [self.energy] if interest.energy else []
+        found += [self.latency] if interest.latency else []
+        return [*found, *self.local, *(row for slot in self.above for row in slot)]
+
+
+def group_numbers(keys: Array, n: int) -> Array:
+    """Equal columns get equal numbers."""
+    if not len(keys):
+        return np.zeros(n, np.int64)
+    if len(keys) == 1:
+        return keys[0]
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+class Combination:
+    """Partial candidates: the product of every term over the groups joined so far."""
+
+    def __init__(
+        self,
+        space: EinsumSpace,
+        template: Template,
+        chains: tuple[TileChains, ...],
+        found: Costs,
+        interest: Interest,
+        bound: Bound | None,
+    ) -> None:
+        self.interest = interest
+        self.space, self.template, self.chains, self.costs = space, template, chains, found
+        self.bound = bound
+        factors = Factors(space, chains)
+        forms: list[Form] = [found.energy, *(form for _, form, _ in found.times)]
+        terms = {t: None for form in forms for t in form}
+        terms.update({t: None for t, _ in found.nodes})
+        self.terms = tuple(terms)
+        self.signed = {t for form in forms for t, c in form.items() if c < 0}
+        self.values: dict[Term, Array] = {t: np.ones(1) for t in self.terms}
+        self.spread: list[Array] = [np.ones(1) for _ in space.fanouts]
+        self.keys: Array = np.zeros((template.depth, 1), np.int64)
+        self.index: dict[int, Array] = {}
+        self.left = list(space.groups)
+        self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
+        self.n = 1
+        self.too_large = 0
+
+    def add(self, group: tuple[int, ...]) -> None:
+        """Combine with the candidates of another group of rank variables."""
+        counts = tuple(self.chains[v].count for v in group)
+        m = prod(counts)
+        self.left.remove(group)
+
+        def outer(a: Array, b: Array, times: bool = True) -> Array:
+            return (a[:, None] * b[None, :] if times else a[:, None] + b[None, :]).reshape(-1)
+
+        one = np.zeros(m, np.int64)
+        for t in self.terms:
+            self.values[t] = outer(self.values[t], self.factors[t, group])
+        position = np.unravel_index(np.arange(m), counts)
+        for f in range(len(self.space.fanouts)):
+            wide = prod_of([self.chains[v].spread[f][p] for v, p in zip(group, position, strict=True)], m)
+            self.spread[f] = outer(self.spread[f], wide)
+        keys = np.zeros((self.template.depth, self.n * m), np.int64)
+        for k, v in enumerate(self.template.shape.prefix):
+            size = self.chains[v].tiles[k + 1][position[group.index(v)]] if v in group else one
+            keys[k] = outer(self.keys[k], size, times=False)
+        self.keys = keys
+        self.index = {v: np.repeat(i, m) for v, i in self.index.items()}
+        for v, p in zip(group, position, strict=True):
+            self.index[v] = np.tile(p, self.n)
+        self.n *= m
+        self._keep(self._fitting())
+        if self.bound is not None and self.n:
+            self._keep(self._hopeful(self.bound))
+        if self.n > PRUNE_ABOVE and self.left:
+            self._keep(self._undominated())
+
+    def _fitting(self) -> Array:
+        """Points that no memory and no fanout rules out, whatever the other variables do."""
+        fits = np.ones(self.n, bool)
+        for m, memory in enumerate(self.space.memories):
+            if not np.isinf(memory.capacity):
+                fits &= self._held(m) <= memory.capacity
+        self.too_large += int(self.n - fits.sum())
+        for f, wide in zip(self.space.fanouts, self.spread, strict=True):
+            fits &= wide <= f.width
+            if f.least and not self.left:
+                fits &= wide >= f.least * f.width
+        return fits
+
+    def _rest(self, term: Term, extreme: Callable[[Array], Any]) -> float:
+        """The smallest or largest factor that the groups not joined yet can give."""
+        return prod(float(extreme(self.factors[term, g])) for g in self.left)
+
+    def _hopeful(self, bound: Bound) -> Array:
+        """Points whose best completion no known whole mapping beats."""
+
+        def least(form: Form) -> Array:
+            found = np.zeros(self.n)
+            for t, c in form.items():
+                found = found + self.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+            return found
+
+        latency = np.zeros(self.n)
+        for _, form, fixed in self.costs.times:
+            latency = np.maximum(latency, least(form) + fixed)
+        latency = latency * self.space.times
+        energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
+        peaks = [self._held(m) for m in self.interest.buffers]
+        return bound.hopeful(self.interest.figures(energy, latency, peaks))
+
+    def _held(self, memory: int) -> Array:
+        """The least bits in a memory; below fused loops exchanged tensors included."""
+        found = np.zeros(self.n)
+        for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
+            if n.memory == memory and (self.template.depth or not n.shared):
+                found = found + self.values[t] * (self._rest(t, np.min) * bits)
+        return found
+
+    def _undominated(self) -> Array:
+        figures = []
+        for t in self.terms:
+            figures.append(self.values[t])
+            if t in self.signed:
+                figures.append(-self.values[t])
+        for f, wide in zip(self.space.fanouts, self.spread, strict=True):
+            if f.width > 1:
+                figures.append(wide)
+                if f.least:
+                    figures.append(-wide)
+        return undominated(figures, group_numbers(self.keys, self.n))
+
+    def _keep(self, which: Array) -> None:
+        if which.dtype == bool and which.all():
+            return
+        self.values = {t: v[which] for t, v in self.values.items()}
+        self.spread = [w[which] for w in self.spread]
+        self.keys = self.keys[:, which]
+        self.index = {v: i[which] for v, i in self.index.items()}
+        self.n = self.keys.shape[1] if len(self.keys) else len(next(iter(self.values.values())))
+
+    def part(self, number: int) -> Part:
+        """Energy, latency and space of every point."""
+        space, interest = self.space, self.interest
+        energy = self._form(self.costs.energy) * space.times
+        latency = np.zeros(self.n)
+        for _, form, fixed in self.costs.times:
+            latency = np.maximum(latency, self._form(form) + fixed)
+        latency = latency * space.times
+        depth = self.template.depth
+        slots = np.zeros((depth + 1, len(interest.memories), self.n))
+        for node, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
+            if not node.shared and node.memory in interest.memories:
+                slots[min(node.level, depth), interest.memories.index(node.memory)] += self.values[t] * bits
+        counts = tuple(c.count for c in self.chains)
+        where = tuple(self.index[v] for v in range(len(counts)))
+        choice = np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)
+        energy = energy + space.leak * latency
+        return Part(self.keys, energy, latency, slots[depth], slots[:depth], number, choice)
+
+    def _form(self, form: Form) -> Array:
+        found = np.zeros(self.n)
+        for t, c in form.items():
+            found = found + self.values[t] * c
+        return found
+
+
+def prod_of(arrays: Sequence[Array], n: int) -> Array:
+    found = np.ones(n)
+    for a in arrays:
+        found = found * a
+    return found
