@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
     from polymodel.explore.chainslope import chain_slope as chain_slope
+    from polymodel.explore.designspace import design_space as design_space
     from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
@@ -49,6 +50,7 @@ _LAZY = {
     "evaluate_problem": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
     "chain_slope": "polymodel.explore.chainslope",
+    "design_space": "polymodel.explore.designspace",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
