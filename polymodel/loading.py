@@ -180,6 +180,10 @@ class Spec:
 
     def _mapping_file(self, text: str, document: Document) -> Path | None:
         workload, arch = self.library
+        if "\n" in text:
+            remedy = "write it to a file, or give the LoopTree"
+            document.faults.note(Diagnostic("YAML text is not a mapping", remedy))
+            return None
         if library.is_name(text) and not Path(text).is_file():
             head, _, tail = text.partition("/")
             variant = tail or head

@@ -46,3 +46,10 @@ def test_a_point_beyond_the_sweep() -> None:
 
 def test_actions_without_energy_are_named_in_the_report() -> None:
     assert "DRAM write: no energy is given" in str(pm.evaluate(pm.load(ARCH, WORK)))
+
+
+def test_text_given_as_a_mapping() -> None:
+    """A text longer than a file name may be was once an OSError."""
+    text = "mapping:\n" + 100 * "# no file has such a name\n"
+    with pytest.raises(SpecError, match="YAML text is not a mapping"):
+        pm.load("matmul_chain_2", "simple_two_level").with_mapping(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -177,6 +178,18 @@ def test_variables_may_have_other_names_in_each_einsum() -> None:
         assert curve(found, name) == curve(plain, name)
     for point in found.curves["ffmr_retain"]:
         assert moved(found, point) == point.accesses
+
+
+def test_the_mapping_of_a_point_loads_back(tmp_path: Path) -> None:
+    spec = pm.load("matmul_chain_2", "simple_two_level")
+    found = pm.chain_slope(spec)
+    for name, points in found.curves.items():
+        point = points[len(points) // 2]
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(found.mapping_yaml(point))
+        again = pm.evaluate(spec.with_mapping(file)).accesses
+        outer = again[again["component"] == spec.arch.components[0].name]
+        assert int(outer["read_elements"].sum() + outer["write_elements"].sum()) == point.accesses, name
 
 
 def test_tables_and_mappings_of_points() -> None:
