@@ -10,7 +10,7 @@ back but for the visits that find nothing yet.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -31,7 +31,8 @@ NONE: Fans = frozenset()
 class Term:
     """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one).
 
-    `tile`: elements of the largest tile instead.
+    `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
+    largest tile instead.
     """
 
     operand: int
@@ -39,6 +40,7 @@ class Term:
     union: Fans = NONE
     split: Fans = NONE
     own: Fans = NONE
+    spread: Fans = NONE
     tile: bool = False
 
 
@@ -154,7 +156,7 @@ def _input(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
 
 def _share(t: Traffic, term: Term, memory: int) -> Term:
     """The busiest instance's part of a total."""
-    return Term(term.operand, term.level, term.union, t.above(memory))
+    return replace(term, split=t.above(memory))
 
 
 def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
@@ -189,19 +191,19 @@ def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None
             sent_busiest = {_split(term, fans): c for term, c in sent.items()}
         else:
             sent = back
-            sent_busiest = {Term(x.operand, x.level, x.union, x.split, fans): c for x, c in back.items()}
+            sent_busiest = {replace(x, own=fans): c for x, c in back.items()}
         t.move(inner, "write", o.bits, sent, sent_busiest)
         fresh = plus({every: 1.0}, sent, -1)
         fresh_busiest = plus({_share(t, every, inner): 1.0}, sent_busiest, -1)
 
 
 def _split(term: Term, fans: Fans) -> Term:
-    return Term(term.operand, term.level, term.union, fans)
+    return replace(term, split=fans)
 
 
 def _spread(term: Term, union: Fans) -> Term:
     """The same elements, once per instance that shares them."""
-    return Term(term.operand, term.level, term.union - union, term.split, term.own - union)
+    return replace(term, spread=term.spread | union)
 
 
 class Factors:
@@ -235,6 +237,8 @@ class Factors:
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
             found = found / prod(c.spread[f] for f in sorted(divided))
+        if term.spread and not alone:
+            found = found * prod(c.spread[f] for f in sorted(term.spread))
         return found
 
     def _count(self, v: int, level: int) -> Array:

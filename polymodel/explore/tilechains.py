@@ -60,12 +60,13 @@ def tile_chains(space: EinsumSpace, template: Template, variable: int, sizes: st
     spreads: list[tuple[int, ...]] = []
     for spread in _spreads(space, template, variable):
         rest = extent // math.prod(spread)
+        kind = sizes if rest == extent else "divisors"  # what is spread is split evenly
         scale = [
             math.prod(s for s, p in zip(spread, positions, strict=True) if p >= level)
             for level in range(depth + 1 + len(kinds))
         ]
-        for fixed in _prefix_sizes(template, variable, rest, sizes):
-            for free in _descending(fixed[-1], symbols, sizes):
+        for fixed in _prefix_sizes(template, variable, rest, kind):
+            for free in _descending(fixed[-1], symbols, kind):
                 branch = [fixed[-1] if g == -1 else 1 if g == -2 else free[g] for g in pattern]
                 tiles.append([w * s for w, s in zip((*fixed, *branch), scale, strict=True)])
                 spreads.append(spread)
