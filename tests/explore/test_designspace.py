@@ -94,4 +94,4 @@ def test_too_few_levels_are_told() -> None:
     with pytest.raises(pm.SpecError, match="levels=1"):
         pm.design_space(chain(4, 4, 4), levels=1)
     with pytest.raises(pm.SpecError):
-        pm.design_space("matmul")  # type: ignore[arg-type]
+        pm.design_space("matmul")  # type: ignore[arg-type]  # no spec
