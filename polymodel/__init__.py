@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import evaluate_problem as evaluate_problem
     from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.designspace import design_space as design_space
+    from polymodel.explore.graphslope import graph_slope as graph_slope
     from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
@@ -51,6 +52,7 @@ _LAZY = {
     "closed_forms": "polymodel.evaluate",
     "chain_slope": "polymodel.explore.chainslope",
     "design_space": "polymodel.explore.designspace",
+    "graph_slope": "polymodel.explore.graphslope",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),

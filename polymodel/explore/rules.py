@@ -103,6 +103,26 @@ class Rules:
             heads + tuple(v for v in self.batches(one) if v not in heads) if heads and self.batch else heads
         )
 
+    def uneven_sets(self, one: Einsum) -> frozenset[frozenset[int]]:
+        """Sets of tensors (positions in the Einsum) of which any may be stored at another depth."""
+        if isinstance(self.uneven, bool):
+            return frozenset({frozenset(range(len(one.accesses)) if self.uneven else ())})
+        swapped = {"input": "weight", "weight": "input"}
+        turns = {
+            "as_written": [self.uneven],
+            "flipped": [tuple(swapped.get(n, n) for n in self.uneven)],
+        }
+        chosen = [
+            names for turn, every in turns.items() if self.operands in (turn, "both") for names in every
+        ]
+        meant = dict(one.renames)
+        return frozenset(
+            frozenset(
+                i for i, t in enumerate(one.tensors) if any(t == n or t in meant.get(n, ()) for n in names)
+            )
+            for names in chosen
+        )
+
 
 def _long(one: Einsum, variable: str) -> bool:
     low, high = one.bound(variable)

@@ -1,0 +1,294 @@
+"""The ski slope of a whole graph: the least backing-store traffic for every buffer capacity, fused or not.
+
+Each Einsum is mapped by itself (`operations`), neighbours have to be compatible (`compatibility`), and whole
+graphs are joined in the workload's order (`graphjoin`). Two levels, counts in words or bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.explore.common import plain_hierarchy, two_levels
+from polymodel.explore.compatibility import FusedLoop, OperationMapping, Verdict, compatible
+from polymodel.explore.curves import Curve
+from polymodel.explore.fusedgraph import FusedGraph, Kind, fused_graph
+from polymodel.explore.graphjoin import join
+from polymodel.explore.groupcurves import EinsumChoice
+from polymodel.explore.rules import Operands, Rules
+from polymodel.explore.tilings import Sizes
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.workload.einsum import Cascade
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.architecture.hierarchy import Hierarchy
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+CURVES = ("unfused", "untiled_fused", "tiled_fused")
+
+
+@dataclass(frozen=True)
+class GraphPoint:
+    """One mapping of the whole graph. `einsums`: how each is mapped, in the workload's order.
+
+    `handed`: per shared tensor "backing", "whole", or the ranks that are tiled, outermost first ("H M"; with
+    "headed " before them where buffers are freed between heads).
+    """
+
+    capacity: int
+    accesses: int
+    handed: tuple[tuple[str, str], ...]
+    einsums: tuple[EinsumChoice, ...]
+
+    def __getitem__(self, einsum: str) -> EinsumChoice:
+        for e in self.einsums:
+            if e.einsum == einsum:
+                return e
+        raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.einsum for e in self.einsums)}")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCurve:
+    """One curve, capacity ascending, accesses descending. `states`: partial graphs kept at once at most."""
+
+    name: str
+    graph: FusedGraph
+    curve: Curve
+    states: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.curve)
+
+    @cached_property
+    def figures(self) -> tuple[tuple[int, int], ...]:
+        """(capacity, accesses) of each point."""
+        return tuple(zip(self.curve.capacity.tolist(), self.curve.accesses.tolist(), strict=True))
+
+    @cached_property
+    def points(self) -> tuple[GraphPoint, ...]:
+        return tuple(self.point(i) for i in range(len(self)))
+
+    def point(self, at: int) -> GraphPoint:
+        """The choices behind one point."""
+        capacity, accesses = self.figures[at]
+        chosen = {c.einsum: c for c in self.curve.choices(at) if isinstance(c, EinsumChoice)}
+        einsums = tuple(chosen[m.einsum.name] for m in self.graph.members)
+        return GraphPoint(capacity, accesses, tuple(self._handed(einsums)), einsums)
+
+    def at(self, capacity: float) -> GraphPoint | None:
+        """The point with the least traffic that fits a capacity; None if nothing fits."""
+        fitting = [i for i, (c, _) in enumerate(self.figures) if c <= capacity]
+        return self.point(fitting[-1]) if fitting else None
+
+    def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
+        for name, tensor in self.graph.shared.items():
+            found = []
+            for at in tensor.users:
+                one, choice = self.graph.members[at].einsum, einsums[at]
+                depth = dict(choice.held).get(name)
+                if not depth:
+                    found.append("backing" if depth is None else "whole")
+                    continue
+                access = one.access_of(name)
+                ranks = {
+                    e.variables[0]: r
+                    for e, r in zip(access.projection, access.ranks, strict=True)
+                    if e.variables
+                }
+                freed = "headed " if depth <= choice.freed else ""
+                found.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
+            yield name, max(found, key=len)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSlope:
+    """Curves of one graph. `hierarchy`: where single mappings are evaluated."""
+
+    cascade: Cascade
+    graph: FusedGraph
+    curves: Mapping[str, GraphCurve]
+    unit: str
+    hierarchy: Hierarchy
+    seconds: float
+
+    def __getitem__(self, curve: str) -> GraphCurve:
+        if curve not in self.curves:
+            remedy = suggestion(curve, list(self.curves), "curves")
+            raise SpecError([Diagnostic(f"there is no curve {curve!r}", remedy)])
+        return self.curves[curve]
+
+    @property
+    def least_unfused(self) -> int:
+        """Traffic if every Einsum moves each of its tensors once."""
+        operations = (m.operation for m in self.graph.members)
+        return sum(o.times * o.elements(t) for o in operations for t in range(len(o.operands)))
+
+    @property
+    def least_fused(self) -> int:
+        """Traffic if workload inputs and results move once and intermediates never."""
+        members, shared = self.graph.members, self.graph.shared
+        own = sum(
+            m.operation.times * m.operation.elements(i)
+            for m in members
+            for i, t in enumerate(m.einsum.tensors)
+            if t not in shared
+        )
+        once = [t for t in shared.values() if t.producer is None]
+        forced = [t for t in shared.values() if t.producer is not None and not t.fusable]
+        return (
+            own
+            + sum(t.times * t.elements for t in once)
+            + sum(t.times * t.elements * len(t.users) for t in forced)
+        )
+
+    @cached_property
+    def frame(self) -> pandas.DataFrame:
+        """One row per curve and point: capacity, accesses, how each shared tensor is handed on, the loops."""
+        import pandas
+
+        rows = []
+        for name, curve in self.curves.items():
+            for p in curve.points:
+                figures = {f"capacity_{self.unit}": p.capacity, f"accesses_{self.unit}": p.accesses}
+                handed = {f"tensor_{t}": how for t, how in p.handed}
+                loops = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
+                rows.append({"curve": name, **figures, **handed, **loops})
+        frame = pandas.DataFrame(rows)
+        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
+        return frame
+
+    def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
+        """One Einsum of a point as its neighbours see it; `footprint` without tensors held whole."""
+        one = next(m.einsum for m in self.graph.members if m.einsum.name == einsum)
+        choice = point[einsum]
+        extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
+        loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
+        return OperationMapping(one, loops, choice.held)
+
+    def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
+        """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
+        found = {}
+        for name, tensor in self.graph.shared.items():
+            users = [self.graph.members[i].einsum.name for i in tensor.users]
+            pairs = combinations(users, 2) if tensor.producer is None else ((users[0], u) for u in users[1:])
+            for a, b in pairs:
+                both = self.operation(point, a), self.operation(point, b)
+                found[a, b, name] = compatible(*both, name, self.graph.rules)
+        return found
+
+    def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
+        """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
+        not part of the slope."""
+        outer, inner, compute = two_levels(self.hierarchy)
+        choice, one = point[einsum], self.operation(point, einsum).einsum
+        held = dict(choice.held)
+        nodes: list[Node] = [StorageNode(outer, one.tensors)]
+        for depth in range(len(choice.fused) + 1):
+            nodes += [Loop(*choice.fused[depth - 1])] if depth else []
+            here = [t for t, d in choice.held if d == depth]
+            here += choice.uneven if depth == len(choice.fused) else ()
+            nodes += [StorageNode(inner, tuple(here), "slide")] if here else []
+        nodes += [Loop(v, t) for v, t in choice.order]
+        rest = tuple(t for t in one.tensors if t not in held and t not in choice.uneven)
+        nodes += [StorageNode(inner, rest, "slide")] if rest else []
+        return LoopTree((*nodes, ComputeNode(einsum, compute)))
+
+    def report(self, point: GraphPoint, einsum: str) -> Report:
+        """`evaluate` of one Einsum's mapping alone."""
+        alone = Cascade((self.operation(point, einsum).einsum,), self.cascade.rank_sizes, self.cascade.name)
+        return evaluate_problem(Problem(alone, self.hierarchy, self.looptree(point, einsum)))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The curves on logarithmic axes, with minima, maximal effectual buffers and the gain of fusion."""
+        from polymodel.report.plots_slope import chain_axes
+
+        curves = {name: curve.figures for name, curve in self.curves.items()}
+        found = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
+        found.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
+        return found
+
+    def __repr__(self) -> str:
+        lengths = ", ".join(f"{name} {len(curve)}" for name, curve in self.curves.items())
+        return f"GraphSlope({len(self.graph.members)} Einsums; points: {lengths})"
+
+    def _repr_html_(self) -> str:
+        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
+        return f"<h4>{self!r}</h4>{made}"
+
+
+def told(choice: EinsumChoice) -> str:
+    """Loops of one Einsum as text: fused ones, a bar, the others; uneven tensors in brackets."""
+    fused = " ".join(f"{v}={t}" for v, t in choice.fused)
+    below = " ".join(f"{v}={t}" for v, t in choice.order)
+    uneven = f" [{' '.join(choice.uneven)}]" if choice.uneven else ""
+    return f"{fused} | {below}{uneven}".strip()
+
+
+def graph_slope(
+    spec: Spec,
+    *,
+    curves: Iterable[str] = CURVES,
+    tiles: Sizes = "divisors",
+    unit: Literal["words", "bits"] = "words",
+    head: bool = True,
+    batch: bool = True,
+    head_is_tiled_fusion: bool = True,
+    uneven: bool | Iterable[str] = True,
+    operands: Operands = "both",
+    partial_overlap: bool = False,
+    roles: Mapping[str, Iterable[str]] | None = None,
+    layout: object = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> GraphSlope:
+    """Least backing-store traffic of a whole workload for every buffer capacity; no architecture is needed.
+
+    `curves`: `unfused`, `untiled_fused` (shared tensors may be held whole), `tiled_fused` (also handed on
+    tile by tile). `tiles`: divisors, or divisors to try per rank variable. `unit`: words or bits. `roles`:
+    ranks that are heads or batches, `{"head": ["H"], "batch": ["B"]}`; without, ranks whose name says so. The
+    other switches are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
+    Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
+    divisors and counts beyond 2^62, SpecError for unknown curves, roles and sizes.
+    """
+    start = time.perf_counter()
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("graph_slope", spec)
+    given = tuple((role, tuple(names)) for role, names in (roles or {}).items())
+    some = uneven if isinstance(uneven, bool) else tuple(uneven)
+    rules = Rules(head, batch, head_is_tiled_fusion, some, operands, partial_overlap, given, layout)
+    graph = fused_graph(spec.workload, rules, unit, tiles)
+    freed: tuple[Kind, ...] = () if head_is_tiled_fusion else ("headed",)
+    kinds: dict[str, tuple[Kind, ...]] = {
+        "unfused": ("backing",),
+        "untiled_fused": ("backing", "whole", *freed),
+        "tiled_fused": ("backing", "whole", *freed, "tiled"),
+    }
+    found: dict[str, GraphCurve] = {}
+    for name in curves:
+        if name not in kinds:
+            raise SpecError([Diagnostic(f"there is no curve {name!r}", suggestion(name, CURVES, "curves"))])
+        begin = time.perf_counter()
+
+        def tell(done: int, of: int, name: str = name) -> None:
+            if progress:
+                progress(name, done, of)
+
+        joined = join(graph, kinds[name], tell)
+        seconds = time.perf_counter() - begin
+        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    return GraphSlope(spec.workload, graph, found, unit, hierarchy, time.perf_counter() - start)
