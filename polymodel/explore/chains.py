@@ -64,6 +64,10 @@ def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
         raise SpecError([Diagnostic(what, "for a single one call ski_slope")])
     for one in einsums:
         _check(one)
+    for a, b in pairwise(einsums):
+        if a.n_instances != b.n_instances:
+            what = f"{a.name} runs in {a.n_instances} instances, {b.name} in {b.n_instances}"
+            raise Refused(what, "name Einsums that run equally often: einsums=[...]")
     links = tuple(_link(a, b) for a, b in pairwise(einsums))
     _check_sharing(einsums, links)
     return Chain(einsums, links)

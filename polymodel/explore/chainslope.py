@@ -206,7 +206,9 @@ def chain_slope(
     `einsums`: names of consecutive ones, by default all. `whole`: fused curves fuse every link, not some.
     `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
     sizes to try per rank variable (of fused loops: that of the group's first Einsum).
-    Raises SpecError for fewer than two Einsums, Refused for what is no chain (branches, residuals, copies)
+    Counts are those of one instance (`n_instances`).
+    Raises SpecError for fewer than two Einsums, Refused for what is no chain (branches, residuals, copies,
+    different numbers of instances)
     and for counts beyond 2^62, NotSeparable for windows, halos between Einsums, and spaces that are no box.
     """
     start = time.perf_counter()

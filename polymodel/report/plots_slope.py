@@ -24,9 +24,12 @@ def slope_axes(
     for name, curve in curves.items():
         # The last step runs on: more capacity saves nothing.
         steps = [*curve, (2 * reach, curve[-1][1])]
-        ax.step(*zip(*steps, strict=True), where="post", label=name, linewidth=1.8)
+        (line,) = ax.step(*zip(*steps, strict=True), where="post", label=name, linewidth=1.8)
+        label = f"maximal effectual buffer: {curve[-1][0]:,}"
+        ax.plot(*curve[-1], "o", color=line.get_color(), markersize=5, label=label)
     if least is not None:
-        ax.axhline(least, color="0.5", linestyle=":", linewidth=1.2, label="every element once")
+        label = f"every element once: {least:,}"
+        ax.axhline(least, color="0.5", linestyle=":", linewidth=1.2, label=label)
     if min(c for curve in curves.values() for c, _ in curve) < 1:
         ax.set_xscale("symlog", base=2)
         ax.set_xlim(left=0)
