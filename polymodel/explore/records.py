@@ -89,7 +89,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Request:
-    """All that a search needs to know besides cascade and hierarchy."""
+    """All that a search needs to know besides cascade and hierarchy.
+
+    `stop`: asked now and then; once it says True, the search ends as if its time were over.
+    """
 
     objectives: tuple[str, ...] = ("energy", "latency")
     limits: Limits = Limits()
@@ -97,3 +100,4 @@ class Request:
     time_limit: float | None = None
     workers: int = 1
     progress: Callable[[Progress], None] | None = field(default=None, compare=False)
+    stop: Callable[[], bool] | None = field(default=None, compare=False)
