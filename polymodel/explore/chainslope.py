@@ -196,14 +196,15 @@ def chain_slope(
     spec: Spec,
     *,
     einsums: Sequence[str] | None = None,
-    curves: Sequence[Curve] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
+    curves: Curve | Sequence[Curve] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
     whole: bool = False,
     tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
     unit: Literal["words", "bits"] = "words",
 ) -> ChainSlope:
     """The ski slopes of a chain of Einsums, fused and not; an architecture is not needed.
 
-    `einsums`: names of consecutive ones, by default all. `whole`: fused curves fuse every link, not some.
+    `einsums`: names of consecutive ones, by default all. `curves`: those to find besides `unfused`.
+    `whole`: fused curves fuse every link, not some.
     `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
     sizes to try per rank variable (of fused loops: that of the group's first Einsum).
     Counts are those of one instance (`n_instances`).
@@ -216,6 +217,9 @@ def chain_slope(
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("chain_slope", spec)
+    # A single name is what a hurried user passes; every curve is told against the unfused one.
+    curves = tuple(dict.fromkeys(("unfused", *((curves,) if isinstance(curves, str) else curves))))
+    einsums = (einsums,) if isinstance(einsums, str) else einsums
     for name in curves:
         if name not in get_args(Curve):
             what = suggestion(name, get_args(Curve))

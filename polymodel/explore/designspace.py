@@ -151,7 +151,9 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}
     rows: list[dict[str, object]] = [_link_row(link) for link in links]
-    rows += [{"kind": "einsum", "name": name, "intra_layer": count} for name, count in inner.items()]
+    rows += [
+        {"kind": "einsum", "name": name, "ranks": "", "intra_layer": count} for name, count in inner.items()
+    ]
     rows.append(_total(links, sum(inner.values())))
     columns = [
         "kind", "name", "ranks", "fuse", "permute", "sizes", "factor_subsets", "nests", "intra_layer",
@@ -182,6 +184,7 @@ def _total(links: tuple[LinkSpace, ...], inner: int) -> dict[str, object]:
     return {
         "kind": "total",
         "name": "",
+        "ranks": "",
         "fuse": fuse,
         "permute": permute,
         "sizes": sizes,

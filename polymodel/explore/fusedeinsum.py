@@ -31,7 +31,7 @@ from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
 BLOCK = 2**19  # mappings compared at once
-MOST = 2**32  # mappings compared at all
+MOST = 2**28  # mappings compared at all
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def role(template: Template, tensor: str) -> str:
 
 
 def under_fusion(one: Setting) -> Candidates:
-    """All mappings of a setting, pruned. Refused for more than 2^32 of them."""
+    """All mappings of a setting, pruned. Refused for more than 2^28 of them."""
     templates = tuple(_templates(one))
     compared = sum(prod(len(p) for p in t.parts) for t in templates)
     if compared > MOST:

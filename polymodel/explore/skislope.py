@@ -164,7 +164,14 @@ def ski_slope(
     cascade = spec.workload
     if einsum is None and len(cascade) > 1:
         names = ", ".join(e.name for e in cascade)
-        raise SpecError([Diagnostic("the workload has several Einsums", f"say which: einsum=... of {names}")])
+        raise SpecError(
+            [
+                Diagnostic(
+                    "the workload has several Einsums",
+                    f"say which: einsum=... of {names}; a chain of them has chain_slope",
+                )
+            ]
+        )
     known = [e.name for e in cascade]
     if einsum is not None and einsum not in known:
         raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", suggestion(einsum, known, "Einsums"))])

@@ -9,9 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 
 Ints = NDArray[np.int64]
+MOST = 2**24  # pairs of tile sizes of one rank variable
 Sizes = str | Mapping[str, Sequence[int]]
 
 
@@ -70,7 +71,11 @@ def tilings(extent: int, fused: tuple[int, ...], sizes: tuple[int, ...], perfect
     """Choices under these fused tiles, with these sizes below (`perfect`: only divisors of the fused tile).
 
     Of tiles below one fused tile that make equally many iterations only the smallest can be on a front.
+    Refused for more than 2^24 pairs of sizes that need not divide.
     """
+    if not perfect and len(fused) * len(sizes) > MOST:
+        what = f"{len(fused)} fused tiles with {len(sizes)} tiles below each are too many"
+        raise Refused(what, 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}')
     keys, inner, total = [], [], []
     below = np.asarray(sizes, dtype=np.int64)
     for key, tile in enumerate(fused):

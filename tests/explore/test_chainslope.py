@@ -108,6 +108,9 @@ def test_longer_chains_are_what_evaluate_counts(extents: tuple[int, ...]) -> Non
     for name in EVERY:
         for point in found.curves[name][::3]:
             assert moved(found, point) == point.accesses
+            held = found.report(point).working_sets
+            peak = held[(held["component"] == "Buffer") & (held["measure"] == "tile")]
+            assert peak["bits"].max() <= 8 * point.capacity
     for name in (*FUSED, "untiled_fused"):
         least = {p.capacity: p.accesses for p in found.curves["best"]}
         for p in found.curves[name]:
@@ -208,6 +211,17 @@ def test_tables_and_mappings_of_points() -> None:
         found.at("ffmr", 100)
 
 
+def test_curves_may_be_empty_or_one_alone() -> None:
+    """Nothing is left to fuse where all shared ranks have one value."""
+    found = pm.chain_slope(chain(PAIR, sized("m=1 k=4 n=1 p=3")), curves="ffmr_drop")
+    assert {name: len(points) for name, points in found.curves.items()} == {"unfused": 1, "ffmr_drop": 0}
+    assert found.at("ffmr_drop", 100) is None
+    assert found.gain(100) == 1
+    assert found.summary["points"].tolist() == [1, 0]
+    assert len(found.frame) == 1
+    assert found.plot().get_legend()
+
+
 def test_the_plot_has_both_minima_and_the_gain() -> None:
     found = pm.chain_slope(chain(PAIR, sized("m=32 k=16 n=64 p=16")))
     axes = found.plot()
@@ -246,5 +260,8 @@ def test_what_is_no_chain_is_refused() -> None:
     halo = graph("T[X=x] = A[X=x]", "Z[P=p] = T[X=p+r] * W[R=r]", x=6, p=4, r=3)
     with pytest.raises(pm.NotSeparable, match="T of Z has windows"):
         pm.chain_slope(halo)
+    many = chain(PAIR, sized("m=8192 k=2 n=2 p=2"))
+    with pytest.raises(pm.Refused, match="8191 fused tiles with 8191 tiles below each are too many"):
+        pm.chain_slope(many, tiles="all")
     with pytest.raises(pm.SpecError, match="tile sizes of m must lie in 1 to 2"):
         pm.chain_slope(chain(PAIR, sized("m=2 k=2 n=2 p=2")), tiles={"m": [5]})
