@@ -74,7 +74,7 @@ def check_search(path: Path, chosen: Engine) -> list[Outcome]:
 
 
 def find_slopes(root: Path) -> list[Path]:
-    """Ski slopes of single matmuls."""
+    """Ski slopes of single matmuls and of chains."""
     return sorted(p for p in root.rglob("*.json") if skislope.is_case(p.name))
 
 
