@@ -28,6 +28,11 @@ class Shape:
     def own_depth(self) -> int:
         return max((depth for _, _, depth in self.shared), default=0)
 
+    @property
+    def innermost(self) -> int:
+        """The innermost memory that holds an exchanged tensor, 0 without any."""
+        return max((memory for _, memory, _ in self.shared), default=0)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -69,12 +74,13 @@ def templates(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) 
     """Every template with so many fused loops."""
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
-        for shape in _shapes(space, limits, passing, depth, reach):
+        for shape in shapes(space, limits, passing, depth, reach):
             for nodes in _placements(space, limits, shape, reach):
                 yield Template(shape, nodes, unit)
 
 
-def _shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
+def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
+    """Every shape with so many fused loops; `reach`: how many memories stand above compute."""
     choices = [[(i, m) for m in _exchanges(space, o, limits, reach)] for i, o in enumerate(space.operands)]
     for chosen in product(*choices):
         held = [(i, m) for i, m in chosen if m > 0]

@@ -111,9 +111,16 @@ def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
 
 
 def _spreads(space: EinsumSpace, template: Template, variable: int) -> Iterator[tuple[int, ...]]:
-    """How the variable may be spread over the fanouts; windows are not spread."""
-    reach = 0 if space.copy else space.units[template.unit].fanouts
-    inside = max((m for _, m, _ in template.shape.shared), default=0)
+    """How the variable may be spread over the fanouts."""
+    for spread in product(*spread_choices(space, template.unit, template.shape.innermost, variable)):
+        if space.extents[variable] % math.prod(spread) == 0:
+            yield spread
+
+
+def spread_choices(space: EinsumSpace, unit: int, inside: int, variable: int) -> list[tuple[int, ...]]:
+    """Per fanout, over how many instances the variable may be spread; windows are not spread, nor is
+    anything over fanouts above an exchanged tensor (`inside`: the innermost memory that holds one)."""
+    reach = 0 if space.copy else space.units[unit].fanouts
     windowed = any(variable in o.windowed for o in space.operands)
     choices: list[tuple[int, ...]] = []
     for number, f in enumerate(space.fanouts):
@@ -123,9 +130,12 @@ def _spreads(space: EinsumSpace, template: Template, variable: int) -> Iterator[
             choices.append((1,))
         else:
             choices.append(tuple(d for d in divisors(space.extents[variable]) if d <= f.width))
-    for spread in product(*choices):
-        if space.extents[variable] % math.prod(spread) == 0:
-            yield spread
+    return choices
+
+
+def free_sizes(space: EinsumSpace, template: Template, variable: int) -> int:
+    """How many sizes of the variable are free in the branch of a template."""
+    return _pattern(_kinds(space, template, variable))[1]
 
 
 def _prefix_sizes(template: Template, variable: int, rest: int, sizes: str) -> Iterator[tuple[int, ...]]:
