@@ -17,14 +17,15 @@ Value = Any  # an int, an int64 array or a SymPy expression, as the Ops at hand 
 
 # How a loop's tiles are taken: all of them, or one only, `widest`: the largest one, which is the first or the
 # second; `only`: all is one tile; `two`, `three`: there are at most so many; `last`: the tile at the last
-# counter that any instance reaches; `nominal`: as large as the loop's sizes allow; `pair`: neighbours k and
-# k + 1; `wrap`: from the last tile before a step to the first one after it (meets.py); `to second`,
-# `to third`, `to last`: the step onto that tile from the one before.
-# `window` is no loop: of what a tile of a consumer needs of its producer.
+# counter that any instance reaches; `before last`: the one before it, which there must be; `nominal`: as
+# large as the loop's sizes allow. `window` is no loop: of what a tile of a consumer needs of its producer.
 Way = Literal[
-    "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "window"
-]
-Role = Way | Literal["pair", "wrap", "to second", "to third", "to last"]
+    "each", "first", "second", "third", "widest", "nominal", "only", "two", "three", "last", "before last",
+    "window",
+]  # fmt: skip
+# Of two stamps: `pair`: neighbours k and k + 1; `wrap`: from the last tile before a step to the first one
+# after it (meets.py); `to second`, `to third`, `to fourth`, `to last`: the step onto that tile.
+Role = Way | Literal["pair", "wrap", "to second", "to third", "to fourth", "to last"]
 
 
 class Ops(Protocol):
@@ -273,6 +274,16 @@ class Walk:
             return inner(Tile(tile.e - before, tile.e - before, more))
         return inner(Tile(self.ops.above_zero(tile.e - before), tile.ref - before, more))
 
+    def before_that(self, tile: Tile, level: Level, inner: Inner) -> Value:
+        first, t = self.head(tile, level), self.size(level.tile)
+        later = tile.more if level.more is None else level.more
+        if level.start is None and level.more is None:
+            return inner(Tile(t, t, later))
+        two = self.at_most(1, tile, level)
+        return inner(
+            Tile(t + (first.e - t) * two, t + (first.ref - t) * two, later + (tile.more - later) * two)
+        )
+
     def window(self, tile: Tile, level: Level, inner: Inner) -> Value:
         scale = self.size(level.tile)
 
@@ -350,6 +361,7 @@ TAKEN: dict[Role, Callable[..., Value]] = {
     "only": Walk.only,
     "two": Walk.two,
     "three": Walk.three,
+    "before last": Walk.before_that,
     "last": Walk.last,
     "window": Walk.window,
 }

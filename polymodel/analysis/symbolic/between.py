@@ -5,7 +5,8 @@ the one that led to it, whose loop is the innermost one that is past its first i
 follows, whose loop is the innermost one that is not at its last. Let every other loop go back to its first
 iteration, unless it is at its last one: tiles stay as large, and what was shared before is shared after.
 So each loop needs to be looked at in its first and its last iteration only, and that of the step
-before also in its second one.
+before also in its second one. Of a loop with a first tile of its own the second iteration stands for the
+later ones, and the third one for those after the step.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product as cartesian
+from math import prod
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Carry, Node, temporal
 from polymodel.analysis.symbolic.meets import Meet, Side
-from polymodel.analysis.symbolic.spaces import Halo, Space
+from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
 
-MOST_LOOPS = 6  # above the Einsums between whose uses a buffet stays: each doubles the stamps
+MOST_STAMPS = 500
 Stamp = Mapping[int, Role]  # loop -> the iteration that is looked at
+LAST: dict[Role, Role] = {"first": "only", "second": "two", "third": "three"}  # if that is the last one
+BEFORE: dict[Role, Role] = {"second": "first", "third": "second", "last": "before last"}
+AFTER: dict[Role, Role] = {"first": "to second", "second": "to third", "third": "to fourth"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def phases_between(
     """
     found: dict[tuple[Held, ...], None] = {}
     for stamp in _stamps(bare, max(s.shared for s in stays)):
-        roles = {i: stamp.get(i, "first") for i in range(len(bare.axes))}
+        roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
         reached = product(_alone(bare, v, roles) for v in bare.spread)
         here = [replace(h, elements=elements(node.space, roles)) for node, h in used]
         here += [replace(s.held, elements=_resident(bare, s, roles)) for s in stays]
@@ -74,19 +79,26 @@ def elements(space: Space, roles: Stamp) -> Form:
 
 
 def _stamps(bare: Space, reach: int) -> Iterator[dict[int, Role]]:
-    """First or last iterations of the loops up to `reach`; of one, inside which all are first, the second."""
-    loops = [i for i in temporal(bare) if i < reach and _ends(bare, i, {}) != number(1)]
-    if len(loops) > MOST_LOOPS:
+    """Which iterations of the loops up to `reach` are looked at together."""
+    loops = [i for i in temporal(bare) if i < reach]
+    ends: dict[int, tuple[Role, ...]] = {}
+    for i in loops:
+        once = _ends(bare, i, dict.fromkeys(loops, "widest")) == number(1)
+        later: tuple[Role, ...] = ("second", "last") if bare.axes[i].start is not None else ("last",)
+        ends[i] = ("first",) if once else ("first", *later)
+    steps = [i for i in loops if len(ends[i]) > 1]
+    if prod(len(e) for e in ends.values()) * (1 + len(steps)) > MOST_STAMPS:
         raise NotSeparable(
-            f"what stays while {bare.einsum.name} runs depends on more than {MOST_LOOPS} loops",
-            "use engine exact",
+            f"what stays while {bare.einsum.name} runs depends on {len(steps)} loops", "use engine exact"
         )
-    ends: tuple[Role, ...] = ("first", "last")
-    for chosen in cartesian(ends, repeat=len(loops)):
-        yield dict(zip(loops, chosen, strict=True))
-    for place, loop in enumerate(loops):
-        for chosen in cartesian(ends, repeat=place):
-            yield {**dict(zip(loops, chosen, strict=False)), loop: "second"}
+    for chosen in cartesian(*ends.values()):
+        yield dict(zip(ends, chosen, strict=True))
+    for i in steps:
+        # Inside the loop that has just gone on all are at their first.
+        outside = [ends[k] if k < i else ends[k][:1] for k in loops]
+        own: Role = "second" if bare.axes[i].start is None else "third"
+        for chosen in cartesian(*outside):
+            yield {**dict(zip(ends, chosen, strict=True)), i: own}
 
 
 def _alone(space: Space, variable: str, roles: Stamp) -> Form:
@@ -96,21 +108,20 @@ def _alone(space: Space, variable: str, roles: Stamp) -> Form:
 
 def _ends(bare: Space, axis: int, stamp: Stamp) -> Form:
     """1 if the loop at `axis` has no iteration after that of the stamp."""
-    role = stamp.get(axis, "first")
-    return number(1) if role == "last" else _trips(bare, axis, stamp, "two" if role == "second" else "only")
+    role = stamp[axis]
+    return number(1) if role == "last" else _trips(bare, axis, stamp, LAST.get(role, "only"))
 
 
 def _begins(bare: Space, axis: int, stamp: Stamp) -> Form:
     """1 if the loop at `axis` has no iteration before that of the stamp."""
-    role = stamp.get(axis, "first")
-    if role == "last":
+    if stamp[axis] == "last":
         return _trips(bare, axis, stamp, "only")
-    return number(1) if role == "first" else ZERO
+    return number(1) if stamp[axis] == "first" else ZERO
 
 
 def _trips(bare: Space, axis: int, stamp: Stamp, role: Role) -> Form:
     v = bare.axes[axis].variable
-    roles: dict[int, Role] = {i: stamp.get(i, "first") for i in bare.of(v) if i < axis}
+    roles: dict[int, Role] = {i: stamp.get(i, "widest") for i in bare.of(v) if i < axis}
     return of_atom(atom(bare.extent(v), bare.ladder(v, {**roles, axis: role}, until=axis), ONE))
 
 
@@ -140,9 +151,9 @@ def _held_tile(stay: Stay, axis: int, stamp: Stamp) -> Stamp:
         return stamp
     space = stay.node.space
     since = stay.shared if stay.before else axis + 1
-    roles: dict[int, Role] = {i: stamp.get(i, "first") for i in range(since)}
+    roles = {i: stamp[i] for i in range(since)}
     if not stay.before:
-        roles[axis] = "first"  # as large as any that has one after it
+        roles[axis] = BEFORE[stamp[axis]]
     inside = range(since, stay.node.depth)
     return {**roles, **{i: "first" if space.axes[i].spatial else "last" for i in inside}}
 
@@ -151,43 +162,43 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
     """1 if the first instance's tiles before and after a step have an element in common."""
     space = stay.node.space
     moving = space.axes[axis].variable
-    if any(v in space.access.variables for v, _ in space.windows):
+    if any(a.spatial and a.grows for a in space.axes):
         raise unknown(stay.node)
-    if moving in space.single:
-        return ZERO
     result = number(1)
     for v in sorted(space.single):
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable == v]
-        if inner:
-            roles: dict[int, Role] = {i: stamp.get(i, "first") for i in space.of(v)}
-            roles |= dict.fromkeys(inner, "only")
+        window = space.window(v)
+        if window is not None and (v == moving or any(i < window.depth for i in inner)):
+            sides = _side(stay, v, axis, stamp), Side(1, ())
+            result = result * of_atom(Meet(*sides, 1, 1, any=True))
+        elif v == moving:
+            return ZERO
+        elif inner:
+            roles = {i: "only" if i in inner else stamp.get(i, "first") for i in space.of(v)}
             levels = space.ladder(v, {i: r for i, r in roles.items() if i <= inner[-1]}, until=inner[-1])
             result = result * of_atom(atom(space.extent(v), levels, ONE))
     for halo in space.halos:
         both = [*space.of(halo.p), *space.of(halo.r)]
         if moving in (halo.p, halo.r) or any(i > axis and not space.axes[i].spatial for i in both):
-            result = result * _overlap(stay, halo, axis, stamp)
+            p, r = (_side(stay, v, axis, stamp) for v in (halo.p, halo.r))
+            result = result * of_atom(Meet(p, r, halo.shift_r, halo.shift_p, any=True))
     return result
 
 
-def _overlap(stay: Stay, halo: Halo, axis: int, stamp: Stamp) -> Form:
-    """1 if the windows before and after a step overlap."""
+def _side(stay: Stay, variable: str, axis: int, stamp: Stamp) -> Side:
+    """A variable's tiles before and after the step."""
     space = stay.node.space
-    sides = []
-    for v in (halo.p, halo.r):
-        roles: dict[int, Role] = {i: stamp.get(i, "first") for i in space.of(v)}
-        roles |= {i: "wrap" for i in roles if i > axis and not space.axes[i].spatial}
-        if axis in roles:
-            roles[axis] = _onto(stamp.get(axis, "first"), stay.before)
-        sides.append(Side(space.extent(v), space.ladder(v, roles)))
-    return of_atom(Meet(sides[0], sides[1], halo.shift_r, halo.shift_p, any=True))
-
-
-def _onto(role: Role, forward: bool) -> Role:
-    """The step that follows on an iteration, or (not `forward`) that led to it."""
-    if forward:
-        return "to third" if role == "second" else "to second"
-    return "to last" if role == "last" else "to second"
+    roles: dict[int, Role] = {}
+    for i in space.of(variable):
+        if space.axes[i].spatial:
+            roles[i] = "first"
+        elif i != axis:
+            roles[i] = "wrap" if i > axis else stamp[i]
+        elif stay.before:
+            roles[i] = AFTER[stamp[i]]
+        else:
+            roles[i] = "to last" if stamp[i] == "last" else AFTER[BEFORE[stamp[i]]]
+    return Side(space.extent(variable), space.ladder(variable, roles))
 
 
 def unknown(node: Node) -> NotSeparable:

@@ -120,12 +120,13 @@ def carried(space: Space, axis: int, uses: Uses, sliding: bool) -> Form:
     met = dict(window.later).get(axis, 0) if window is not None else 0
     if moving in space.single and not met:
         return Form()
-    if not sliding:
-        _refuse_seams(space, axis, uses)
     result = number(1)
     for v in space.spread:
         result = result * (_pairs(space, v, axis, uses) if v == moving else _wrapped(space, v, axis, uses))
     for v in sorted(space.single):
+        if not sliding and _seams(space, v, axis, uses):
+            result = result * of_atom(Meet(_side(space, v, axis, uses), Side(1, ()), 1, 1))
+            continue
         seam = v == moving
         levels, leaf = _step(space, axis, uses, "seam") if seam else (_stays(space, v, axis, uses), SIZE)
         result = result * of_atom(atom(space.extent(v), levels, leaf))
@@ -217,21 +218,14 @@ def _step(
     )
 
 
-def _refuse_seams(space: Space, axis: int, uses: Uses) -> None:
-    """Under keep_previous, refuse overlapping windows of an inferred Einsum where an inner loop wraps."""
-    for v, window in space.windows:
-        wraps = _temporal_inside(space, v, axis, uses)
-        own = v == space.axes[axis].variable
-        if (
-            window.overlaps
-            and v in space.access.variables
-            and (any(i < window.depth for i in wraps) if not own else any(i >= window.depth for i in wraps))
-        ):
-            raise NotSeparable(
-                f"under keep_previous, windows of {space.access.tensor} in {space.einsum.name} overlap in "
-                f"part along {v} when an inner loop wraps",
-                "use reuse: slide, or engine exact",
-            )
+def _seams(space: Space, variable: str, axis: int, uses: Uses) -> bool:
+    """True if windows of an inferred Einsum along the variable may overlap where an inner loop wraps."""
+    window = space.window(variable)
+    if window is None or not window.overlaps:
+        return False
+    wraps = _temporal_inside(space, variable, axis, uses)
+    own = variable == space.axes[axis].variable
+    return any((i >= window.depth) == own for i in wraps)
 
 
 def _refuse_merged(space: Space, halo: Halo, uses: Uses) -> None:
@@ -253,8 +247,11 @@ def _both_move(space: Space, halo: Halo, axis: int, uses: Uses, sliding: bool) -
     moving = space.axes[axis].variable
     if moving in (halo.p, halo.r) and any(space.axes[i].spatial for i in space.of(moving) if i > axis):
         return True
+    if sliding:
+        return False
     fixed = {halo.p, halo.r} - {moving}
-    return not sliding and any(_temporal_inside(space, v, axis, uses) for v in fixed)
+    seams = any(_seams(space, v, axis, uses) for v in (halo.p, halo.r))
+    return seams or any(_temporal_inside(space, v, axis, uses) for v in fixed)
 
 
 def _met_windows(space: Space, halo: Halo, axis: int, uses: Uses) -> Form:
@@ -267,10 +264,10 @@ def _side(space: Space, variable: str, axis: int, uses: Uses) -> Side:
     positions = space.of(variable)
     merged = [i for i in positions if uses[i] == "merge"]
     inside = positions[positions.index(merged[0]) :] if merged else []
-    if space.window(variable) is not None or any(uses[i] != "merge" or i < axis for i in inside):
+    if any(uses[i] != "merge" or i < axis for i in inside):
         raise NotSeparable(
-            f"windows of {space.access.tensor} in {space.einsum.name} along {variable} overlap in part when "
-            "an inner loop wraps",
+            f"windows of {space.access.tensor} in {space.einsum.name} that a buffet outside keeps together "
+            f"overlap in part along {variable} when a loop wraps",
             "use reuse: slide",
         )
     roles: dict[int, Role] = {i: _INDEXED[uses[i]] for i in positions if i not in inside}

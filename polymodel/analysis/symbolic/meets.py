@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from polymodel.analysis.symbolic.atoms import TAKEN, Level, Ops, Size, Tile, Value, Walk
+from polymodel.analysis.symbolic.atoms import TAKEN, Level, Ops, Role, Size, Tile, Value, Walk
+
+ONTO: tuple[Role, ...] = ("to second", "to third", "to fourth")
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class Meet:
             uneven = any(lv.spatial for lv in side.levels)
             walk = _Steps(Walk(ops, values, uneven), inner)
             whole = walk.walk.size(side.extent)
-            return walk.still(side.levels, Tile(whole, whole, 0))
+            more = next((lv.more for lv in side.levels if lv.role == "window"), 0)
+            return walk.still(side.levels, Tile(whole, whole, more))
 
         found = steps(self.p, lambda p: steps(self.r, lambda r: shared(ops, self.a, p, self.b, r)))
         return ops.positive(found) if self.any else found
@@ -100,7 +103,7 @@ class _Steps:
             return self.onto(level, rest, tile)
         ops = self.walk.ops
         begun: Value = 0
-        if level.start is not None:
+        if level.start is not None or level.more is not None:
             first, second = self.walk.head(tile, level), self.walk.after(tile, level, 0)
             begun = ops.positive(second.e) * self.apart(rest, Change(first.e, first, second))
             tile = self.walk.after_first(tile, level)
@@ -110,12 +113,15 @@ class _Steps:
 
     def onto(self, level: Level, rest: tuple[Level, ...], tile: Tile) -> Value:
         """One step, from the tile before that of the role; the caller sees to it that there are both."""
-        walk, t = self.walk, self.walk.size(level.tile)
-        if level.role == "to third":
-            left, ref = walk.ops.above_zero(tile.e - t), walk.ops.above_zero(tile.ref - t)
-            tile = Tile(left, ref, tile.more)
-        take = walk.last if level.role == "to last" else walk.second
-        return self.apart(rest, Change(t, Tile(t, t, 0), take(tile, level, lambda found: found)))
+        walk = self.walk
+        if level.role == "to last":
+            before = walk.before_that(tile, level, lambda found: found)
+            after = walk.last(tile, level, lambda found: found)
+        else:
+            skipped = ONTO.index(level.role)
+            before = walk.after(tile, level, skipped - 1) if skipped else walk.head(tile, level)
+            after = walk.after(tile, level, skipped)
+        return self.apart(rest, Change(before.e, before, after))
 
     def apart(self, levels: tuple[Level, ...], change: Change) -> Value:
         """The tiles of a step inside two tiles."""
@@ -127,6 +133,11 @@ class _Steps:
             last = self.walk.last(change.before, level, lambda tile: tile)
             first = self.walk.first(change.after, level, lambda tile: tile)
             return self.apart(rest, Change(change.gap - skipped, last, first))
+        if level.role == "window":
+            now = (self.walk.window(t, level, lambda tile: tile) for t in (change.before, change.after))
+            # Windows end where their tiles' do, and begin the earlier the more they add.
+            gap = self.walk.size(level.tile) * change.gap + change.before.more - change.after.more
+            return self.apart(rest, Change(gap, *now))
         if level.role == "first":
             tiles = (self.walk.first(t, level, lambda tile: tile) for t in (change.before, change.after))
             return self.apart(rest, Change(change.gap, *tiles))

@@ -13,7 +13,7 @@ from itertools import combinations
 from itertools import product as cartesian
 
 from polymodel.analysis.symbolic.atoms import ONE, Role, atom
-from polymodel.analysis.symbolic.between import Stamp, Stay, elements, phases_between, unknown
+from polymodel.analysis.symbolic.between import Stamp, Stay, elements, phases_between
 from polymodel.analysis.symbolic.counts import count
 from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
@@ -114,8 +114,6 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
             continue
         times = _joined(bare, b)
         if times is None:
-            if any(a.start is not None for a in (*bare.axes, *b.node.space.axes)):
-                raise unknown(b.node)
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
             lasting = [i.held for i in used if i.fixed]
