@@ -192,7 +192,7 @@ def _sweep_command(commands: Commands) -> None:
 def _schema_command(commands: Commands) -> None:
     parser = _add(commands, "schema", "Print the JSON Schema of spec files.")
     parser.add_argument(
-        "kind", nargs="?", default="spec", choices=("spec", "arch", "workload", "renames", "mapping")
+        "kind", nargs="?", default="spec", choices="spec arch workload renames mapping sweep explore".split()
     )
     parser.set_defaults(run=run_schema)
 

@@ -24,6 +24,7 @@ from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, check_variables, read_file, read_mapping
+from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
@@ -51,6 +52,7 @@ class Spec:
     raw_arch: Arch | None = None
     raw_mapping: MappingSpec | LoopTree | None = None
     raw_sweep: SweepSection | None = None
+    raw_explore: ExploreSection | None = None
     declared: Mapping[str, Value | str | None] = field(default_factory=dict)
     given: Mapping[str, Value] = field(default_factory=dict)
     extras: Mapping[str, object] = field(default_factory=dict)
@@ -288,8 +290,9 @@ class _Pair:
 def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
     found = document.sections
     workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
-    swept = found.get("sweep")
+    swept, explored = found.get("sweep"), found.get("explore")
     assert swept is None or isinstance(swept, SweepSection)
+    assert explored is None or isinstance(explored, ExploreSection)
     assert workload is None or isinstance(workload, Workload)
     assert renames is None or isinstance(renames, Renames)
     assert arch is None or isinstance(arch, Arch)
@@ -300,6 +303,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
         raw_arch=arch,
         raw_mapping=mapping,
         raw_sweep=swept,
+        raw_explore=explored,
         declared={**document.symbols, **document.bound},
         extras=dict(document.extras),
         variables=dict(given),

@@ -22,12 +22,13 @@ class Rules:
         self.open: list[str] = []
 
     def rule(self, component: str, text: str | None, path: Path) -> TensorRule | None:
-        """The rule for one expression; `component` is the one whose `keep` it may be. None for None."""
+        """The rule for one expression; `component` is the one whose `keep` it may be, if `path` is in the
+        architecture. None for None."""
         if text is None:
             return None
         tree = parse_set(text)
         found: list[tuple[str, frozenset[str]]] = []
-        keep = path[-1] == "keep"
+        keep = path[0] == "arch" and path[-1] == "keep"
         for scope in self.scopes:
             try:
                 if keep:

@@ -10,7 +10,7 @@ TAGS = "A node is written with a tag (`!Storage {...}`), or without one and with
 
 
 def schema(kind: str = "spec") -> dict[str, Any]:
-    """The schema of one section (`arch`, `workload`, `renames`, `mapping`) or of a whole `spec`."""
+    """The schema of one section (`arch`, `workload`, `mapping`, `sweep`, ...) or of a whole `spec`."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": TAGS}
     if kind != "spec":
         return {**head, **SECTIONS[kind].model_json_schema()}

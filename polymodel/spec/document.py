@@ -13,6 +13,7 @@ from polymodel.errors import Diagnostic, Place
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
+from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source
@@ -28,9 +29,10 @@ SECTIONS: dict[str, type[SchemaObject]] = {
     "arch": Arch,
     "mapping": MappingSpec,
     "sweep": SweepSection,
+    "explore": ExploreSection,
 }
 _KNOWN = (*SECTIONS, "symbols", "schema_version")
-_OTHER = ("explore", "einsum", "format", "binding", "constraints", "notes", "name", "description")
+_OTHER = ("einsum", "format", "binding", "constraints", "notes", "name", "description")
 
 
 # The `symbols:` section: name -> number, expression over other symbols, or nothing yet.

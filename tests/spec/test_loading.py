@@ -265,7 +265,8 @@ def test_json_schema_covers_the_example() -> None:
     schema = json_schema()
     properties = schema["properties"]
     assert isinstance(properties, dict)
-    assert set(properties) == {"schema_version", "symbols", "workload", "renames", "arch", "mapping", "sweep"}
+    sections = {"workload", "renames", "arch", "mapping", "sweep", "explore"}
+    assert set(properties) == {"schema_version", "symbols", *sections}
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
     assert {"Memory", "Storage", "Temporal", "TensorAccess"} <= set(definitions)

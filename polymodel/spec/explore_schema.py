@@ -1,0 +1,43 @@
+"""Schema of `explore:`: what an exploration minimises, and which mappings it looks at."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from polymodel.spec.base import NameText, Number, SchemaObject, SetText
+
+
+class MemoryRule(SchemaObject):
+    """What one memory must keep, may keep besides, and may not keep: set expressions that narrow the rules
+    of the architecture and never lift them."""
+
+    keep: SetText | None = None
+    may_keep: SetText | None = None
+    bypass: SetText | None = None
+
+
+class ExploreSection(SchemaObject):
+    """`objectives`: energy, latency, energy_delay, buffer, buffer:MEMORY. `eps`: share by which a point left
+    out may be better than one kept. `time_limit`: seconds.
+
+    The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of
+    fused loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
+    `compute` (Einsum -> component), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
+    it keeps and bypasses).
+    """
+
+    objectives: tuple[str, ...] = ("energy", "latency")
+    eps: Number = 0
+    time_limit: Number | None = None
+    max_fused_loops: Number | None = None
+    max_fused_loops_per_rank_variable: Number = 1
+    sizes: Literal["divisors", "all"] = "divisors"
+    force_memory_order: bool = True
+    loop_order: dict[NameText, tuple[NameText, ...]] = Field(default_factory=dict)
+    min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)
+    compute: dict[NameText, NameText] = Field(default_factory=dict)
+    fuse: SetText | None = None
+    unfused: SetText | None = None
+    memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
