@@ -57,7 +57,7 @@ def next_stage(
     parts: dict[Structure, list[States]] = {}
     for g, states in enumerate(before):
         for s, points in enumerate(shapes):
-            found = step(states.structure, space, points, number, rules.lives)
+            found = step(states.structure, space, points.shape, number, rules.lives)
             if found is None:
                 continue
             tally.templates += 1

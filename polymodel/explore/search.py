@@ -24,8 +24,8 @@ from polymodel.explore.pmappings import Pmappings, Tally, equal_shapes, pmapping
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.space import EinsumSpace, einsum_spaces
-from polymodel.explore.states import Lives
-from polymodel.explore.templates import Passing, deepest
+from polymodel.explore.states import lives_of, passing_of
+from polymodel.explore.templates import deepest
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.workload.einsum import Cascade
 
@@ -81,7 +81,7 @@ class _Search:
     def __init__(self, spaces: Sequence[EinsumSpace], request: Request, rules: Rules, watch: _Watch) -> None:
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         self.found: list[tuple[Pmappings, ...]] = [()] * len(spaces)
-        self.passing = [_passing(spaces, rules.lives, i) for i in range(len(spaces))]
+        self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         names = [s.name if _by_name(request.limits) else "" for s in spaces]
         self.first = dict(equal_shapes(spaces, list(zip(self.passing, names, strict=True))))
         self.least: list[tuple[float, float]] = []
@@ -203,39 +203,14 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         which,
         tuple(wanted),
     )
-    lives = Lives(
-        {o.tensor: o.bits for s in spaces for o in s.operands if o.fusable},
-        {
-            o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks)
-            for s in spaces
-            for o in s.operands
-            if o.fusable and o.output
-        },
-        {o.tensor: i for i, s in enumerate(spaces) for o in s.operands if o.fusable and not o.output},
-    )
     capacity = np.array([memories[m].capacity for m in which])
     eps = (1 + request.eps) ** (1 / (len(spaces) + 1)) - 1 if request.eps else 0.0
-    return Rules(lives, which, capacity, interest, tuple(which.index(m) for m in wanted), eps)
+    return Rules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted), eps)
 
 
 def _by_name(limits: Limits) -> bool:
     """True if Einsums of equal shape may have to be mapped differently."""
     return bool(limits.loop_order or limits.compute or limits.fuse or limits.unfused)
-
-
-def _passing(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Passing:
-    """Whether tensors that this Einsum does not touch may be exchanged across it, and whether its output is
-    then read before they all are."""
-    mine = spaces[number]
-    ends = [
-        lives.last[o.tensor]
-        for i, s in enumerate(spaces[:number])
-        for o in s.operands
-        if o.output and lives.last.get(o.tensor, i) > number and mine.operand(o.tensor) is None
-    ]
-    made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last}
-    reads = [i for i, s in enumerate(spaces) for o in s.operands if o.tensor in made and not o.output]
-    return Passing(bool(ends), bool(ends and reads) and min(reads) <= min(ends))
 
 
 def _candidates(

@@ -17,6 +17,7 @@ import numpy as np
 
 from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.space import EinsumSpace
+from polymodel.explore.templates import Passing, Shape
 
 Array = Any
 
@@ -110,6 +111,31 @@ class Lives:
         return found
 
 
+def lives_of(spaces: Sequence[EinsumSpace]) -> Lives:
+    """The exchanged tensors of a cascade."""
+    fusable = [(i, s, o) for i, s in enumerate(spaces) for o in s.operands if o.fusable]
+    return Lives(
+        {o.tensor: o.bits for _, _, o in fusable},
+        {o.tensor: tuple(s.extents[r] if r >= 0 else 1 for r in o.ranks) for _, s, o in fusable if o.output},
+        {o.tensor: i for i, _, o in fusable if not o.output},
+    )
+
+
+def passing_of(spaces: Sequence[EinsumSpace], lives: Lives, number: int) -> Passing:
+    """Whether tensors that this Einsum does not touch may be exchanged across it, and whether its output is
+    then read before they all are."""
+    mine = spaces[number]
+    ends = [
+        lives.last[o.tensor]
+        for i, s in enumerate(spaces[:number])
+        for o in s.operands
+        if o.output and lives.last.get(o.tensor, i) > number and mine.operand(o.tensor) is None
+    ]
+    made = {o.tensor for o in mine.operands if o.output and o.tensor in lives.last}
+    reads = [i for i, s in enumerate(spaces) for o in s.operands if o.tensor in made and not o.output]
+    return Passing(bool(ends), bool(ends and reads) and min(reads) <= min(ends))
+
+
 @dataclass(frozen=True)
 class Step:
     """How an Einsum with one shape follows a structure. `made`: its exchanged output, if any; `ended`:
@@ -130,17 +156,15 @@ def above_of(space: EinsumSpace, prefix: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def step(
-    structure: Structure, space: EinsumSpace, shape: Pmappings, number: int, lives: Lives
-) -> Step | None:
+def step(structure: Structure, space: EinsumSpace, shape: Shape, number: int, lives: Lives) -> Step | None:
     """The step, or None where the Einsum's fused loops and exchanges do not fit those that are open."""
-    prefix, c = shape.shape.prefix, structure.depth
-    if len(prefix) != max(c, shape.shape.own_depth):
+    prefix, c = shape.prefix, structure.depth
+    if len(prefix) != max(c, shape.own_depth):
         return None
     above = above_of(space, prefix)
     if above[:c] != structure.above:
         return None
-    shared = {space.operands[i].tensor: (m, d) for i, m, d in shape.shape.shared}
+    shared = {space.operands[i].tensor: (m, d) for i, m, d in shape.shared}
     for live in structure.live:
         if not _meets(live, space, prefix, shared.pop(live.tensor, (0, 0))):
             return None
