@@ -7,7 +7,8 @@ many are left, those that another one beats in every product so far.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -42,6 +43,8 @@ class Interest:
 
 @dataclass(frozen=True)
 class Part:
+    """Points of one template: see `Pmappings`. `below`: positions in the lower region, if there is one."""
+
     keys: Array
     energy: Array
     latency: Array
@@ -49,11 +52,28 @@ class Part:
     above: Array
     number: int
     choice: Array
+    lower: int = -1
+    below: Array | None = None
 
     def figures(self, interest: Interest) -> list[Array]:
         found = [self.energy] if interest.energy else []
         found += [self.latency] if interest.latency else []
         return [*found, *self.local, *(row for slot in self.above for row in slot)]
+
+    def only(self, kept: Array) -> Part:
+        return replace(
+            self,
+            keys=self.keys[:, kept],
+            energy=self.energy[kept],
+            latency=self.latency[kept],
+            local=self.local[:, kept],
+            above=self.above[:, :, kept],
+            choice=self.choice[kept],
+            below=None if self.below is None else self.below[kept],
+        )
+
+    def undominated(self, interest: Interest) -> Part:
+        return self.only(undominated(self.figures(interest), group_numbers(self.keys, len(self.energy))))
 
 
 def group_numbers(keys: Array, n: int) -> Array:
@@ -174,12 +194,24 @@ class Combination:
             figures.append(self.values[t])
             if t in self.signed:
                 figures.append(-self.values[t])
+        figures += self.ends()
         for f, wide in zip(self.space.fanouts, self.spread, strict=True):
             if f.width > 1:
                 figures.append(wide)
                 if f.least:
                     figures.append(-wide)
         return undominated(figures, group_numbers(self.keys, self.n))
+
+    def ends(self) -> list[Array]:
+        """How often each prime divides the tile that the region needs, and those that it gives (negative)."""
+        found: list[Array] = []
+        for level, sign in ((1, 1), (-1, -1)):
+            if not (self.template.top if sign > 0 else self.template.bottom):
+                continue
+            for v, i in sorted(self.index.items()):
+                c = self.chains[v]
+                found += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
+        return found
 
     def _keep(self, which: Array) -> None:
         if which.dtype == bool and which.all():
@@ -188,32 +220,67 @@ class Combination:
         self.spread = [w[which] for w in self.spread]
         self.keys = self.keys[:, which]
         self.index = {v: i[which] for v, i in self.index.items()}
-        self.n = self.keys.shape[1] if len(self.keys) else len(next(iter(self.values.values())))
+        self.n = int(which.sum()) if which.dtype == bool else len(which)
 
     def part(self, number: int) -> Part:
         """Energy, latency and space of every point."""
-        space, interest = self.space, self.interest
-        energy = self._form(self.costs.energy) * space.times
+        space = self.space
         latency = np.zeros(self.n)
         for _, form, fixed in self.costs.times:
-            latency = np.maximum(latency, self._form(form) + fixed)
+            latency = np.maximum(latency, self.form(form) + fixed)
         latency = latency * space.times
-        depth = self.template.depth
-        slots = np.zeros((depth + 1, len(interest.memories), self.n))
+        local, above = self.slots()
+        energy = self.energy() + space.leak * latency
+        return Part(self.keys, energy, latency, local, above, number, self.choice())
+
+    def slots(self) -> tuple[Array, Array]:
+        """Bits [memories, n] in the branch, and [D, memories, n] above the fused loops, without exchanges."""
+        depth, memories = self.template.depth, self.interest.memories
+        slots = np.zeros((depth + 1, len(memories), self.n))
         for node, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
-            if not node.shared and node.memory in interest.memories:
-                slots[min(node.level, depth), interest.memories.index(node.memory)] += self.values[t] * bits
+            if not node.shared and node.memory in memories:
+                slots[min(node.level, depth), memories.index(node.memory)] += self.values[t] * bits
+        return slots[depth], slots[:depth]
+
+    def choice(self) -> Array:
+        """The number of every point among all combinations of the variables' candidates."""
         counts = tuple(c.count for c in self.chains)
         where = tuple(self.index[v] for v in range(len(counts)))
-        choice = np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)
-        energy = energy + space.leak * latency
-        return Part(self.keys, energy, latency, slots[depth], slots[:depth], number, choice)
+        return np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)
 
-    def _form(self, form: Form) -> Array:
+    def energy(self) -> Array:
+        """Joules of all actions, without leakage."""
+        return self.form(self.costs.energy) * self.space.times
+
+    def form(self, form: Form) -> Array:
         found = np.zeros(self.n)
         for t, c in form.items():
             found = found + self.values[t] * c
         return found
+
+
+@lru_cache(maxsize=4096)
+def primes(n: int) -> tuple[int, ...]:
+    """The primes that divide n."""
+    found, p = [], 2
+    while n > 1:
+        if n % p == 0:
+            found.append(p)
+            while n % p == 0:
+                n //= p
+        p = p + 1 if p * p <= n else n
+    return tuple(found)
+
+
+def _multiplicity(values: Array, p: int) -> Array:
+    """How often p divides each value."""
+    left, found = values.copy(), np.zeros(len(values), np.int64)
+    while True:
+        divides = left % p == 0
+        if not divides.any():
+            return found
+        found += divides
+        left = np.where(divides, left // p, left)
 
 
 def prod_of(arrays: Sequence[Array], n: int) -> Array:

@@ -17,8 +17,9 @@ import numpy as np
 from polymodel.explore.bounds import Bound
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
+from polymodel.explore.regions import Inner, cut_points, cuttable, inner_region, merged_template
 from polymodel.explore.space import EinsumSpace
-from polymodel.explore.templates import Passing, Shape, Template, templates
+from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
 from polymodel.explore.tilechains import tile_chains
 from polymodel.explore.undominated import undominated
@@ -31,7 +32,8 @@ class Pmappings:
     """The pmappings of one Einsum and shape. `keys` [D, n]: tile sizes below the fused loops. `energy` (J),
     `latency` (s), `local` [memories, n] and `above` [D, memories, n] (bits) in the branch and at the slots
     above fused loops, without exchanged tensors; memories are those of `Interest`. `template` [n] numbers
-    `templates`, `choice` [n] the point among the template's."""
+    `templates`, `choice` [n] the point among the template's, `lower` [n] the region below (-1: none) among
+    `regions`, `below` [n] the point there."""
 
     space: EinsumSpace
     shape: Shape
@@ -43,6 +45,9 @@ class Pmappings:
     templates: tuple[Template, ...]
     template: Array
     choice: Array
+    regions: tuple[Inner, ...]
+    lower: Array
+    below: Array
     sizes: str
 
     def __len__(self) -> int:
@@ -58,16 +63,30 @@ class Pmappings:
             above=self.above[:, :, positions],
             template=self.template[positions],
             choice=self.choice[positions],
+            lower=self.lower[positions],
+            below=self.below[positions],
         )
 
     def tiles(self, position: int) -> tuple[Template, Array, Array]:
         """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts]."""
         template = self.templates[int(self.template[position])]
+        tiles, spread = self._candidate(template, int(self.choice[position]))
+        if not template.bottom:
+            return template, tiles, spread
+        region = self.regions[int(self.lower[position])]
+        at = int(self.below[position])
+        inner = region.templates[int(region.template[at])]
+        inside, spread = self._candidate(inner, int(region.choice[at]))
+        bottom = tiles.shape[1] - 1
+        joined = np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1) if len(tiles) else tiles
+        return merged_template(template, inner, bottom), joined, spread
+
+    def _candidate(self, template: Template, choice: int) -> tuple[Array, Array]:
         found = [tile_chains(self.space, template, v, self.sizes) for v in range(len(self.space.variables))]
-        chosen = np.unravel_index(int(self.choice[position]), tuple(c.count for c in found)) if found else ()
+        chosen = np.unravel_index(choice, tuple(c.count for c in found)) if found else ()
         tiles = np.array([c.tiles[:, k] for c, k in zip(found, chosen, strict=True)])
         spread = np.array([c.spread[:, k] for c, k in zip(found, chosen, strict=True)])
-        return template, tiles, spread
+        return tiles, spread
 
 
 @dataclass
@@ -80,89 +99,107 @@ class Tally:
     too_large: int = 0
 
 
-def pmappings(
-    space: EinsumSpace,
-    limits: Limits,
-    interest: Interest,
-    passing: Passing,
-    depth: int,
-    tally: Tally,
-    bound: Bound | None = None,
-    going_on: Callable[[], bool] = lambda: True,
-) -> tuple[Pmappings, ...]:
-    """Every shape of so many fused loops, its pmappings without those that others or `bound` beat.
+class Explorer:
+    """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
 
-    Without fused loops the space of exchanged tensors is left to the join, so that the least energy and
-    latency are bounds for any number of fused loops. `going_on` is asked before each template.
-    """
-    by_shape: dict[Shape, list[Template]] = {}
-    for t in templates(space, limits, passing, depth):
-        by_shape.setdefault(t.shape, []).append(t)
-    found: list[Pmappings] = []
-    for shape, some in by_shape.items():
-        parts = []
-        for number, template in enumerate(some):
-            if not going_on():
-                return tuple(found)
-            tally.templates += 1
-            part = _evaluated(space, template, number, limits, interest, tally, bound)
-            if part is not None:
-                parts.append(part)
-        if parts:
-            merged = _merged(space, shape, tuple(some), parts, limits, interest)
-            tally.kept += len(merged)
-            found.append(merged)
-    return tuple(found)
+    def __init__(self, space: EinsumSpace, limits: Limits, interest: Interest, passing: Passing) -> None:
+        self.space, self.limits, self.interest, self.passing = space, limits, interest, passing
+        self.cut = cuttable(space, limits)
+        self.numbers: dict[tuple[tuple[int, ...], int], int] = {}
+        self.regions: list[Inner] = []
 
+    def pmappings(
+        self,
+        depth: int,
+        tally: Tally,
+        bound: Bound | None = None,
+        going_on: Callable[[], bool] = lambda: True,
+    ) -> tuple[Pmappings, ...]:
+        """Every shape of so many fused loops, its pmappings without those that others or `bound` beat.
 
-def _merged(
-    space: EinsumSpace,
-    shape: Shape,
-    some: tuple[Template, ...],
-    parts: Sequence[Part],
-    limits: Limits,
-    interest: Interest,
-) -> Pmappings:
-    def joined(name: str) -> Array:
-        return np.concatenate([getattr(p, name) for p in parts], axis=-1)
+        Without fused loops the space of exchanged tensors is left to the join, so that the least energy
+        and latency are bounds for any number of fused loops. `going_on` is asked before each template.
+        """
+        by_shape: dict[Shape, list[Template]] = {}
+        for t in self._templates(depth):
+            by_shape.setdefault(t.shape, []).append(t)
+        found: list[Pmappings] = []
+        for shape, some in by_shape.items():
+            parts: list[Part] = []
+            for number, template in enumerate(some):
+                if not going_on():
+                    break
+                tally.templates += 1
+                parts += [p for p in self._points(template, number, bound, tally) if len(p.energy)]
+            if parts:
+                merged = self._merged(shape, tuple(some), parts)
+                tally.kept += len(merged)
+                found.append(merged)
+        return tuple(found)
 
-    number = np.concatenate([np.full(len(p.energy), p.number) for p in parts])
-    whole = Pmappings(
-        space, shape, joined("keys"), joined("energy"), joined("latency"), joined("local"), joined("above"),
-        some, number, joined("choice"), limits.sizes,
-    )  # fmt: skip
-    figures = Part(
-        whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
-    ).figures(interest)
-    return whole.only(undominated(figures, group_numbers(whole.keys, len(number))))
+    def _templates(self, depth: int) -> Iterator[Template]:
+        if not self.cut:
+            yield from templates(self.space, self.limits, self.passing, depth)
+            return
+        for cut in range(1, min(u.memories for u in self.space.units)):
+            yield from outer_templates(self.space, self.limits, self.passing, depth, cut)
 
+    def _points(self, template: Template, number: int, bound: Bound | None, tally: Tally) -> Iterator[Part]:
+        if template.bottom:
+            lower = self._below(template, tally)
+            yield from cut_points(
+                self.space,
+                template,
+                number,
+                self.limits,
+                self.interest,
+                bound,
+                self.regions[lower],
+                lower,
+                tally,
+            )
+            return
+        space = self.space
+        chains = tuple(
+            tile_chains(space, template, v, self.limits.sizes) for v in range(len(space.variables))
+        )
+        tally.points += prod(c.count for c in chains)
+        joined = Combination(space, template, chains, costs(space, template), self.interest, bound)
+        for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+            joined.add(group)
+        tally.too_large += joined.too_large
+        if joined.n:
+            yield joined.part(number).undominated(self.interest)
 
-def _evaluated(
-    space: EinsumSpace,
-    template: Template,
-    number: int,
-    limits: Limits,
-    interest: Interest,
-    tally: Tally,
-    bound: Bound | None,
-) -> Part | None:
-    """The undominated points of one template; None if none fits."""
-    chains = tuple(tile_chains(space, template, v, limits.sizes) for v in range(len(space.variables)))
-    tally.points += prod(c.count for c in chains)
-    found = costs(space, template)
-    joined = Combination(space, template, chains, found, interest, bound)
-    for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
-        joined.add(group)
-    tally.too_large += joined.too_large
-    if not joined.n:
-        return None
-    part = joined.part(number)
-    groups = group_numbers(part.keys, len(part.energy))
-    kept = undominated(part.figures(interest), groups)
-    return Part(
-        part.keys[:, kept], part.energy[kept], part.latency[kept], part.local[:, kept],
-        part.above[:, :, kept], number, part.choice[kept],
-    )  # fmt: skip
+    def _below(self, template: Template, tally: Tally) -> int:
+        """The number of the region below an upper template."""
+        innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
+        parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
+        key = (parents, template.cut)
+        if key not in self.numbers:
+            self.numbers[key] = len(self.regions)
+            self.regions.append(
+                inner_region(self.space, self.limits, self.interest, parents, template.cut, tally)
+            )
+        return self.numbers[key]
+
+    def _merged(self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part]) -> Pmappings:
+        def joined(name: str) -> Array:
+            return np.concatenate([getattr(p, name) for p in parts], axis=-1)
+
+        def repeated(name: str) -> Array:
+            return np.concatenate([np.full(len(p.energy), getattr(p, name)) for p in parts])
+
+        below = [np.zeros(len(p.energy), int) if p.below is None else p.below for p in parts]
+        whole = Pmappings(
+            self.space, shape, joined("keys"), joined("energy"), joined("latency"), joined("local"),
+            joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
+            repeated("lower"), np.concatenate(below), self.limits.sizes,
+        )  # fmt: skip
+        figures = Part(
+            whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
+        ).figures(self.interest)
+        return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
 
 
 def equal_shapes(spaces: Sequence[EinsumSpace], keys: Sequence[object]) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.bounds import Bound, bound_of
 from polymodel.explore.combine import Interest
 from polymodel.explore.join import Rules, Stage, first_stage, next_stage
-from polymodel.explore.pmappings import Pmappings, Tally, equal_shapes, pmappings
+from polymodel.explore.pmappings import Explorer, Pmappings, Tally, equal_shapes
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.space import EinsumSpace, einsum_spaces
@@ -43,6 +43,8 @@ class _Watch:
     def going_on(self) -> bool:
         limit = self.request.time_limit
         if limit is not None and time.perf_counter() - self.begun > limit:
+            self.late = True
+        if self.request.stop is not None and self.request.stop():
             self.late = True
         return not self.late
 
@@ -84,6 +86,9 @@ class _Search:
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         names = [s.name if _by_name(request.limits) else "" for s in spaces]
         self.first = dict(equal_shapes(spaces, list(zip(self.passing, names, strict=True))))
+        self.explorers = [
+            Explorer(s, request.limits, rules.interest, p) for s, p in zip(spaces, self.passing, strict=True)
+        ]
         self.least: list[tuple[float, float]] = []
         self.bound: Bound | None = None
         self.joined: list[Stage] = []
@@ -102,10 +107,7 @@ class _Search:
                         if bound is None
                         else _bounded(self.found[i], bound, self.rules.interest)
                     )
-                    more = pmappings(
-                        space, self.request.limits, self.rules.interest, self.passing[i], depth, tally, bound,
-                        self.watch.going_on,
-                    )  # fmt: skip
+                    more = self.explorers[i].pmappings(depth, tally, bound, self.watch.going_on)
                     self.found[i] = (*old, *more)
             self.watch.tell(space.name, self._best())
         if not depth:

@@ -46,11 +46,20 @@ class Node:
 
 @dataclass(frozen=True)
 class Template:
-    """Nodes by level. Operands without a shared node are backed by memory 0."""
+    """Nodes by level. Operands without a shared node come from memory 0, or from those of `parents`.
+
+    A template may be one region of a hierarchy cut in two: `bottom` says that the rest is below (the last
+    level then is the tile that it gets), `top` that the rest is above (level 1 is the tile that it needs);
+    `cut` is the innermost memory above.
+    """
 
     shape: Shape
     nodes: tuple[Node, ...]
     unit: int
+    parents: tuple[int, ...] = ()
+    top: bool = False
+    bottom: bool = False
+    cut: int = 0
 
     @property
     def depth(self) -> int:
@@ -134,6 +143,31 @@ def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
     return range(most + 1)
 
 
+def outer_templates(
+    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, cut: int
+) -> Iterator[Template]:
+    """The region of memories up to `cut`, in which all exchanges are: some in memory `cut` itself, if it is
+    not the first inside the backing storage."""
+    for shape in shapes(space, limits, passing, depth, cut + 1):
+        if max((m for _, m, _ in shape.shared), default=1) == cut:
+            for nodes in _placements(space, limits, shape, cut + 1):
+                yield Template(shape, nodes, 0, bottom=True, cut=cut)
+
+
+def inner_templates(
+    space: EinsumSpace, limits: Limits, parents: tuple[int, ...], cut: int
+) -> Iterator[Template]:
+    """The region of memories inside `cut`, for operands that come from `parents`."""
+    for unit, u in enumerate(space.units):
+        if u.memories <= cut:
+            continue
+        subsets = [list(_holdings(space, i, cut, u.memories)) for i in range(len(space.operands))]
+        for chosen in product(*subsets):
+            private = [(i, m) for i, held in enumerate(chosen) for m in held]
+            for nodes in _arranged(space, limits, Shape((), ()), (), private, 2):
+                yield Template(Shape((), ()), nodes, unit, parents, top=True, cut=cut)
+
+
 def _placements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int) -> Iterator[tuple[Node, ...]]:
     shared = tuple(Node(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
@@ -164,8 +198,12 @@ def _arranged(
     shape: Shape,
     shared: tuple[Node, ...],
     private: list[tuple[int, int]],
+    first: int = 1,
 ) -> Iterator[tuple[Node, ...]]:
-    """Every assignment of private nodes to slots above fused loops and to positions in the branch."""
+    """Every assignment of private nodes to slots above fused loops and to positions in the branch.
+
+    `first`: how far below the fused loops the first level of the branch is.
+    """
     depth = len(shape.prefix)
     slots = [list(_slots(space, shape, i, m)) for i, m in private]
     for chosen in product(*slots):
@@ -175,7 +213,7 @@ def _arranged(
         if not _ordered(space, fixed, limits):
             continue
         for order in permutations(rest):
-            branch = tuple(Node(i, m, depth + 1 + j) for j, (i, m) in enumerate(order))
+            branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
             if _ordered(space, (*fixed, *branch), limits):
                 yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -73,7 +74,7 @@ class Traffic:
         self.energy: Form = {}
         self.reads: dict[int, Form] = {}
         self.writes: dict[int, Form] = {}
-        reach = 0 if space.copy else space.units[template.unit].fanouts
+        reach = 0 if space.copy or template.bottom else space.units[template.unit].fanouts
         self.fanouts = [(i, f) for i, f in enumerate(space.fanouts) if i < reach]
 
     def above(self, memory: int) -> Fans:
@@ -101,7 +102,7 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
     for i, o in enumerate(space.operands):
         held = [(n.memory, n.level) for n in template.nodes if n.operand == i]
         if not any(n.shared and n.operand == i for n in template.nodes):
-            held.insert(0, (0, 0))
+            held.insert(0, (template.parents[i] if template.parents else 0, 0))
         if space.copy:
             _copied(t, i, o, held[0][0])
         elif o.output:
@@ -109,7 +110,7 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
         else:
             _input(t, i, o, held)
     times = [part for m in range(len(space.memories)) for part in _ports(space.memories[m], m, t)]
-    if not space.copy:
+    if not space.copy and not template.bottom:
         unit = space.units[template.unit]
         every = frozenset(i for i, _ in t.fanouts)
         t.energy = plus(t.energy, {Term(OPERATIONS, END): unit.energy})
@@ -144,14 +145,21 @@ def _copied(t: Traffic, i: int, o: Operand, memory: int) -> None:
 
 
 def _input(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
-    unit = t.space.units[t.template.unit].memories
-    for (outer, _), (inner, level) in zip(held, [*held[1:], (unit, END)], strict=True):
+    for outer, inner, level in _links(t, held):
         union = t.between(outer, inner, o)
         asked = Term(i, level, union)
         t.move(outer, "read", o.bits, {asked: 1.0}, {_share(t, asked, outer): 1.0})
         if level != END:
             every = Term(i, level)
             t.move(inner, "write", o.bits, {every: 1.0}, {_share(t, every, inner): 1.0})
+
+
+def _links(t: Traffic, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """(Memory, memory inside it, level of the tile there), down to compute if the region has it."""
+    for (outer, _), (inner, level) in pairwise(held):
+        yield outer, inner, level
+    if not t.template.bottom:
+        yield held[-1][0], t.space.units[t.template.unit].memories, END
 
 
 def _share(t: Traffic, term: Term, memory: int) -> Term:
@@ -165,11 +173,10 @@ def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None
     A refilled partial sum goes to one of the instances that reduce it, unless all fanouts between broadcast
     it; that one instance then is the busiest.
     """
-    unit = t.space.units[t.template.unit].memories
     fresh: Form = {Term(i, 0): 1.0}
     outer_fans = t.above(held[0][0])
     fresh_busiest: Form = {Term(i, 0, own=outer_fans): 1.0}
-    for (outer, _), (inner, level) in zip(held, [*held[1:], (unit, END)], strict=True):
+    for outer, inner, level in _links(t, held):
         union = t.between(outer, inner, o)
         joint, every = Term(i, level, union), Term(i, level)
         t.move(outer, "write", o.bits, {joint: 1.0}, {_share(t, joint, outer): 1.0})

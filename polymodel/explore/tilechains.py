@@ -80,16 +80,20 @@ def tile_chains(space: EinsumSpace, template: Template, variable: int, sizes: st
 
 def _after(template: Template, below: int) -> int:
     """The last level whose node stands above a fanout with that many memories above it."""
-    return max((n.level for n in template.nodes if n.memory < below), default=0) if below else -1
+    first = 1 if template.top else 0
+    return max((n.level for n in template.nodes if n.memory < below), default=first) if below else -1
 
 
 def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
-    """What each node of the branch wants of the variable: `small`, `large` or both (`free`)."""
-    found = []
+    """What each level of the branch wants of the variable: `small`, `large` or both (`free`).
+
+    The region above wants to give a small tile, the region below to get a large one.
+    """
+    found = ["small"] if template.top else []
     for n in template.branch:
         o = space.operands[n.operand]
         found.append("small" if variable in o.alone else "free" if variable in o.windowed else "large")
-    return found
+    return [*found, "large"] if template.bottom else found
 
 
 def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:

@@ -1,0 +1,220 @@
+"""Hierarchies cut in two: memories up to a cut, with the fused loops, and those inside it, with compute.
+
+Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs of
+the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
+tile, the lower one needs a tile that divides it. The lower region is searched once per set of parents,
+whatever the fused loops are (DESIGN 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.explore.bounds import Bound
+from polymodel.explore.combine import Combination, Interest, Part, group_numbers
+from polymodel.explore.records import Limits
+from polymodel.explore.space import EinsumSpace
+from polymodel.explore.templates import Node, Template, inner_templates
+from polymodel.explore.terms import costs
+from polymodel.explore.tilechains import tile_chains
+from polymodel.explore.undominated import undominated
+
+Array = Any
+PAIRS = 2_000_000
+
+
+def cuttable(space: EinsumSpace, limits: Limits) -> bool:
+    """True if the hierarchy may be cut: even tiles, memories in order, and no fanout above the cut."""
+    wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
+    deep = len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
+    return limits.sizes == "divisors" and limits.force_memory_order and not space.copy and deep and not wide
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Undominated points of the lower region. `ports` [2 * cut memories, n]: seconds at the ports of memories
+    above the cut; `rest`: the longest time of all else; `needs` [primes of all variables, n]: how often
+    each divides the tile it needs; `local` [memories of interest, n]: bits."""
+
+    energy: Array
+    ports: Array
+    rest: Array
+    local: Array
+    needs: Array
+    templates: tuple[Template, ...]
+    template: Array
+    choice: Array
+    fitting: dict[bytes, Array] = field(default_factory=dict)
+
+    def for_tile(self, gives: Array, interest: Interest) -> Array:
+        """Positions of points that fit a tile, without those that others that fit beat."""
+        key = gives.tobytes()
+        if key not in self.fitting:
+            fits = np.flatnonzero((self.needs <= gives[:, None]).all(axis=0))
+            figures = [self.energy[fits]] if interest.energy else []
+            figures += [self.rest[fits], *self.ports[:, fits]] if interest.latency else []
+            figures += [*self.local[:, fits]]
+            self.fitting[key] = fits[undominated(figures, np.zeros(len(fits), np.int64))]
+        return self.fitting[key]
+
+
+def inner_region(
+    space: EinsumSpace, limits: Limits, interest: Interest, parents: tuple[int, ...], cut: int, tally: Any
+) -> Inner:
+    """Search the lower region for operands that come from `parents`."""
+    interest = _with_leakage(space, interest)
+    some = tuple(inner_templates(space, limits, parents, cut))
+    found: list[Inner] = []
+    for number, template in enumerate(some):
+        tally.templates += 1
+        joined = _joined(space, template, limits, interest, None, tally)
+        if not joined.n:
+            continue
+        ports, rest = _times(joined, space, cut)
+        needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
+        local, _ = joined.slots()
+        points = Inner(
+            joined.energy(), ports, rest, local, needs, some, np.full(joined.n, number), joined.choice()
+        )
+        found.append(_best(points, interest))
+    if not found:
+        none = np.zeros(0)
+        return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), some, none, none)
+    return _best(_together(found), interest)
+
+
+def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
+    """Where components leak, energy grows with latency, so that the regions' times matter."""
+    return replace(interest, latency=interest.latency or space.leak > 0)
+
+
+def _together(found: Sequence[Inner]) -> Inner:
+    def joined(name: str) -> Array:
+        return np.concatenate([getattr(x, name) for x in found], axis=-1)
+
+    return Inner(
+        joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
+        found[0].templates, joined("template"), joined("choice"),
+    )  # fmt: skip
+
+
+def _best(x: Inner, interest: Interest) -> Inner:
+    figures = [x.energy] if interest.energy else []
+    figures += [x.rest, *x.ports] if interest.latency else []
+    kept = undominated([*figures, *x.local, *x.needs], np.zeros(len(x.energy), np.int64))
+    return Inner(
+        x.energy[kept], x.ports[:, kept], x.rest[kept], x.local[:, kept], x.needs[:, kept],
+        x.templates, x.template[kept], x.choice[kept],
+    )  # fmt: skip
+
+
+def _joined(
+    space: EinsumSpace,
+    template: Template,
+    limits: Limits,
+    interest: Interest,
+    bound: Bound | None,
+    tally: Any,
+) -> Combination:
+    chains = tuple(tile_chains(space, template, v, limits.sizes) for v in range(len(space.variables)))
+    tally.points += prod(c.count for c in chains)
+    joined = Combination(space, template, chains, costs(space, template), interest, bound)
+    for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+        joined.add(group)
+    tally.too_large += joined.too_large
+    return joined
+
+
+def _times(joined: Combination, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
+    """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
+    time)."""
+    names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
+    ports = np.zeros((2 * (cut + 1), joined.n))
+    rest = np.zeros(joined.n)
+    seen: dict[str, int] = {}
+    for name, form, fixed in joined.costs.times:
+        value = joined.form(form)
+        if name in names:
+            k = seen.get(name, 0)
+            seen[name] = k + 1
+            ports[2 * names[name] + k] += value
+        else:
+            rest = np.maximum(rest, value + fixed)
+    return ports * space.times, rest * space.times
+
+
+def cut_points(
+    space: EinsumSpace,
+    template: Template,
+    number: int,
+    limits: Limits,
+    interest: Interest,
+    bound: Bound | None,
+    below: Inner,
+    lower: int,
+    tally: Any,
+) -> Iterator[Part]:
+    """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
+    if not len(below.energy):
+        return
+    tighter = bound
+    if bound is not None and interest.energy:
+        tighter = bound.with_rest((bound.rest[0] + float(below.energy.min()), *bound.rest[1:]))
+    upper = _joined(space, template, limits, interest, tighter, tally)
+    if not upper.n:
+        return
+    ports, _ = _times(upper, space, template.cut)
+    apart = _with_leakage(space, interest)
+    energy, ends = upper.energy(), upper.ends()
+    local, above = upper.slots()
+    figures = [energy] if interest.energy else []
+    figures += [*ports] if apart.latency else []
+    figures += [*local, *(row for slot in above for row in slot), *ends]
+    kept = undominated(figures, group_numbers(upper.keys, upper.n))
+    gives = -np.stack(ends)[:, kept] if ends else np.zeros((0, len(kept)))
+    shapes, which = np.unique(gives, axis=1, return_inverse=True)
+    choices = [below.for_tile(np.ascontiguousarray(shape), apart) for shape in shapes.T]
+    if not ends:
+        choices, which = [below.for_tile(np.zeros(0), apart)], np.zeros(len(kept), int)
+    counts = np.array([len(c) for c in choices])[which.reshape(-1)]
+    inside = np.concatenate([choices[k] for k in which.reshape(-1)])
+    taken = np.repeat(kept, counts)
+    points = Part(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
+    for begin in range(0, len(taken), PAIRS):
+        block = slice(begin, begin + PAIRS)
+        yield _paired(
+            space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
+        )
+
+
+def _paired(
+    space: EinsumSpace,
+    upper: Part,
+    ports: Array,
+    below: Inner,
+    inside: Array,
+    interest: Interest,
+    bound: Bound | None,
+) -> Part:
+    """Both regions' costs together."""
+    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
+    both = ports + below.ports[:, inside]
+    latency = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    energy = upper.energy + below.energy[inside] + space.leak * latency
+    local = upper.local + below.local[:, inside]
+    whole = replace(upper, energy=energy, latency=latency, local=local, below=inside)
+    if bound is not None:
+        peaks = [local[interest.memories.index(m)] for m in interest.buffers]
+        whole = whole.only(np.flatnonzero(bound.hopeful(interest.figures(energy, latency, peaks))))
+    return whole.undominated(interest)
+
+
+def merged_template(upper: Template, lower: Template, bottom: int) -> Template:
+    """Both regions as one template; `bottom` is the level of the tile at the cut."""
+    moved = tuple(Node(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
+    return replace(upper, nodes=(*upper.nodes, *moved), unit=lower.unit, bottom=False)
