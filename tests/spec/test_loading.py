@@ -199,8 +199,8 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 def test_unknown_sections_are_kept_untouched(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
-    path.write_text(EXAMPLE.read_text() + "\nexplore: {TN2: [1, 2]}\n")
-    assert load(path).extras == {"explore": {"TN2": [1, 2]}}
+    path.write_text(EXAMPLE.read_text() + "\nbinding: {TN2: [1, 2]}\n")
+    assert load(path).extras == {"binding": {"TN2": [1, 2]}}
 
 
 def test_library_names() -> None:
