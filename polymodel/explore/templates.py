@@ -205,7 +205,7 @@ def _arranged(
     `first`: how far below the fused loops the first level of the branch is.
     """
     depth = len(shape.prefix)
-    slots = [list(_slots(space, shape, i, m)) for i, m in private]
+    slots = [(*lower_slots(space, shape, i, m), depth) for i, m in private]
     for chosen in product(*slots):
         above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
         rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
@@ -218,19 +218,17 @@ def _arranged(
                 yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
 
 
-def _slots(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> Iterator[int]:
-    """Slots above fused loops, and D for the branch.
-
-    Where the next loop indexes the tensor, the slot below it is never worse (nor is it for a memory
-    inside a fanout, whose loops stand below all fused ones).
-    """
-    o, depth = space.operands[operand], len(shape.prefix)
+def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:
+    """Slots above fused loops; a memory inside a fanout has none, since its loops stand below all fused ones."""
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
-    for k in range(exchanged, depth):
-        if shape.prefix[k] not in o.alone and not replicated:
-            yield k
-    yield depth
+    return range(exchanged, exchanged if replicated else len(shape.prefix))
+
+
+def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> tuple[int, ...]:
+    """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse."""
+    alone = space.operands[operand].alone
+    return tuple(k for k in slots_above(space, shape, operand, memory) if shape.prefix[k] not in alone)
 
 
 def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
