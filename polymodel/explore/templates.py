@@ -219,7 +219,7 @@ def _arranged(
 
 
 def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:
-    """Slots above fused loops; a memory inside a fanout has none, since its loops stand below all fused ones."""
+    """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones."""
     exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
     replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
     return range(exchanged, exchanged if replicated else len(shape.prefix))
