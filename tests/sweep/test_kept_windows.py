@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import polymodel as pm
 from tests.sweep.small import same
 from tests.sweep.test_sweep import check_blocks, check_rows
@@ -63,14 +65,22 @@ def test_pruned_fronts_are_those_of_the_whole_grid() -> None:
     same(fronts[1], pm.sweep(spec, GRID, objectives=("energy", "working_set:GLB"), prune=False, workers=2))
 
 
-def test_expressions_give_the_numbers_of_evaluate() -> None:
+@pytest.mark.parametrize(
+    ("textbook", "points"),
+    [(False, ((4, 3, 2, 3), (9, 4, 5, 9), (5, 1, 3, 2), (1, 1, 1, 1))), (True, ((9, 2, 1, 3), (3, 4, 5, 1)))],
+)
+def test_expressions_give_the_numbers_of_evaluate(
+    textbook: bool, points: tuple[tuple[int, ...], ...]
+) -> None:
+    """The general forms at any tiles, those of perfect factors where tiles divide."""
     found = pm.closed_forms(pm.load(SPEC))
     assert set(found.symbols) == set(GRID)
     assert frozenset({"TP", "TR", "TQ"}) in found.analysis.meetings
-    for tp, tm, tr, tq in ((4, 3, 2, 3), (9, 4, 5, 9), (5, 1, 3, 2), (1, 1, 1, 1)):
-        values = {"TP": tp, "TM": tm, "TR": tr, "TQ": tq}
+    forms = found.assuming("divides") if textbook else found
+    for tiles in points:
+        values = dict(zip(GRID, tiles, strict=True))
         wanted = pm.evaluate(pm.load(SPEC).bind(**values)).accesses
-        table = found.at(**values).accesses
+        table = forms.at(**values).accesses
         columns = [c for c in wanted.columns if c in table.columns and c.endswith("elements")]
         assert columns
         for column in columns:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.symbolic.atoms import Value
 from polymodel.analysis.symbolic.forms import Factor, Form, Held, Peak
+from polymodel.analysis.symbolic.meets import Meet
 from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 
 if TYPE_CHECKING:
@@ -131,7 +132,10 @@ class Renderer:
     def atom(self, atom: Factor) -> sympy.Expr:
         found = self._atoms.get(atom)
         if found is None:
-            found = self._atoms[atom] = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
+            found = self.ops.sp.sympify(atom.value(self.ops, self.symbols))
+            if self._divides and isinstance(atom, Meet):
+                found = self.ops.sp.expand_mul(found)  # a last tile begins at X - t, not at (X/t - 1) t
+            self._atoms[atom] = found
         return found
 
     def form(self, form: Form) -> sympy.Expr:
