@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import assume, event, given, settings
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
+from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.looptree import Reuse
+from polymodel.mapping.extents import check_extents
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.resolve import ResolvedMapping
+from polymodel.spec.faults import Faults
+from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
-from tests.analysis.test_symbolic import POLICIES
+from tests.analysis.test_symbolic import POLICIES, named
 from tests.first_tiles import first_tile_problems
 from tests.layers import fused_layers
 
@@ -69,6 +77,114 @@ def test_fused_layers_agree_with_the_referee() -> None:
 @pytest.mark.slow
 def test_fused_layers_agree_with_the_referee_at_length() -> None:
     assert fused_layers_agree(20_000) > 0.5
+
+
+@pytest.mark.parametrize("start", [1, 3, 4])
+def test_other_branches_may_be_largest_in_another_instance(start: int) -> None:
+    """W1 stays in RF over the steps of m: 3 columns in one instance, 1 in another, while E0 holds 3 and 1."""
+    e0 = einsum("E0", "A[m,k]", "W0[k]", "T[m]", sizes={"m": 4, "k": 4})
+    e1 = einsum("E1", "T[m]", "W1[n]", "Z[m,n]", sizes={"m": 4, "n": 4})
+    one = (replace(spread("k", 1), initial_tile_shape=3), rf("A", "W0"), mac("E0"))
+    other = (
+        replace(spread("n", 3), initial_tile_shape=start),
+        StorageNode("RF", ("W1",), "slide"),
+        mac("E1"),
+    )
+    tree = (dram("A", "W0", "W1", "Z"), loop("m", 1), glb("T"), Split((one, other)))
+    spec = problem((e0, e1), *tree)
+    referee = REFEREE.analyse(spec)
+    if start == 1:
+        with pytest.raises(NotSeparable, match="different spatial loops"):
+            SYMBOLIC.analyse(spec)
+    else:
+        assert not differences(SYMBOLIC.analyse(spec), referee)
+    held = {(w.einsum, w.measure): w.bits for w in referee.working_sets if w.component == "RF"}
+    assert held["E0", "tile"] == {1: 8 * 7, 3: 8 * 9, 4: 8 * 10}[start]
+
+
+def test_an_instance_that_is_idle_at_times_is_filled_again() -> None:
+    """Of m = 0..2 in tiles of 2 one instance has no second one: it takes W twice, the other once."""
+    e0 = einsum("E0", "A[m,p]", "W[r]", "Z[m,p]", sizes={"m": 3, "p": 2, "r": 1})
+    for tile, start, closed in (
+        (2, None, False),
+        (3, None, True),
+        (2, 1, False),
+        (1, 2, False),
+        (1, 3, True),
+    ):
+        steps = replace(loop("m", tile), initial_tile_shape=start)
+        held = StorageNode("RF", ("W",), "slide")
+        spec = problem(e0, dram("A", "W", "Z"), loop("p", 1), steps, spread("m", 1), held, mac())
+        referee = REFEREE.analyse(spec)
+        (loads,) = (x.loads for x in referee.loads if x.component == "RF")
+        assert loads == (((16, 8),) if closed else ((16, 16), (32, 8)))
+        if closed:
+            assert not differences(SYMBOLIC.analyse(spec), referee)
+        else:
+            with pytest.raises(NotSeparable, match="W is filled again in instances along m"):
+                SYMBOLIC.analyse(spec)
+
+
+def first_named(tree: LoopTree) -> tuple[LoopTree, dict[str, int]]:
+    """The tree with a symbol for every tile and every first tile, and their values."""
+    tree, values = named(tree)
+
+    def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in nodes:
+            if isinstance(node, Split):
+                node = replace(node, branches=tuple(renamed(b) for b in node.branches))
+            elif isinstance(node, Loop) and isinstance(node.initial_tile_shape, int):
+                name = f"F{len(values)}"
+                values[name] = node.initial_tile_shape
+                node = replace(node, initial_tile_shape=name)
+            found.append(node)
+        return tuple(found)
+
+    return replace(tree, nodes=renamed(tree.nodes)), values
+
+
+def symbols_agree(count: int) -> Counter[str]:
+    """Symbols for tiles, first tiles and some extents: forms and SymPy at their values are the numbers."""
+    tally: Counter[str] = Counter()
+
+    @settings(max_examples=count, **SETTINGS)
+    @given(first_tile_problems(), POLICIES)
+    def agree(problem: Problem, reuse: Reuse | None) -> None:
+        faults = Faults()
+        check_extents(ResolvedMapping(problem.tree), problem.cascade, problem.hierarchy, faults)
+        assume(not len(faults))
+        tree, values = first_named(problem.tree)
+        ranges: dict[str, set[int]] = {}
+        for e in problem.cascade:
+            for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True):
+                ranges.setdefault(v, set()).add(high - low + 1)
+        ranks = (
+            {v: f"X_{v}" for v, found in ranges.items() if len(found) == 1} if tally["examples"] % 2 else {}
+        )
+        tally["examples"] += 1
+        try:
+            plain = SYMBOLIC.analyse(problem, reuse=reuse)
+            open_ = forms(replace(problem, tree=tree), reuse=reuse, ranks=ranks)
+        except NotSeparable:
+            return
+        tally["closed"] += 1
+        values |= {f"X_{v}": next(iter(ranges[v])) for v in ranks}
+        assert not differences(open_.at(values), plain), drawing(problem)
+        renderer = Renderer(open_.chains)
+        at = {renderer.symbols[name]: value for name, value in values.items() if name in renderer.symbols}
+        cells: list[Any] = [*open_.buffets, *open_.traffic[:4], *open_.compute, *open_.loads[:2]]
+        every = [f for cell in cells for f in vars(cell).values() if isinstance(f, Form)]
+        for form in (*every, *(f for *_, f in open_.fanouts), *open_.single_trips):
+            assert renderer.form(form).subs(at) == form.at(values), (form, values, drawing(problem))
+
+    cast(Callable[[], None], agree)()
+    return tally
+
+
+def test_forms_in_symbols_give_the_numbers() -> None:
+    tally = symbols_agree(60)
+    assert tally["closed"] > 0.2 * tally["examples"], tally
 
 
 def test_first_tiles_agree_with_the_referee() -> None:

@@ -9,9 +9,9 @@ from functools import partial
 from polymodel.analysis.symbolic.counts import carried, count
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
+from polymodel.analysis.symbolic.links import Link, refuse_growing, refuse_idle, refuse_uneven_runs
 from polymodel.analysis.symbolic.records import TRAFFIC
 from polymodel.analysis.symbolic.spaces import Space, Use
-from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
 
 Chosen = Callable[[int], Use]
@@ -38,59 +38,6 @@ class Ledger:
 
     def entry(self, einsum: str, node: Node) -> Entry:
         return self.accesses.setdefault((einsum, node.id, node.tensor), Entry())
-
-
-@dataclass(frozen=True)
-class Link:
-    """One tensor's way from `chain[place - 1]` to `chain[place]`, or to compute if there is none.
-
-    `space` has the loops above the child (compute: all of the operation's coordinates).
-    """
-
-    layout: Layout
-    einsum: str
-    chain: tuple[Node, ...]
-    place: int
-    carried: tuple[Carry, ...]
-
-    @property
-    def tensor(self) -> str:
-        return self.chain[0].tensor
-
-    @property
-    def child(self) -> Node | None:
-        return self.chain[self.place] if self.place < len(self.chain) else None
-
-    @property
-    def parent(self) -> Node:
-        return self.chain[self.place - 1]
-
-    @property
-    def space(self) -> Space:
-        child = self.child
-        return self.layout.space(self.einsum, self.tensor, None if child is None else child.depth)
-
-    @property
-    def carry(self) -> Carry:
-        return self.carried[self.place] if self.child is not None else {}
-
-    def reach(self, place: int) -> int:
-        """How many loops stand above chain[place]."""
-        return self.chain[place].depth if place >= 0 else 0
-
-    def dim(self, position: int) -> FanoutDim:
-        loop = self.space.axes[position].loop
-        assert loop is not None
-        return self.layout.problem.hierarchy[loop.component].dim(loop.dim)
-
-    def shares(self, position: int) -> bool:
-        return self.dim(position).reuses(self.einsum, self.tensor)
-
-    def level(self, position: int) -> int:
-        """Place in the hierarchy of the component that the spatial loop at `position` replicates."""
-        loop = self.space.axes[position].loop
-        assert loop is not None
-        return self.layout.problem.hierarchy.index(loop.component)
 
 
 def flows(layout: Layout) -> Ledger:
@@ -167,6 +114,7 @@ def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Us
 
 def _input(link: Link, ledger: Ledger) -> None:
     parent, child = link.parent, link.child
+    refuse_idle(link)
     outer = ledger.entry(link.einsum, parent)
     outer.add("reads_fill", lambda first: _needed_over(link, first, parent.depth, _shared(link)))
     if child is not None:
@@ -183,7 +131,9 @@ def _passing(link: Link, held: int, first: bool) -> Form:
 
 
 def _output(link: Link, ledger: Ledger) -> None:
-    _refuse_uneven_runs(link)
+    refuse_uneven_runs(link)
+    refuse_growing(link, lambda: _partials(link))
+    refuse_idle(link)
     parent, child = link.parent, link.child
     outer = ledger.entry(link.einsum, parent)
     outer.add("reads_fill", lambda first: fillable(link, first, parent.depth, _shared(link)))
@@ -283,49 +233,9 @@ def _opening(link: Link, depth: int, use: Chosen) -> Chosen:
     return opening
 
 
-def _refuse_uneven_runs(link: Link) -> None:
-    """Refuse runs of one partial sum that start and end at different times in different instances."""
-    space = link.space
-    for h in space.halos:
-        if any(space.axes[i].spatial for v in (h.p, h.r) for i in space.of(v)):
-            raise NotSeparable(
-                f"instances along {h.p} and {h.r} reduce into the same elements of {link.tensor} in "
-                f"{link.einsum}",
-                "use engine exact",
-            )
-    _refuse_growing(link)
-    if not link.carry:
-        return
-    for v in space.spread:
-        merged = [i for i in space.of(v) if space.axes[i].spatial and i >= link.parent.depth]
-        temporal = [i for i in space.of(v) if not space.axes[i].spatial]
-        if merged and temporal:
-            raise NotSeparable(
-                f"instances along {v} keep partial sums of {link.tensor} in {link.einsum} for different "
-                "times",
-                "use engine exact, or reuse: refill",
-            )
-
-
-def _refuse_growing(link: Link) -> None:
-    """Refuse first tiles with which other instances than the first receive partial sums first."""
-    space = link.space
-    for v in space.spread:
-        axes = [(i, space.axes[i]) for i in space.of(v)]
-        own = [i for i, a in axes if a.spatial and a.grows]
-        late = [
-            i
-            for i, a in axes
-            if a.spatial
-            and (link.dim(i).broadcast_partials or not link.shares(i))
-            and any(b.grows for j, b in axes if j < i)
-        ]
-        if own or late:
-            raise NotSeparable(
-                f"instances along {v} reduce into the same elements of {link.tensor} in {link.einsum}, and a "
-                f"loop over {v} has a first tile that may be smaller than others",
-                "make initial_tile_shape larger than tile_shape, or use engine exact",
-            )
+def _partials(link: Link) -> bool:
+    """True if the child ever receives partial sums."""
+    return fillable(link, False, link.parent.depth, _received(link), inside=True) != Form()
 
 
 def _tolls(link: Link) -> Iterator[tuple[str, int]]:

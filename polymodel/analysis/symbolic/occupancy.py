@@ -7,7 +7,7 @@ a first tile of its own is taken at its largest tile, or where buffets come and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from itertools import product as cartesian
@@ -116,6 +116,7 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
         if times is None:
             used = [i for i in buffets if isinstance(i, Item)]
             stays = [i for i in buffets if isinstance(i, Stay)]
+            _refuse_other_instances(buffets)
             lasting = [i.held for i in used if i.fixed]
             return phases_between(bare, lasting, [(i.node, i.held) for i in used if not i.fixed], stays)
         if times:
@@ -219,6 +220,7 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     """
     if not items:
         return ()
+    _refuse_other_instances(items)
     phases = []
     for stamp in _stamps(bare, items):
         here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
@@ -228,6 +230,18 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
         held = (_at(bare, i, stamp) for i in here)
         phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
     return tuple(p for p in phases if p)
+
+
+def _refuse_other_instances(items: Sequence[Item | Stay]) -> None:
+    """Refuse buffets of which one is largest in one instance of the component and another in another."""
+    spread = [[a for a in i.node.space.axes if a.spatial] for i in items]
+    own = next((a for axes in spread for a in axes if a.grows), None)
+    if own is not None and len({tuple(a.node for a in axes) for axes in spread}) > 1:
+        raise NotSeparable(
+            f"buffets in {items[0].node.component} stand below different spatial loops, and that over "
+            f"{own.variable} has a first tile that may be smaller than others",
+            "make initial_tile_shape larger than tile_shape, or use engine exact",
+        )
 
 
 def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
