@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.explore.space import EinsumSpace
+from polymodel.explore.space import EinsumSpace, Operand
 from polymodel.explore.templates import Template
 
 Array = Any
@@ -90,10 +90,12 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
     The region above wants to give a small tile, the region below to get a large one.
     """
     found = ["small"] if template.top else []
-    for n in template.branch:
-        o = space.operands[n.operand]
-        found.append("small" if variable in o.alone else "free" if variable in o.windowed else "large")
+    found += [_kind(space.operands[n.operand], variable) for n in template.branch]
     return [*found, "large"] if template.bottom else found
+
+
+def _kind(o: Operand, variable: int) -> str:
+    return "small" if variable in o.alone else "free" if variable in o.windowed else "large"
 
 
 def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
@@ -137,9 +139,9 @@ def spread_choices(space: EinsumSpace, unit: int, inside: int, variable: int) ->
     return choices
 
 
-def free_sizes(space: EinsumSpace, template: Template, variable: int) -> int:
-    """How many sizes of the variable are free in the branch of a template."""
-    return _pattern(_kinds(space, template, variable))[1]
+def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int) -> int:
+    """How many sizes of the variable are free in a branch with nodes of these operands, outermost first."""
+    return _pattern([_kind(space.operands[i], variable) for i in branch])[1]
 
 
 def _prefix_sizes(template: Template, variable: int, rest: int, sizes: str) -> Iterator[tuple[int, ...]]:
