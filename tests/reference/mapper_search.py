@@ -54,7 +54,7 @@ def limits_of(case: Numbers, outcome: Outcome) -> Limits:
 
 
 def compare(outcome: Outcome, case: Numbers, spec: pm.Spec, evaluated: list[list[Pair]]) -> None:
-    """`evaluated`: per run the tool's mappings, as we count them."""
+    """`evaluated`: per run the tool's mappings as we count them, those that our search has in its space."""
     verdict = case.get("verification") or {}
     outcome.unknown("verification", verdict, VERDICT_KEYS)
     limits = limits_of(case, outcome)
@@ -112,7 +112,7 @@ def _check_run(outcome: Outcome, run: Numbers, found: Found, pairs: list[Pair], 
     best = {"energy": min(e for e, _ in ours), "latency": min(x for _, x in ours)}
     best["energy_delay"] = min(e * x for e, x in ours)
     proven = bool(verdict.get("accelforge_energy_is_optimal")) and not verdict.get("relies_on_lowering")
-    for name, theirs in run["optimum"].items():
+    for name, theirs in (run.get("optimum") or {}).items():
         if name not in best:
             outcome.mismatches.append(f"{label}: optimum of {name} is not understood")
             continue

@@ -47,18 +47,30 @@ def _workload(given: Numbers) -> Numbers:
     understood("workload", given, WORKLOAD_KEYS)
     found: Numbers = {
         "iteration_space_shape": {v: f"0 <= {v} < {size}" for v, size in given["ranks"].items()},
-        "bits_per_value": dict(given["bits_per_value"]),
+        "bits_per_value": {t: given["bits_per_value"][t] for t in _used(given)},
         "n_instances": given.get("n_instances", 1),
         "einsums": [_einsum(e, given) for e in given["einsums"]],
     }
     if given.get("persistent"):
-        found["persistent_tensors"] = " | ".join(given["persistent"])
+        found["persistent_tensors"] = " | ".join(t for t in given["persistent"] if t in _used(given))
+    return found
+
+
+def _used(workload: Numbers) -> list[str]:
+    """The tensors of all Einsums; a file may list more."""
+    return list(dict.fromkeys(t for e in workload["einsums"] for t in (*e["inputs"], *_outputs(e))))
+
+
+def _outputs(einsum: Numbers) -> Numbers:
+    found = einsum.get("output", einsum.get("outputs"))
+    if not isinstance(found, dict):
+        raise ValueError(f"Einsum {einsum['name']} has no output")
     return found
 
 
 def _einsum(given: Numbers, workload: Numbers) -> Numbers:
     understood(f"Einsum {given['name']}", given, EINSUM_KEYS)
-    outputs = given.get("output", given.get("outputs"))
+    outputs = _outputs(given)
     accesses = []
     for tensor, indices in [*given["inputs"].items(), *outputs.items()]:
         ranks = workload["tensors"][tensor]
