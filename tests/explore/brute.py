@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise, permutations, product
+from itertools import combinations, pairwise, permutations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,29 +293,50 @@ def front(energy: Floats, latency: Floats) -> Front:
 # One Einsum
 
 
-def placements(tensors: tuple[str, ...], memories: int) -> Iterator[tuple[tuple[int, str], ...]]:
-    """All sequences of nodes: any subset per memory below the outermost, in any order."""
+def placements(
+    tensors: tuple[str, ...], memories: int, ordered: bool = True
+) -> Iterator[tuple[tuple[int, str], ...]]:
+    """All sequences of nodes: any subset per memory below the outermost, in any order.
+
+    `ordered`: an outer memory's nodes above an inner one's; else only those of one tensor are in order.
+    """
     if memories == 1:
         yield ()
         return
-    for above in placements(tensors, memories - 1):
+    for above in placements(tensors, memories - 1, ordered):
         for n in range(len(tensors) + 1):
             for held in permutations(tensors, n):
-                yield (*above, *((memories - 1, t) for t in held))
+                yield from _merged(above, tuple((memories - 1, t) for t in held), ordered)
 
 
-def paths_of_one(one: Einsum, machine: Machine) -> Iterator[Path]:
-    for nodes in placements(one.tensors, len(machine.names)):
+def _merged(
+    above: tuple[tuple[int, str], ...], below: tuple[tuple[int, str], ...], ordered: bool
+) -> Iterator[tuple[tuple[int, str], ...]]:
+    if ordered or not above or not below:
+        yield (*above, *below)
+        return
+    for at in combinations(range(len(above) + len(below)), len(below)):
+        up, low = iter(above), iter(below)
+        nodes = tuple(next(low) if i in at else next(up) for i in range(len(above) + len(below)))
+        chains = [[m for m, u in nodes if u == t] for _, t in below]
+        if all(chain == sorted(chain) for chain in chains):
+            yield nodes
+
+
+def paths_of_one(one: Einsum, machine: Machine, ordered: bool = True) -> Iterator[Path]:
+    for nodes in placements(one.tensors, len(machine.names), ordered):
         places = tuple(Place(m, t, i + 1) for i, (m, t) in enumerate(nodes))
         above = sum(m < 2 for m, _ in nodes) if machine.fanouts else None
         yield Path(one, (), places, (), len(nodes), above)
 
 
-def one_einsum(one: Einsum, hierarchy: Hierarchy, every: bool = False) -> tuple[Front, int]:
+def one_einsum(
+    one: Einsum, hierarchy: Hierarchy, every: bool = False, ordered: bool = True
+) -> tuple[Front, int]:
     """The front of energy and latency, and how many mappings there are that fit or do not."""
     machine, many = Machine(hierarchy), 0
     best: list[Front] = []
-    for path in paths_of_one(one, machine):
+    for path in paths_of_one(one, machine, ordered):
         found = figures(path, machine, every)
         many += len(found.energy)
         fits = np.ones(len(found.energy), bool)

@@ -30,6 +30,7 @@ class Case:
     rates: tuple[int, ...] = (16, 512, 64)
     operations: int = 16
     every: bool = False
+    ordered: bool = True
 
     @property
     def spec(self) -> pm.Spec:
@@ -69,7 +70,7 @@ class Case:
 
 def brute_front(case: Case, spec: pm.Spec) -> tuple[Front, int]:
     if len(spec.workload) == 1:
-        return one_einsum(spec.workload.einsums[0], spec.arch, case.every)
+        return one_einsum(spec.workload.einsums[0], spec.arch, case.every, case.ordered)
     return chain(spec.workload, spec.arch, case.every)
 
 
@@ -77,7 +78,7 @@ def check_front(case: Case) -> int:
     """Both fronts, and each mapping of ours evaluated; how many mappings brute force looked at."""
     spec = case.spec
     expected, many = brute_front(case, spec)
-    limits = Limits(sizes="all" if case.every else "divisors")
+    limits = Limits(sizes="all" if case.every else "divisors", force_memory_order=case.ordered)
     found = search(spec.workload, spec.arch, Request(limits=limits)).candidates
     assert [(c.energy, c.latency) for c in found] == [pytest.approx(p, rel=1e-12) for p in expected]
     for c in found:
@@ -97,6 +98,7 @@ TINY = [
     Case((5, 4, 3), (64,), every=True),
     Case((4, 6, 3), (200, 32)),
     Case((3, 4, 4), (160, 16), bits=(4, 8), rates=(8, 8, 8), operations=1000),
+    Case((4, 3, 2), (64, 24), bits=(16, 8), write=1.5, rates=(1, 16, 8), ordered=False),
     Case((4, 4, 2), (200, 32), fanouts=(4,)),
     Case((4, 2, 4), (128, 16), fanouts=(2, 3), write=3.0),
     Case((4, 3, 6, 2), (128,)),
