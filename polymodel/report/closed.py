@@ -15,7 +15,7 @@ from polymodel.analysis.symbolic.records import BuffetForm, Larger, SymbolicAnal
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.report.closed_cells import Cell, Formula, Weighted, filled, value
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
 from polymodel.report.frames import Frames
@@ -309,8 +309,8 @@ def closed_forms(
     """The report in closed form of a problem whose tile shapes may be names.
 
     `tiles`: each tile size above 1 becomes a symbol of its own (T, rank variable, number from outside
-    in), also where it is a number. `ranks`: so does each extent (the rank variable in capitals).
-    Raises NotSeparable.
+    in; F: of a first tile), also where it is a number. `ranks`: so does each extent (the rank variable in
+    capitals). Raises NotSeparable.
     """
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
     sizes = _extents(problem) if ranks else {}
@@ -345,18 +345,25 @@ def _extents(problem: Problem) -> dict[str, str]:
 
 
 def _named(tree: LoopTree) -> LoopTree:
-    """The tree with a symbol for every tile size above 1 that is a number."""
+    """The tree with a symbol for every size above 1 of tiles and first tiles that is a number."""
     used: dict[str, int] = {}
+
+    def named(size: Tile | None, letter: str, loop: Loop) -> Tile | None:
+        if not isinstance(size, int) or size == 1:
+            return size
+        name = f"{letter}{loop.rank_variable.upper()}"
+        used[name] = used.get(name, -1) + 1
+        return f"{name}{used[name]}"
 
     def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         found: list[Node] = []
         for node in nodes:
             if isinstance(node, Split):
                 node = replace(node, branches=tuple(renamed(b) for b in node.branches))
-            elif isinstance(node, Loop) and isinstance(node.tile_shape, int) and node.tile_shape > 1:
-                name = f"T{node.rank_variable.upper()}"
-                used[name] = used.get(name, -1) + 1
-                node = replace(node, tile_shape=f"{name}{used[name]}")
+            elif isinstance(node, Loop):
+                first = None if node.initial_tile_shape == node.tile_shape else node.initial_tile_shape
+                tile = named(node.tile_shape, "T", node) or node.tile_shape
+                node = replace(node, tile_shape=tile, initial_tile_shape=named(first, "F", node))
             found.append(node)
         return tuple(found)
 
