@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
 from math import prod
+from typing import Any
 
 import networkx
 
@@ -103,7 +104,7 @@ def fronts(
     return lowest(found)
 
 
-Choice = dict[str, object]  # per shared tensor "backing", "whole", or the ranks that are tiled
+Choice = dict[str, Any]  # per shared tensor "backing", "whole", or the ranks that are tiled
 
 
 def choices(einsums: tuple[Einsum, ...], tiled: bool) -> Iterator[Choice]:
@@ -191,12 +192,7 @@ def whole_graph(einsums: tuple[Einsum, ...], choice: Choice) -> Figures:
         live = sum(volume(einsums[uses(einsums, t)[0]], t) for t, s in spans.items() if min(s) <= n <= max(s))
         mine: Figures = [(live, 0)]
         for i in g:
-            held = tuple(
-                (t, len(how) if isinstance(how, tuple) else 0)
-                for t in einsums[i].tensors
-                if (how := choice.get(t, "backing")) != "backing"
-            )
-            one = fronts(einsums[i], fused[i], held, None)
+            one = fronts(einsums[i], fused[i], kept(einsums[i], choice), None)
             mine = lowest([(a + c, b + d) for a, b in mine for c, d in one])
         total = lowest([(max(a, c), b + d) for a, b in total for c, d in mine])
     return total
@@ -209,3 +205,59 @@ def volume(one: Einsum, tensor: str) -> int:
 def referee(spec: pm.Spec, tiled: bool = True) -> Figures:
     einsums = tuple(spec.workload)
     return lowest([p for choice in choices(einsums, tiled) for p in whole_graph(einsums, choice)])
+
+
+def waiting(spec: pm.Spec) -> Figures:
+    """Least (capacity, accesses) of a chain whose Einsums may wait for those before them.
+
+    One that waits tiles the outer ranks of those that the other one tiles, and its numbers of tiles divide
+    those of the other one.
+    """
+    einsums = tuple(spec.workload)
+    made = [a.tensor for e in einsums[:-1] for a in e.outputs]
+    found: Figures = []
+    for choice in choices(einsums, tiled=True):
+        every = [range(1, len(r) + 1) if isinstance(r := choice[t], tuple) else [0] for t in made]
+        for cuts in product(*every):
+            short = {t: choice[t][:n] if n else choice[t] for t, n in zip(made, cuts, strict=True)}
+            own = [
+                {t: choice[t] if e.access_of(t).output else short[t] for t in e.tensors if t in choice}
+                for e in einsums
+            ]
+            loops = [loops_of(e, mine) for e, mine in zip(einsums, own, strict=True)]
+            if None in loops:
+                continue
+            each = [
+                product(*(divisors(extent(e, v))[1:] for v in mine or ()))
+                for e, mine in zip(einsums, loops, strict=True)
+            ]
+            for bounds in product(*each):
+                ends = list(zip(made, pairwise(bounds), strict=True))
+                waits = [(t, a, b) for t, (a, b) in ends if len(short[t]) < len(choice[t])]
+                if all(x % y == 0 for t, a, b in waits for x, y in zip(a, b[: len(short[t])], strict=False)):
+                    members = [
+                        (e, mine, kept(e, at), bound)
+                        for e, mine, at, bound in zip(einsums, loops, own, bounds, strict=True)
+                    ]
+                    found += chained(members, choice)
+    return lowest(found)
+
+
+def chained(members: list[tuple[Any, ...]], choice: Choice) -> Figures:
+    """(capacity, accesses) of a chain: runs are cut where the output of an Einsum is not tiled."""
+    total, run = [(0, 0)], [(0, 0)]
+    before = 0
+    for member in members:
+        (output,) = [a.tensor for a in member[0].outputs]
+        run = lowest([(a + c, b + d) for a, b in run for c, d in fronts(*member)])
+        if not isinstance(choice.get(output), tuple):
+            after = volume(member[0], output) if choice.get(output) == "whole" else 0
+            total = [(max(a, c + before + after), b + d) for a, b in total for c, d in run]
+            run, before = [(0, 0)], after
+    return lowest(total)
+
+
+def kept(one: Einsum, choice: Choice) -> tuple[tuple[str, int], ...]:
+    """Tensors that an Einsum does not move, and how many fused loops stand above each."""
+    found = [(t, choice[t]) for t in one.tensors if choice.get(t, "backing") != "backing"]
+    return tuple((t, len(how) if isinstance(how, tuple) else 0) for t, how in found)

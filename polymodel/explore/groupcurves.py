@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from polymodel.errors import Refused
 from polymodel.explore.curves import NOTHING, Curve, Leaf, at_once, in_turn, leaf, lowest
 from polymodel.explore.fusedgraph import FusedGraph, Kinds, Member, SharedTensor, Tiling
 from polymodel.explore.nesting import Handed, nesting_fault, on_cycles
@@ -17,6 +19,7 @@ from polymodel.explore.operations import (
 )
 
 Option = tuple[tuple[str, Tiling], ...]
+MOST_OPTIONS = 10_000  # of one Einsum; each has a curve of its own
 Group = tuple[int, ...]
 
 
@@ -67,6 +70,7 @@ class GroupCurves:
 
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
+    _loops: dict[tuple[int, str], list[tuple[Tiling, tuple[str, ...]]]] = field(default_factory=dict)
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
@@ -197,7 +201,14 @@ class GroupCurves:
         key = at, tiled
         if key not in self._options:
             names = tuple(t for t in self.graph.members[at].einsum.tensors if t in tiled)
-            self._options[key] = tuple(self._nested(at, names, (), ()))
+            found = tuple(islice(self._nested(at, names, (), ()), MOST_OPTIONS + 1))
+            if len(found) > MOST_OPTIONS:
+                raise Refused(
+                    f"there are more than {MOST_OPTIONS} ways to tile {', '.join(names)} together in "
+                    f"{self.graph.members[at].einsum.name}",
+                    "give fewer sizes in `tiles`, or leave out partial_overlap",
+                )
+            self._options[key] = found
         return self._options[key]
 
     def _nested(
@@ -208,11 +219,18 @@ class GroupCurves:
             if not loops or loops[: len(member.outermost)] == member.outermost:
                 yield chosen
             return
-        for tiling in self.graph.shared[names[0]].tilings(self.graph.rules):
-            mine = member.indexed(names[0], tiling)
+        for tiling, mine in self._tilings(at, names[0]):
             if mine[: len(loops)] == loops[: len(mine)]:
                 longer = max(loops, mine, key=len)
                 yield from self._nested(at, names[1:], longer, (*chosen, (names[0], tiling)))
+
+    def _tilings(self, at: int, tensor: str) -> list[tuple[Tiling, tuple[str, ...]]]:
+        """Ways to hand on a tensor, each with the rank variables of the loops above its tile here."""
+        key = at, tensor
+        if key not in self._loops:
+            every = self.graph.shared[tensor].tilings(self.graph.rules)
+            self._loops[key] = [(t, self.graph.members[at].indexed(tensor, t)) for t in every]
+        return self._loops[key]
 
     def operation_curve(self, at: int, kinds: Kinds, option: Option, lead: int) -> Curve:
         """Footprint and accesses of one Einsum under these fused loops."""
