@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from polymodel.analysis.symbolic.counts import carried, count
-from polymodel.analysis.symbolic.forms import Form
+from polymodel.analysis.symbolic.forms import ZERO, Form
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries
 from polymodel.analysis.symbolic.links import Link, refuse_growing, refuse_idle, refuse_uneven_runs
 from polymodel.analysis.symbolic.records import TRAFFIC
@@ -198,20 +198,27 @@ def fillable(
 
 def _fillable(link: Link, place: int, use: Chosen) -> Form:
     """The same at any link of the chain; counters inside chain[place] are as `use` has them."""
-    parent = link.chain[place - 1]
+    return _events(link, place, use) - _lacking(link, place, use)
+
+
+def _events(link: Link, place: int, use: Chosen) -> Form:
     here = link.chain[place] if place < len(link.chain) else None
     carry = link.carried[place] if here is not None else {}
-    events = needed(link.space, use, carry, here.reuse if here is not None else "")
+    return needed(link.space, use, carry, here.reuse if here is not None else "")
+
+
+def _lacking(link: Link, place: int, use: Chosen) -> Form:
+    """Needs that the parent cannot serve: starts of its runs that were not filled."""
+    parent = link.chain[place - 1]
     if link.layout.problem.hierarchy[parent.component].read_first:
-        return events
+        return ZERO
     depth = parent.depth
     # Results of an inferred Einsum start afresh at each stamp that decides what it executes.
     decided = link.layout.decided[link.einsum]
     if place == 1:
         begin = _opening(link, decided, use)
-        return events - count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
+        return count(link.space, {i: begin(i) for i in range(len(link.space.axes))})
     opening = _opening(link, max(depth, decided), use)
-    starts = needed(link.space, opening, link.carried[place - 1], parent.reuse)
     outer = link.reach(place - 2)
 
     def filled(i: int) -> Use:
@@ -221,7 +228,10 @@ def _fillable(link: Link, place: int, use: Chosen) -> Form:
         broadcast = link.dim(i).broadcast_partials or not link.shares(i)
         return inner if broadcast else "merge"
 
-    return events - starts + _fillable(link, place - 1, filled)
+    lacking = _lacking(link, place - 1, filled)
+    if all(opening(i) == filled(i) for i in range(len(link.space.axes))):
+        return lacking  # every start of a run is a need of the parent's
+    return _events(link, place - 1, opening) - _events(link, place - 1, filled) + lacking
 
 
 def _opening(link: Link, depth: int, use: Chosen) -> Chosen:
