@@ -133,7 +133,8 @@ class Combination:
             self.spread[f] = outer(self.spread[f], wide)
         keys = np.zeros((self.template.depth, self.n * m), np.int64)
         for k, v in enumerate(self.template.shape.prefix):
-            size = self.chains[v].tiles[k + 1][position[group.index(v)]] if v in group else one
+            mine = next((b for b in group if v in self.space.bundles[b]), None)
+            size = one if mine is None else self.chains[mine].keys[k][position[group.index(mine)]]
             keys[k] = outer(self.keys[k], size, times=False)
         self.keys = keys
         self.index = {v: np.repeat(i, m) for v, i in self.index.items()}

@@ -21,7 +21,7 @@ from polymodel.explore.regions import Inner, cut_points, cuttable, inner_region,
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
-from polymodel.explore.tilechains import tile_chains
+from polymodel.explore.tilechains import all_chains, spread_after, unbundled
 from polymodel.explore.undominated import undominated
 
 Array = Any
@@ -70,23 +70,58 @@ class Pmappings:
     def tiles(self, position: int) -> tuple[Template, Array, Array]:
         """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts]."""
         template = self.templates[int(self.template[position])]
-        tiles, spread = self._candidate(template, int(self.choice[position]))
-        if not template.bottom:
-            return template, tiles, spread
-        region = self.regions[int(self.lower[position])]
-        at = int(self.below[position])
-        inner = region.templates[int(region.template[at])]
-        inside, spread = self._candidate(inner, int(region.choice[at]))
-        bottom = tiles.shape[1] - 1
-        joined = np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1) if len(tiles) else tiles
-        return merged_template(template, inner, bottom), joined, spread
+        tiles, spread, keys = self._candidate(template, int(self.choice[position]))
+        if template.bottom:
+            region = self.regions[int(self.lower[position])]
+            at = int(self.below[position])
+            inner = region.templates[int(region.template[at])]
+            inside, spread, _ = self._candidate(inner, int(region.choice[at]))
+            bottom = tiles.shape[1] - 1
+            tiles = np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1)
+            template = merged_template(template, inner, bottom)
+        return (template, *separated(self.space, template, tiles, spread, keys))
 
-    def _candidate(self, template: Template, choice: int) -> tuple[Array, Array]:
-        found = [tile_chains(self.space, template, v, self.sizes) for v in range(len(self.space.variables))]
+    def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
+        """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
+        found = all_chains(self.space, template, self.sizes)
         chosen = np.unravel_index(choice, tuple(c.count for c in found)) if found else ()
-        tiles = np.array([c.tiles[:, k] for c, k in zip(found, chosen, strict=True)])
-        spread = np.array([c.spread[:, k] for c, k in zip(found, chosen, strict=True)])
-        return tiles, spread
+        pairs = list(zip(found, chosen, strict=True))
+        rows = (
+            [c.tiles[:, k] for c, k in pairs],
+            [c.spread[:, k] for c, k in pairs],
+            [c.keys[:, k] for c, k in pairs],
+        )
+        tiles, spread, keys = (np.array(r, dtype=np.int64).reshape(len(found), -1) for r in rows)
+        return tiles, spread, keys
+
+
+def separated(
+    space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array
+) -> tuple[Array, Array]:
+    """Tile sizes [variables, levels] and spread [variables, fanouts] of the members of bundles."""
+    levels, fans = tiles.shape[1] if len(tiles) else 1, len(space.fanouts)
+    sizes = np.zeros((len(space.variables), levels), np.int64)
+    wide = np.ones((len(space.variables), fans), np.int64)
+    positions = [spread_after(template, f.below) for f in space.fanouts]
+    for b, members in enumerate(space.bundles):
+        now = [space.extents[v] for v in members]
+        for level in range(levels):
+            if 0 < level <= template.depth and keys[b][level - 1]:
+                now[members.index(template.shape.prefix[level - 1])] = int(keys[b][level - 1])
+            elif level > template.depth:
+                (now,) = map(list, unbundled(now, [int(tiles[b][level])]))
+            sizes[list(members), level] = now
+            for f in (f for f, p in enumerate(positions) if p == level):
+                # What the spread takes is taken below the tile that all instances share.
+                shared = int(tiles[b][level + 1]) if level + 1 < levels else 1
+                wanted = int(
+                    np.prod([spread[b][g] for g, p in enumerate(positions) if p == level and g >= f])
+                )
+                (now,) = map(list, unbundled(now, [shared * wanted]))
+                (after,) = unbundled(now, [shared * wanted // int(spread[b][f])])
+                wide[list(members), f] = [x // y for x, y in zip(now, after, strict=True)]
+                now = list(after)
+    return sizes, wide
 
 
 @dataclass
@@ -160,9 +195,7 @@ class Explorer:
             )
             return
         space = self.space
-        chains = tuple(
-            tile_chains(space, template, v, self.limits.sizes) for v in range(len(space.variables))
-        )
+        chains = all_chains(space, template, self.limits.sizes)
         tally.points += prod(c.count for c in chains)
         joined = Combination(space, template, chains, costs(space, template), self.interest, bound)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):

@@ -21,7 +21,7 @@ from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Node, Template, inner_templates
 from polymodel.explore.terms import costs
-from polymodel.explore.tilechains import tile_chains
+from polymodel.explore.tilechains import all_chains
 from polymodel.explore.undominated import undominated
 
 Array = Any
@@ -121,7 +121,7 @@ def _joined(
     bound: Bound | None,
     tally: Any,
 ) -> Combination:
-    chains = tuple(tile_chains(space, template, v, limits.sizes) for v in range(len(space.variables)))
+    chains = all_chains(space, template, limits.sizes)
     tally.points += prod(c.count for c in chains)
     joined = Combination(space, template, chains, costs(space, template), interest, bound)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
@@ -175,7 +175,8 @@ def cut_points(
     figures = [energy] if interest.energy else []
     figures += [*ports] if apart.latency else []
     figures += [*local, *(row for slot in above for row in slot), *ends]
-    kept = undominated(figures, group_numbers(upper.keys, upper.n))
+    few = upper.n <= PAIRS
+    kept = np.arange(upper.n) if few else undominated(figures, group_numbers(upper.keys, upper.n))
     gives = -np.stack(ends)[:, kept] if ends else np.zeros((0, len(kept)))
     shapes, which = np.unique(gives, axis=1, return_inverse=True)
     choices = [below.for_tile(np.ascontiguousarray(shape), apart) for shape in shapes.T]

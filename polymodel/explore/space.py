@@ -106,27 +106,43 @@ class EinsumSpace:
     keep: tuple[frozenset[str], ...]
     may: tuple[frozenset[str], ...]
     leak: float
+    bundled: bool = True
 
     @cached_property
     def operations(self) -> int:
         return math.prod(self.extents)
 
     @cached_property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Variables that stand in windows together; every other one by itself."""
-        parent = list(range(len(self.variables)))
+    def bundles(self) -> tuple[tuple[int, ...], ...]:
+        """Variables that index the same tensors, together; those in windows by themselves.
 
-        def root(v: int) -> int:
-            while parent[v] != v:
-                v = parent[v]
-            return v
+        Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
+        (not so for sizes that do not divide: `bundled` is False then).
+        """
+        found: dict[object, list[int]] = {}
+        for v in range(len(self.variables)):
+            windowed = any(v in o.windowed for o in self.operands)
+            key = v if windowed or not self.bundled else tuple(v in o.alone for o in self.operands)
+            found.setdefault(key, []).append(v)
+        return tuple(tuple(b) for b in found.values())
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Bundles (positions) that stand in windows together; every other one by itself."""
+        parent = list(range(len(self.bundles)))
+        bundle = {v: b for b, members in enumerate(self.bundles) for v in members}
+
+        def root(b: int) -> int:
+            while parent[b] != b:
+                b = parent[b]
+            return b
 
         for o in self.operands:
             for w in o.windows:
-                parent[root(w.r)] = root(w.p)
+                parent[root(bundle[w.r])] = root(bundle[w.p])
         found: dict[int, list[int]] = {}
-        for v in range(len(self.variables)):
-            found.setdefault(root(v), []).append(v)
+        for b in range(len(self.bundles)):
+            found.setdefault(root(b), []).append(b)
         return tuple(tuple(g) for g in found.values())
 
     def operand(self, tensor: str) -> Operand | None:
@@ -186,6 +202,7 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         keep,
         may,
         math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
+        limits.sizes == "divisors",
     )
 
 

@@ -214,27 +214,29 @@ def _spread(term: Term, union: Fans) -> Term:
 
 
 class Factors:
-    """The factor of each group of variables in each term, as arrays over the group's candidates."""
+    """The factor of each group of bundles in each term, as arrays over the group's candidates."""
 
     def __init__(self, space: EinsumSpace, found: tuple[TileChains, ...]) -> None:
         self.space = space
         self.chains = found
+        self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
         self._trips: dict[tuple[int, int], Array] = {}
 
     def of(self, term: Term, group: tuple[int, ...]) -> Array:
-        """[n1, n2, ...] for the candidates of the group's variables."""
+        """[n1, n2, ...] for the candidates of the group's bundles."""
         operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
-        windows = [w for w in operand.windows if w.p in group] if operand else []
-        within = {v for w in windows for v in (w.p, w.r)}
+        windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
+        within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
         found: Array = np.ones(1)
-        for axis, v in enumerate(group):
-            if v in within:
+        for axis, b in enumerate(group):
+            if b in within:
                 continue
-            alone = operand is not None and v in operand.alone
-            found = found * _along(self._single(term, v, alone), axis, len(group))
+            alone = operand is not None and self.space.bundles[b][0] in operand.alone
+            found = found * _along(self._single(term, b, alone), axis, len(group))
         for w in windows:
-            found = found * self._windowed(term, w.p, w.r, w.step_p, w.step_r, group)
-        return np.broadcast_to(found, tuple(self.chains[v].count for v in group))
+            ends = self.bundle[w.p], self.bundle[w.r]
+            found = found * self._windowed(term, *ends, w.step_p, w.step_r, group)
+        return np.broadcast_to(found, tuple(self.chains[b].count for b in group))
 
     def _single(self, term: Term, v: int, alone: bool) -> Array:
         c = self.chains[v]

@@ -29,12 +29,14 @@ MOST_CHAINS = 2_000_000
 
 @dataclass(frozen=True)
 class TileChains:
-    """The candidates of one rank variable. `tiles` [levels, n]: tile sizes below the loops above each level;
-    `spread` [fanouts, n]: instances the variable is spread over; `even`: every size divides."""
+    """The candidates of one bundle of rank variables. `tiles` [levels, n]: tile sizes (products, of several
+    variables) below the loops above each level; `spread` [fanouts, n]: instances it is spread over; `keys`
+    [fused loops, n]: tile sizes below its own fused loops, 0 at others; `even`: every size divides."""
 
     extent: int
     tiles: Array
     spread: Array
+    keys: Array
     even: bool
 
     @property
@@ -49,36 +51,54 @@ def divisors(n: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(n // d for d in small)}))
 
 
-def tile_chains(space: EinsumSpace, template: Template, variable: int, sizes: str) -> TileChains:
-    """The chains of one variable that can be best. Raises Refused where there are too many."""
-    extent = space.extents[variable]
-    depth = template.depth
-    positions = [_after(template, f.below) for f in space.fanouts]
-    kinds = _kinds(space, template, variable)
+def all_chains(space: EinsumSpace, template: Template, sizes: str) -> tuple[TileChains, ...]:
+    """The chains of every bundle of variables that can be best. Raises Refused where there are too many."""
+    return tuple(tile_chains(space, template, b, sizes) for b in range(len(space.bundles)))
+
+
+def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str) -> TileChains:
+    """The chains of one bundle that can be best. Raises Refused where there are too many."""
+    members = space.bundles[bundle]
+    extent = math.prod(space.extents[v] for v in members)
+    if len(members) > 1 and sizes == "all":
+        raise AssertionError("sizes that do not divide are chosen variable by variable")
+    positions = [spread_after(template, f.below) for f in space.fanouts]
+    kinds = _kinds(space, template, members[0])
     pattern, symbols = _pattern(kinds)
     tiles: list[list[int]] = []
     spreads: list[tuple[int, ...]] = []
-    for spread in _spreads(space, template, variable):
-        rest = extent // math.prod(spread)
-        kind = sizes if rest == extent else "divisors"  # what is spread is split evenly
+    keys: list[tuple[int, ...]] = []
+    for spread in _spreads(space, template, members[0], extent):
+        wide = math.prod(spread)
+        kind = sizes if wide == 1 else "divisors"  # what is spread is split evenly
         scale = [
             math.prod(s for s, p in zip(spread, positions, strict=True) if p >= level)
-            for level in range(depth + 1 + len(kinds))
+            for level in range(template.depth + 1 + len(kinds))
         ]
-        for fixed in _prefix_sizes(template, variable, rest, kind):
+        for products, mine in _prefix_sizes(space, template, members, kind):
+            if products[-1] % wide:
+                continue
+            fixed = [x // wide for x in products]
             for free in _descending(fixed[-1], symbols, kind):
                 branch = [fixed[-1] if g == -1 else 1 if g == -2 else free[g] for g in pattern]
                 tiles.append([w * s for w, s in zip((*fixed, *branch), scale, strict=True)])
                 spreads.append(spread)
+                keys.append(mine)
                 if len(tiles) > MOST_CHAINS:
-                    what = f"more than {MOST_CHAINS:,} chains of tile sizes of {space.variables[variable]}"
+                    names = " and ".join(space.variables[v] for v in members)
+                    what = f"more than {MOST_CHAINS:,} chains of tile sizes of {names}"
                     raise Refused(f"{space.name}: {what}", "search divisors only (sizes: divisors)")
-    table = np.array(tiles, dtype=np.int64).reshape(len(tiles), -1).T
-    wide = np.array(spreads, dtype=np.int64).reshape(len(tiles), len(space.fanouts)).T
-    return TileChains(extent, table, wide, sizes == "divisors")
+    n = len(tiles)
+    return TileChains(
+        extent,
+        np.array(tiles, dtype=np.int64).reshape(n, -1).T,
+        np.array(spreads, dtype=np.int64).reshape(n, len(space.fanouts)).T,
+        np.array(keys, dtype=np.int64).reshape(n, template.depth).T,
+        sizes == "divisors",
+    )
 
 
-def _after(template: Template, below: int) -> int:
+def spread_after(template: Template, below: int) -> int:
     """The last level whose node stands above a fanout with that many memories above it."""
     first = 1 if template.top else 0
     return max((n.level for n in template.nodes if n.memory < below), default=first) if below else -1
@@ -116,16 +136,22 @@ def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
     return pattern, free
 
 
-def _spreads(space: EinsumSpace, template: Template, variable: int) -> Iterator[tuple[int, ...]]:
-    """How the variable may be spread over the fanouts."""
-    for spread in product(*spread_choices(space, template.unit, template.shape.innermost, variable)):
-        if space.extents[variable] % math.prod(spread) == 0:
+def _spreads(space: EinsumSpace, template: Template, variable: int, extent: int) -> Iterator[tuple[int, ...]]:
+    """How a variable (or several, of that extent together) may be spread over the fanouts."""
+    inside = len(space.memories) if template.bottom else max(template.shape.innermost, template.cut)
+    for spread in product(*spread_choices(space, template.unit, inside, variable, extent)):
+        if extent % math.prod(spread) == 0:
             yield spread
 
 
-def spread_choices(space: EinsumSpace, unit: int, inside: int, variable: int) -> list[tuple[int, ...]]:
+def spread_choices(
+    space: EinsumSpace, unit: int, inside: int, variable: int, extent: int | None = None
+) -> list[tuple[int, ...]]:
     """Per fanout, over how many instances the variable may be spread; windows are not spread, nor is
-    anything over fanouts above an exchanged tensor (`inside`: the innermost memory that holds one)."""
+    anything over fanouts above an exchanged tensor (`inside`: the innermost memory that holds one).
+
+    `extent`: of several variables that index the same tensors, together.
+    """
     reach = 0 if space.copy else space.units[unit].fanouts
     windowed = any(variable in o.windowed for o in space.operands)
     choices: list[tuple[int, ...]] = []
@@ -135,7 +161,7 @@ def spread_choices(space: EinsumSpace, unit: int, inside: int, variable: int) ->
         if barred or any(o.tensor not in f.reuses for o in reduced):
             choices.append((1,))
         else:
-            choices.append(tuple(d for d in divisors(space.extents[variable]) if d <= f.width))
+            choices.append(tuple(d for d in divisors(extent or space.extents[variable]) if d <= f.width))
     return choices
 
 
@@ -144,20 +170,30 @@ def free_sizes(space: EinsumSpace, branch: Sequence[int], variable: int) -> int:
     return _pattern([_kind(space.operands[i], variable) for i in branch])[1]
 
 
-def _prefix_sizes(template: Template, variable: int, rest: int, sizes: str) -> Iterator[tuple[int, ...]]:
-    """The variable's size at each slot above and between the fused loops."""
+def _prefix_sizes(
+    space: EinsumSpace, template: Template, members: tuple[int, ...], sizes: str
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The product of the members' sizes at each slot above and between the fused loops, and the size of a
+    member below each of its loops (0: a loop over another variable)."""
+    prefix = template.shape.prefix
 
-    def grow(found: tuple[int, ...], loops: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        if not loops:
-            yield found
-        elif loops[0] != variable:
-            yield from grow((*found, found[-1]), loops[1:])
-        else:
-            for size in _below(found[-1], sizes):
-                if size < found[-1]:
-                    yield from grow((*found, size), loops[1:])
+    def grow(
+        now: dict[int, int], products: tuple[int, ...], keys: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        if len(keys) == len(prefix):
+            yield products, keys
+            return
+        v = prefix[len(keys)]
+        if v not in now:
+            yield from grow(now, (*products, products[-1]), (*keys, 0))
+            return
+        for size in _below(now[v], sizes):
+            if size < now[v]:
+                after = {**now, v: size}
+                yield from grow(after, (*products, math.prod(after.values())), (*keys, size))
 
-    yield from grow((rest,), template.shape.prefix)
+    whole = {v: space.extents[v] for v in members}
+    yield from grow(whole, (math.prod(whole.values()),), ())
 
 
 def _descending(most: int, count: int, sizes: str) -> Iterator[tuple[int, ...]]:
@@ -187,3 +223,20 @@ def beyond(extent: Array, levels: Sequence[Array], step: int) -> Array:
         return np.maximum(extent - step, 0)
     size, inner = levels[0], levels[1:]
     return extent // size * beyond(size, inner, step) + beyond(extent % size, inner, step)
+
+
+def unbundled(starts: Sequence[int], products: Sequence[int]) -> list[tuple[int, ...]]:
+    """Sizes of several variables whose products are given, each dividing the one before.
+
+    `starts`: the sizes before; the first variable shrinks first. One variable may have any sizes.
+    """
+    if len(starts) == 1:
+        return [(p,) for p in products]
+    now, found = list(starts), []
+    for goal in products:
+        spare = math.prod(now) // goal
+        for i, size in enumerate(now):
+            taken = math.gcd(size, spare)
+            now[i], spare = size // taken, spare // taken
+        found.append(tuple(now))
+    return found

@@ -10,11 +10,12 @@ import pytest
 
 import polymodel as pm
 from polymodel.explore.combine import Combination, Interest
+from polymodel.explore.pmappings import separated
 from polymodel.explore.records import Limits, Sizes
 from polymodel.explore.space import EinsumSpace, einsum_spaces
 from polymodel.explore.templates import Passing, Template, templates
 from polymodel.explore.terms import costs
-from polymodel.explore.tilechains import tile_chains
+from polymodel.explore.tilechains import all_chains
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.loading import Spec
 
@@ -23,6 +24,8 @@ EINSUMS = (
     "O[p,m] = I[H=p+r] * F[r,m]",
     "O[p,m] = I[H=2*p+r, c] * F[r,m,c]",
     "D[b,m] = E[b,m] * S[m]",
+    "C[m,n] = A[m,k,b] * B[k,b,n]",
+    "C[m,b,n,p] = A[m,b,k] * B[k,n,p]",
 )
 
 
@@ -79,7 +82,7 @@ def some_template(space: EinsumSpace, limits: Limits, pick: random.Random) -> Te
 
 
 def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, pick: random.Random) -> bool:
-    chains = tuple(tile_chains(space, template, v, sizes) for v in range(len(space.variables)))
+    chains = all_chains(space, template, sizes)
     interest = Interest(True, True, (1, 2))
     whole = Combination(space, template, chains, costs(space, template), interest, None)
     for group in space.groups:
@@ -90,7 +93,9 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
     k = pick.randrange(len(part.energy))
     index = np.unravel_index(int(part.choice[k]), tuple(c.count for c in chains))
     tiles = np.array([c.tiles[:, i] for c, i in zip(chains, index, strict=True)])
-    spread = np.array([c.spread[:, i] for c, i in zip(chains, index, strict=True)])
+    wide = np.array([c.spread[:, i] for c, i in zip(chains, index, strict=True)])
+    none = np.zeros((len(chains), 0), np.int64)
+    tiles, spread = separated(space, template, tiles, wide, none)
     tree = looptree([Chosen(space, template, tiles, spread, 0)])
     report = pm.evaluate(spec.with_mapping(tree))
     assert part.energy[k] == pytest.approx(report.costs.total_energy, rel=1e-12), tree
