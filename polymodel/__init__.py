@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from polymodel.evaluate import closed_forms as closed_forms
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
+    from polymodel.explore.answer import Front as Front
     from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.designspace import design_space as design_space
     from polymodel.explore.graphslope import graph_slope as graph_slope
+    from polymodel.explore.records import Limits as Limits
+    from polymodel.explore.run import explore as explore
     from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
@@ -53,6 +56,8 @@ _LAZY = {
     "chain_slope": "polymodel.explore.chainslope",
     "design_space": "polymodel.explore.designspace",
     "graph_slope": "polymodel.explore.graphslope",
+    "Front": "polymodel.explore.answer",
+    "Limits": "polymodel.explore.records",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
@@ -96,6 +101,7 @@ __all__ = [
     "Refused",
     "SpecError",
     "evaluate",
+    "explore",
     "sweep",
     *_LAZY,
 ]
@@ -110,8 +116,8 @@ def __getattr__(name: str) -> object:
 
 
 class _Facade(ModuleType):
-    """Importing the modules `polymodel.evaluate` and `polymodel.sweep` would put them where the functions
-    of these names belong."""
+    """Importing the modules `polymodel.evaluate`, `polymodel.explore` and `polymodel.sweep` would put them
+    where the functions of these names belong."""
 
     @property
     def evaluate(self) -> object:
@@ -120,6 +126,14 @@ class _Facade(ModuleType):
     @evaluate.setter
     def evaluate(self, module: ModuleType) -> None:
         """Ignore the module that the import system puts here."""
+
+    @property
+    def explore(self) -> object:
+        return importlib.import_module("polymodel.explore.run").explore
+
+    @explore.setter
+    def explore(self, module: ModuleType) -> None:
+        """Ignore the package that the import system puts here."""
 
     @property
     def sweep(self) -> object:
@@ -134,4 +148,4 @@ sys.modules[__name__].__class__ = _Facade
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "evaluate", "sweep", *_LAZY])
+    return sorted([*globals(), "evaluate", "explore", "sweep", *_LAZY])

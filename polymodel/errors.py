@@ -104,5 +104,9 @@ class Refused(PolymodelError):
         super().__init__(message + (f"\n  remedy: {remedy}" if remedy else ""))
 
 
+class InternalError(PolymodelError):
+    """Two parts of polymodel disagree: a bug, and never the input's fault."""
+
+
 class NotSeparable(Refused):
     """The closed-form engine does not cover this tensor or Einsum; the exact engine may."""

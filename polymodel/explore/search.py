@@ -92,6 +92,7 @@ class _Search:
         self.least: list[tuple[float, float]] = []
         self.bound: Bound | None = None
         self.joined: list[Stage] = []
+        self.whole: tuple[list[Stage], list[tuple[Pmappings, ...]]] | None = None
         self.tallies: dict[str, tuple[Tally, float]] = {}
 
     def deepen(self, depth: int) -> None:
@@ -114,16 +115,19 @@ class _Search:
             self.least = [_least(p) for p in self.found]
 
     def join(self) -> None:
-        """Join what there is; the result bounds what follows."""
+        """Join what there is; the result bounds what follows. The first join is always finished, and one
+        that is cut short leaves the result of the one before."""
+        going_on = self.watch.going_on if self.whole else lambda: True
         self.joined = [first_stage(self.rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
             with self._counted(of) as tally:
                 rules = replace(self.rules, bound=self._rest(range(i + 1, len(self.spaces))))
-                self.joined.append(
-                    next_stage(self.joined[-1], self.found[i], space, i, rules, tally, self.watch.going_on)
-                )
+                before = self.joined[-1]
+                self.joined.append(next_stage(before, self.found[i], space, i, rules, tally, going_on))
             self.watch.tell(of, self._best())
+        if self.whole is None or not self.watch.late:
+            self.whole = self.joined, list(self.found)
         figures = [
             self.rules.interest.figures(s.energy, s.latency, [s.peak[0, m] for m in self.rules.buffers])
             for s in self.joined[-1]
@@ -157,7 +161,8 @@ class _Search:
         )
 
     def candidates(self) -> tuple[Candidate, ...]:
-        return _candidates(self.joined, self.found, self.spaces, self.rules, self.request)
+        assert self.whole is not None
+        return _candidates(*self.whole, self.spaces, self.rules, self.request)
 
 
 def _least(found: Sequence[Pmappings]) -> tuple[float, float]:

@@ -1,0 +1,262 @@
+"""What an exploration returns: the front, one point per mapping, and how complete it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.explore.point import Point, measured_buffer
+from polymodel.explore.reasons import why_empty
+from polymodel.explore.records import Found, Request
+from polymodel.loading import Spec
+from polymodel.report.table import Cell, Column, Table
+from polymodel.spec.faults import suggestion
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+SHOWN = 20
+UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
+STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Whole mappings that none beats in every objective, best in the first objective first.
+
+    `front[i]` is a `Point` with `.spec`, `.report`, `.mapping`, `.yaml`, `.save(path)`. `found` is what the
+    search says, `request` what it was asked, `seconds` what it took with the evaluation of every point;
+    `interrupted`: it was broken off by Ctrl-C.
+    """
+
+    spec: Spec
+    request: Request
+    found: Found
+    points: tuple[Point, ...]
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.request.objectives
+
+    @property
+    def complete(self) -> bool:
+        """False if the search ended before it had looked at every mapping."""
+        return self.found.complete
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    @overload
+    def __getitem__(self, number: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Point, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Point | tuple[Point, ...]:
+        if isinstance(number, int) and not -len(self.points) <= number < len(self.points):
+            many = f"they run from 0 to {len(self.points) - 1}" if self.points else "the front is empty"
+            raise IndexError(f"there is no point {number}: {many}")
+        return self.points[number]
+
+    @cached_property
+    def reason(self) -> str:
+        """Why the front is empty; empty text if it is not."""
+        return "" if self.points else why_empty(self.found)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the answer: how good it is, and what was not looked at."""
+        return tuple(_notes(self))
+
+    @cached_property
+    def table(self) -> Table:
+        """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
+        below the backing storage, fused tensors and fused loops."""
+        inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
+        plain = [o for o in self.objectives if not o.startswith("buffer:")]
+        names = list(dict.fromkeys([*plain, "energy", "latency", "energy_delay"]))
+        columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
+        columns += [Column(f"buffer:{m}", "bit") for m in inner]
+        columns += [Column("fused"), Column("fused_loops")]
+        sure = all(p.found.confirmed for p in self.points)
+        rows: list[tuple[Cell, ...]] = []
+        for p in self.points:
+            peaks = [_whole(p.buffers.get(m)) for m in inner]
+            figures = [_whole(p.value(n)) if n == "buffer" else p.value(n) for n in names]
+            row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
+            rows.append(row if sure else (*row, p.found.confirmed))
+        if not sure:
+            columns.append(Column("confirmed"))
+        return Table("front", tuple(columns), tuple(rows), self.notes)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The table as a DataFrame; `frame.attrs["units"]` has the units: J, s, J s, bit."""
+        return self.table.frame()
+
+    @cached_property
+    def stages(self) -> pd.DataFrame:
+        """What each step of the search looked at: templates, points combined, those too large for a memory,
+        points kept after dominance, seconds."""
+        units = {"seconds": "s"}
+        rows = tuple(tuple(getattr(s, n) for n in STAGES) for s in self.found.stages)
+        return Table("stages", tuple(Column(n, units.get(n, "")) for n in STAGES), rows).frame()
+
+    def best(self, objective: str = "") -> Point:
+        """The point with the least of an objective (the first, if none is named), or of energy_delay.
+
+        Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
+        is not on this front, might then be better.
+        """
+        name = objective or self.objectives[0]
+        known = self._minimised()
+        if name not in known:
+            remedy = suggestion(name, known, "objectives of this front") if name not in UNITS else ""
+            raise SpecError(
+                [
+                    Diagnostic(
+                        f"the front is over {', '.join(self.objectives)}: it need not have the least {name}",
+                        remedy or f"explore with objectives=[..., {name!r}]",
+                    )
+                ]
+            )
+        if not self.points:
+            raise SpecError([Diagnostic(f"no valid mapping: {self.reason}", "relax the constraints")])
+        return min(self.points, key=lambda p: p.value(name))
+
+    def _minimised(self) -> tuple[str, ...]:
+        """Figures whose least value is on this front."""
+        found = list(self.objectives)
+        if {"energy", "latency"} <= set(found):
+            found.append("energy_delay")
+        inner = [c for c in self.spec.arch.components if c.kind == "memory"][1:]
+        name = f"buffer:{measured_buffer(self.spec)}" if inner else ""
+        if name in found or "buffer" in found:
+            found += ["buffer", name]
+        return tuple(dict.fromkeys(found))
+
+    def to_csv(self, file: str | Path | None = None) -> str:
+        """The table as CSV text; also written to `file`."""
+        text = self.table.to_csv()
+        if file is not None:
+            with writing(file):
+                Path(file).write_text(text, encoding="utf-8")
+        return text
+
+    def to_parquet(self, file: str | Path) -> Path:
+        """The table as a parquet file; units are in the schema's pandas attributes."""
+        with writing(file):
+            self.frame.to_parquet(file)
+        return Path(file)
+
+    def save(self, folder: str | Path) -> tuple[Path, ...]:
+        """Everything in one folder: front.csv, front.parquet, stages.csv, and `mapping-N.yaml` per point."""
+        target = Path(folder)
+        with writing(target):
+            target.mkdir(parents=True, exist_ok=True)
+            self.stages.to_csv(target / "stages.csv", index=False)
+        self.to_csv(target / "front.csv")
+        found = [target / "front.csv", self.to_parquet(target / "front.parquet"), target / "stages.csv"]
+        return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
+
+    def plot(self, x: str = "", y: str = "", *, ax: Axes | None = None) -> Axes:
+        """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
+        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective."""
+        from polymodel.report.plots_explore import explored_axes
+
+        shown = _axes_of(self, x, y)
+        if not self.points:
+            self.best()
+        return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax)
+
+    def __repr__(self) -> str:
+        return "\n".join([self._headline(), *self._body(self.shown.text().split("\n"))])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = [f"<p>{escape(self._headline())}</p>"]
+        if self.points:
+            lines.append(self.shown.html())
+        return "\n".join([*lines, *(f"<p>{escape(n)}</p>" for n in self._told())])
+
+    @cached_property
+    def shown(self) -> Table:
+        """The first rows, and the columns that fit on a screen."""
+        drop = {"energy_delay"} - set(self.objectives)
+        if "buffer" in self.objectives:
+            drop.add(f"buffer:{measured_buffer(self.spec)}")
+        table = self.table.only(*(c.name for c in self.table.columns if c.name not in drop))
+        return Table(table.name, table.columns, table.rows[:SHOWN])
+
+    def _body(self, table: Sequence[str]) -> list[str]:
+        return [*(table if self.points else ()), *(f"  {n}" for n in self._told())]
+
+    def _told(self) -> list[str]:
+        more = len(self.points) - SHOWN
+        return [*([f"... {more} more in .frame"] if more > 0 else []), *self.notes]
+
+    def _headline(self) -> str:
+        looked = sum(s.points for s in self.found.stages)
+        count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
+        return (
+            f"Front over {', '.join(self.objectives)}: {count}, in {self.seconds:.3g} s "
+            f"({looked:.4g} combinations looked at)"
+        )
+
+
+def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
+    """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
+    known = [c.name for c in front.table.columns if c.unit]
+    if x or y:
+        given = (x or front.objectives[0], y or front.objectives[0])
+    elif len(front.objectives) > 1:
+        # One that is the same everywhere shows nothing.
+        values = zip(*(p.values for p in front.points), strict=True)
+        varying = [o for o, v in zip(front.objectives, values, strict=False) if len(set(v)) > 1]
+        order = list(dict.fromkeys([*varying, *front.objectives]))
+        given = (order[0], order[1])
+    else:
+        raise SpecError([Diagnostic("a picture of a front needs two figures", 'plot("energy", "latency")')])
+    for name in given:
+        if name not in known:
+            raise SpecError([Diagnostic(f"there is no figure {name}", suggestion(name, known, "figures"))])
+    return given
+
+
+def _whole(bits: float | None) -> Cell:
+    """Bits as an int: they are counted."""
+    return None if bits is None else int(bits)
+
+
+def _notes(front: Front) -> Iterator[str]:
+    found, request = front.found, front.request
+    if not front.points:
+        yield f"no valid mapping: {front.reason}"
+    elif found.complete and request.eps:
+        yield (
+            f"within a factor of {1 + request.eps:g} in every objective: for each valid mapping of the space "
+            f"there is one here that is no more than that above it (eps={request.eps:g})"
+        )
+    elif found.complete:
+        yield "exact: no valid mapping of the space is better in one objective and no worse in the others"
+    if not found.complete:
+        what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
+        rest = "; ".join(found.unsearched) or "a part of the space"
+        yield f"{what}, so that there may be better mappings; not searched: {rest}"
+    waiting = sum(not p.found.confirmed for p in front.points)
+    if waiting:
+        yield (
+            f"{waiting} points have the figures of the search (their buffers may be smaller): each is "
+            "evaluated when its report is looked at"
+        )

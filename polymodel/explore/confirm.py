@@ -1,0 +1,127 @@
+"""Every mapping that the search finds, evaluated: its figures must be those that the search gave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import InternalError, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.explore.records import Candidate
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.mapping.checks import check_mapping
+from polymodel.mapping.resolve import ResolvedMapping
+from polymodel.report.report import Report
+from polymodel.spec.faults import Faults
+
+CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
+START = 1.0  # seconds that other processes need to start
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
+    they are those of `evaluate`; else those of the search, whose peaks may be above them."""
+
+    energy: float
+    latency: float
+    buffers: tuple[tuple[str, float], ...]
+    confirmed: bool = True
+
+
+def searched(candidate: Candidate) -> Figures:
+    """The figures as the search gave them."""
+    return Figures(candidate.energy, candidate.latency, candidate.buffers, False)
+
+
+def confirmed(spec: Spec, candidate: Candidate) -> Figures:
+    """The figures of `evaluate`. Raises InternalError if they are not those of the search."""
+    faults = Faults()
+    check_mapping(ResolvedMapping(candidate.tree), spec.workload, spec.arch, faults)
+    if len(faults):
+        raise _bug(spec, candidate, f"it is not legal: {faults.found[0].message}")
+    try:
+        report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
+    except SpecError as fault:
+        raise _bug(spec, candidate, f"evaluate does not accept it: {fault.diagnostics[0].message}") from fault
+    found = figures_of(report)
+    if not report.feasible:
+        raise _bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
+    for name, mine, theirs in (
+        ("energy", candidate.energy, found.energy),
+        ("latency", candidate.latency, found.latency),
+    ):
+        if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
+            raise _bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
+    peaks = dict(found.buffers)
+    for memory, bits in candidate.buffers:
+        if peaks.get(memory, 0) > bits * (1 + CLOSE):
+            what = f"the peak of {memory} is {peaks[memory]:.0f} bit to evaluate and {bits:.0f} to the search"
+            raise _bug(spec, candidate, what)
+    return found
+
+
+def figures_of(report: Report) -> Figures:
+    """Energy, latency and peaks of one report."""
+    peaks = {c.name: 0.0 for c in report.problem.hierarchy.components if c.kind == "memory"}
+    for n in report.costs.needs:
+        if n.counts:
+            peaks[n.component] = max(peaks[n.component], float(n.bits))
+    return Figures(report.total_energy, report.total_latency, tuple(peaks.items())[1:])
+
+
+def all_confirmed(
+    spec: Spec,
+    candidates: Sequence[Candidate],
+    workers: int,
+    done: Callable[[int], bool],
+) -> list[Figures]:
+    """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
+    those left keep the figures of the search."""
+    begun, found = perf_counter(), list[Figures]()
+    for candidate in candidates:
+        if not done(len(found)):
+            break
+        passed, left = perf_counter() - begun, len(candidates) - len(found)
+        if workers > 1 and passed > START and passed * left > 2 * START * len(found):
+            return _together(spec, candidates, found, workers, done)
+        found.append(confirmed(spec, candidate))
+    return found + [searched(c) for c in candidates[len(found) :]]
+
+
+def _together(
+    spec: Spec,
+    candidates: Sequence[Candidate],
+    found: list[Figures],
+    workers: int,
+    done: Callable[[int], bool],
+) -> list[Figures]:
+    """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
+    from joblib import Parallel, delayed
+
+    rest = candidates[len(found) :]
+    size = max(1, len(rest) // (4 * workers))
+    shares = [rest[i : i + size] for i in range(0, len(rest), size)]
+    parallel = Parallel(n_jobs=workers, return_as="generator")
+    running = parallel(delayed(_share)(spec, share) for share in shares)
+    try:
+        for part in running:
+            found += part
+            if not done(len(found)):
+                break
+    except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
+        done(len(found))
+    finally:
+        running.close()
+    return found + [searched(c) for c in candidates[len(found) :]]
+
+
+def _share(spec: Spec, candidates: Sequence[Candidate]) -> list[Figures]:
+    return [confirmed(spec, c) for c in candidates]
+
+
+def _bug(spec: Spec, candidate: Candidate, what: str) -> InternalError:
+    text = mapping_to_yaml(candidate.tree, spec.used_symbols())
+    return InternalError(f"the search and evaluate disagree on a mapping (please report it): {what}\n{text}")

@@ -1,0 +1,142 @@
+"""`explore`: the search, every mapping that it finds evaluated, and the front of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import perf_counter
+from types import FrameType
+
+import numpy as np
+
+from polymodel.explore.answer import Front
+from polymodel.explore.asked import Constraints, asked_for
+from polymodel.explore.confirm import all_confirmed, searched
+from polymodel.explore.point import Point
+from polymodel.explore.records import Found, Progress
+from polymodel.explore.search import search
+from polymodel.explore.undominated import undominated
+from polymodel.loading import Spec
+from polymodel.spec.faults import not_a_spec
+
+CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
+
+
+def explore(
+    spec: Spec,
+    *,
+    objectives: Sequence[str] | None = None,
+    constraints: Constraints | None = None,
+    eps: float | None = None,
+    time_limit: float | None = None,
+    workers: int = 1,
+    progress: Callable[[Progress], None] | None = None,
+) -> Front:
+    """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
+
+    `objectives`: energy (J), latency (s), energy_delay (J s), buffer (peak bits of the outermost bounded
+    memory below the backing storage), buffer:MEMORY. `constraints`: a dictionary with the keys of the spec's
+    `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
+    1 + eps above it in every objective; 0 is exact. `time_limit`: seconds, after which the best so far is
+    returned with what was not searched. `workers`: processes. `progress` is called with a `Progress` now and
+    then. What is left out comes from the section, or is energy and latency, no limit, eps 0.
+
+    Each mapping is evaluated before it is returned (of a front of more than 200 the rest when its report is
+    looked at); were its figures not those of the search, that is a bug, and InternalError names the mapping.
+    Ctrl-C returns what there is. Raises SpecError for wrong input, Refused for what is not covered.
+    """
+    if not isinstance(spec, Spec):
+        raise not_a_spec("explore", spec)
+    asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress)
+    begun = perf_counter()
+    with _interruptible() as stopped:
+        told = _Told(progress, stopped)
+        request = replace(asked.request, progress=told if progress else None, stop=stopped.asked)
+        found = search(spec.workload, asked.hierarchy, request)
+        points = _evaluated(spec, found, request.objectives, workers, told, stopped)
+    interrupted = stopped.flag and not found.complete
+    asking = replace(asked.request, progress=None)
+    return Front(spec, asking, found, points, perf_counter() - begun, interrupted)
+
+
+def _evaluated(
+    spec: Spec, found: Found, objectives: tuple[str, ...], workers: int, told: _Told, stopped: _Stop
+) -> tuple[Point, ...]:
+    """The points that none beats, with what `evaluate` says of them."""
+    before = [Point(0, spec, c, objectives, searched(c)) for c in found.candidates]
+    kept = _front(before)
+    some = [p.candidate for p in kept[:CONFIRMED]]
+    stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
+
+    def done(number: int) -> bool:
+        told.tell(Progress(number, len(some), "evaluate", min((p.values[0] for p in kept), default=None)))
+        return not stopped.flag
+
+    figures = all_confirmed(spec, some, workers, done)
+    stopped.flag = stopped.flag or earlier
+    figures += [p.found for p in kept[CONFIRMED:]]
+    # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.
+    final = _front([replace(p, found=f) for p, f in zip(kept, figures, strict=True)])
+    return tuple(replace(p, number=i) for i, p in enumerate(final))
+
+
+def _front(points: Sequence[Point]) -> list[Point]:
+    """Points that none beats, by their values; of equal ones the first."""
+    if not points:
+        return []
+    values = np.array([p.values for p in points]).T
+    kept = undominated(list(values), np.zeros(len(points), np.int64))
+    return sorted((points[int(i)] for i in kept), key=lambda p: p.values)
+
+
+@dataclass
+class _Stop:
+    """Whether Ctrl-C was pressed."""
+
+    flag: bool = False
+
+    def asked(self) -> bool:
+        return self.flag
+
+
+@dataclass
+class _Told:
+    """The caller's progress function; a KeyboardInterrupt in it is a Ctrl-C."""
+
+    progress: Callable[[Progress], None] | None
+    stopped: _Stop
+
+    def tell(self, progress: Progress) -> None:
+        if self.progress is not None:
+            self(progress)
+
+    def __call__(self, progress: Progress) -> None:
+        assert self.progress is not None
+        try:
+            self.progress(progress)
+        except KeyboardInterrupt:
+            self.stopped.flag = True
+
+
+@contextmanager
+def _interruptible() -> Iterator[_Stop]:
+    """The first Ctrl-C is noted, for the search to end in good order; the next interrupts as ever."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # signals go to the main thread alone
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if stop.flag:
+            raise KeyboardInterrupt
+        stop.flag = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)

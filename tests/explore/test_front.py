@@ -1,0 +1,353 @@
+"""`pm.explore`: the front is what `evaluate` says, loads back, and tells how complete it is."""
+
+from __future__ import annotations
+
+import _thread
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import polymodel as pm
+from polymodel.errors import InternalError, SpecError
+from polymodel.explore import confirm, run
+from polymodel.explore.confirm import figures_of
+from polymodel.explore.records import Candidate, Found, Progress
+from polymodel.report.quantities import engineering
+
+OBJECTIVES = ("energy", "latency", "buffer")
+
+
+@pytest.fixture(scope="module")
+def spec() -> pm.Spec:
+    return pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
+
+
+@pytest.fixture(scope="module")
+def front(spec: pm.Spec) -> pm.Front:
+    return pm.explore(spec, objectives=OBJECTIVES)
+
+
+def test_every_point_evaluates_to_its_figures_and_none_beats_another(front: pm.Front) -> None:
+    assert len(front) > 5
+    assert front.complete
+    for p in front:
+        assert p.report.total_energy == p.energy
+        assert p.report.total_latency == p.latency
+        assert figures_of(p.report).buffers == p.found.buffers
+        assert p.report.feasible
+        assert p.found.confirmed
+        assert p.figures is p.found
+    values = [p.values for p in front]
+    assert values == sorted(values)
+    for a in values:
+        assert not any(b != a and all(x <= y for x, y in zip(b, a, strict=True)) for b in values)
+
+
+def test_a_mapping_saves_and_loads_back_unchanged(front: pm.Front, spec: pm.Spec, tmp_path: Path) -> None:
+    fused = next(p for p in front if p.fused)
+    again = pm.load(
+        "matmul_chain_2", "simple_two_level", fused.save(tmp_path / "m.yaml"), M=16, N0=8, N1=12, N2=10
+    )
+    assert again.mapping == fused.mapping == fused.spec.mapping
+    assert pm.evaluate(again).total_energy == fused.energy
+    saved = front.save(tmp_path / "all")
+    assert {f.name for f in saved} >= {"front.csv", "front.parquet", "stages.csv", "mapping-0.yaml"}
+    assert len(saved) == len(front) + 3
+    rows = pd.read_parquet(tmp_path / "all" / "front.parquet")
+    pd.testing.assert_frame_equal(rows, front.frame, check_dtype=False)
+    assert pd.read_csv(tmp_path / "all" / "front.csv")["energy"].tolist() == front.frame["energy"].tolist()
+
+
+def test_the_frame_has_units_buffers_and_what_is_fused(front: pm.Front) -> None:
+    frame = front.frame
+    units = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit", "buffer:GLB": "bit"}
+    assert frame.attrs["units"] == units
+    assert frame["buffer"].tolist() == frame["buffer:GLB"].tolist() == [p.buffers["GLB"] for p in front]
+    assert frame["mapping"].tolist() == list(range(len(front)))
+    for p, fused in zip(front, frame["fused"], strict=True):
+        in_dram = any(t.component == "DRAM" and t.tensor == "T1" for t in p.report.analysis.traffic)
+        assert fused == ("" if in_dram else "T1")
+    assert set(frame["fused"]) == {"", "T1"}
+    loops = [loop for loop in frame["fused_loops"] if loop]
+    assert loops
+    assert all(loop.startswith("Matmul1-Matmul2: ") for loop in loops)
+    assert front.stages["of"].tolist() == ["Matmul1", "Matmul2", "join Matmul1", "join Matmul2"]
+    assert (front.stages["points"] >= front.stages["kept"]).all()
+
+
+def test_indices_and_the_best(front: pm.Front) -> None:
+    assert front[0].number == 0
+    assert front[-1].number == len(front) - 1
+    assert [p.number for p in front[:2]] == [0, 1]
+    with pytest.raises(IndexError, match="they run from 0 to"):
+        front[len(front)]
+    assert front.best() is front[0]
+    assert front.best("energy_delay").energy_delay == min(p.energy * p.latency for p in front)
+    assert front.best("buffer").buffers["GLB"] == front.best("buffer:GLB").buffers["GLB"]
+    assert front.best("buffer").value("buffer") == min(p.buffers["GLB"] for p in front)
+    with pytest.raises(SpecError, match="it need not have the least bufer"):
+        front.best("bufer")
+
+
+def test_the_least_of_another_figure_is_not_promised(spec: pm.Spec) -> None:
+    alone = pm.explore(spec, objectives="energy")
+    assert len(alone) == 1
+    with pytest.raises(SpecError, match="need not have the least latency") as caught:
+        alone.best("latency")
+    assert "explore with objectives=[..., 'latency']" in str(caught.value)
+    with pytest.raises(SpecError, match="two figures"):
+        alone.plot()
+    product = pm.explore(spec, objectives="energy_delay")
+    both = pm.explore(spec)
+    assert product.best().energy_delay == both.best("energy_delay").energy_delay
+
+
+def test_what_is_shown(front: pm.Front) -> None:
+    text = repr(front)
+    assert text.startswith(f"Front over energy, latency, buffer: {len(front)} mappings")
+    assert engineering(front[0].energy, "J") in text
+    assert "exact: no valid mapping of the space is better" in text
+    html = front._repr_html_()
+    assert html.count("<tr>") == min(len(front), 20) + 1
+    assert "LoopTree" in repr(front[0])
+    assert "<svg" in front[0]._repr_html_()
+
+
+def test_eps_thins_and_states_the_gap(front: pm.Front, spec: pm.Spec) -> None:
+    thin = pm.explore(spec, objectives=OBJECTIVES, eps=0.5)
+    assert 0 < len(thin) < len(front)
+    assert "within a factor of 1.5 in every objective" in repr(thin)
+    for p in front:
+        assert any(all(b <= 1.5 * a for a, b in zip(p.values, q.values, strict=True)) for q in thin), p.values
+
+
+def test_constraints_as_dict_limits_and_section(spec: pm.Spec, tmp_path: Path) -> None:
+    whole = pm.explore(spec, objectives="energy")
+    unfused = pm.explore(spec, objectives="energy", constraints={"unfused": "T1"})
+    assert whole[0].fused == ("T1",)
+    assert unfused[0].fused == ()
+    assert unfused[0].energy > whole[0].energy
+    limits = pm.explore(spec, objectives="energy", constraints=pm.Limits(unfused=frozenset({"T1"})))
+    assert limits[0].energy == unfused[0].energy
+    section = tmp_path / "wanted.yaml"
+    section.write_text("explore: {objectives: [energy, buffer], unfused: Intermediates, eps: 1e-3}\n")
+    read = pm.load("matmul_chain_2", "simple_two_level", section, M=16, N0=8, N1=12, N2=10)
+    found = pm.explore(read)
+    assert found.objectives == ("energy", "buffer")
+    assert found.request.eps == 1e-3
+    assert found.best().energy == unfused[0].energy
+    assert (
+        pm.explore(read, objectives="energy", constraints={"unfused": "Nothing"})[0].energy == whole[0].energy
+    )
+
+
+def test_memories_narrow_the_rules_of_the_architecture(spec: pm.Spec) -> None:
+    for rule in ({"bypass": "weight"}, {"may_keep": "~weight"}):
+        found = pm.explore(spec, objectives="energy", constraints={"memories": {"GLB": rule}})
+        held = {t.tensor for t in found[0].report.analysis.traffic if t.component == "GLB"}
+        assert held
+        assert not held & {"W0", "W1"}
+    kept = pm.explore(spec, objectives="buffer", constraints={"memories": {"GLB": {"keep": "weight"}}})
+    assert {"W0", "W1"} <= {t.tensor for t in kept[0].report.analysis.traffic if t.component == "GLB"}
+    assert kept[0].buffers["GLB"] > 0
+    assert pm.explore(spec, objectives="buffer")[0].buffers["GLB"] == 0
+
+
+def test_nothing_fits(spec: pm.Spec) -> None:
+    rule = {"memories": {"GLB": {"keep": "All"}}, "max_fused_loops": 0, "unfused": "T1"}
+    small = pm.load("matmul_chain_2", _with_buffer(7), M=16, N0=8, N1=12, N2=10)
+    found = pm.explore(small, constraints=rule)
+    assert len(found) == 0
+    assert "exceed the size of a memory" in found.reason
+    assert "no valid mapping: " in repr(found)
+    assert "no valid mapping" in found._repr_html_()
+    assert found.frame.empty
+    with pytest.raises(SpecError, match="no valid mapping: all tile sizes of Einsum Matmul1 exceed"):
+        found.best()
+    with pytest.raises(IndexError, match="the front is empty"):
+        found[0]
+
+
+def _with_buffer(bits: int) -> dict[str, object]:
+    actions = [{"name": n, "energy": 1e-12, "throughput": 1e9} for n in ("read", "write")]
+    return {
+        "arch": {
+            "nodes": [
+                {"type": "Memory", "name": "DRAM", "tensors": {"keep": "~Intermediates", "may_keep": "All"},
+                 "actions": actions},
+                {"type": "Memory", "name": "GLB", "size": bits, "actions": actions},
+                {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1e-13}]},
+            ]
+        }
+    }  # fmt: skip
+
+
+def test_a_time_limit_says_what_was_not_searched(spec: pm.Spec) -> None:
+    found = pm.explore(spec, time_limit=1e-9)
+    assert not found.complete
+    assert "the time limit of 1e-09 s struck" in repr(found)
+    assert "not searched: " in repr(found)
+    assert not found.interrupted
+
+
+def test_ctrl_c_returns_what_there_is(spec: pm.Spec) -> None:
+    seen: list[Progress] = []
+
+    def interrupt(p: Progress) -> None:
+        seen.append(p)
+        if p.best is not None and not any(q.best is not None for q in seen[:-1]):
+            _thread.interrupt_main()
+
+    found = pm.explore(spec, progress=interrupt)
+    assert found.interrupted
+    assert not found.complete
+    assert len(found) > 0
+    assert "interrupted, so that there may be better mappings" in repr(found)
+    assert found[0].report.total_energy == found[0].energy
+    assert seen[-1].of == "evaluate"
+
+
+def test_a_keyboard_interrupt_of_the_progress_function(spec: pm.Spec) -> None:
+    def interrupt(p: Progress) -> None:
+        if p.best is not None and p.of != "evaluate":
+            raise KeyboardInterrupt
+
+    found = pm.explore(spec, progress=interrupt)
+    assert found.interrupted
+    assert len(found) > 0
+
+
+def test_progress_tells_the_best_so_far(spec: pm.Spec) -> None:
+    seen: list[Progress] = []
+    found = pm.explore(spec, objectives="energy", progress=seen.append)
+    assert [p.done <= p.total for p in seen] == [True] * len(seen)
+    assert seen[-1].best == pytest.approx(found[0].energy, rel=1e-12)
+
+
+def _changed(found: Found, **values: float) -> Found:
+    first: Candidate = found.candidates[0]
+    return replace(found, candidates=(replace(first, **values), *found.candidates[1:]))  # type: ignore[arg-type]  # floats by name
+
+
+@pytest.mark.parametrize("figure", ["energy", "latency"])
+def test_a_search_that_disagrees_with_evaluate_is_a_bug(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch, figure: str
+) -> None:
+    true = run.search
+
+    def wrong(*arguments: object) -> Found:
+        found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
+        first = found.candidates[0]
+        return _changed(found, **{figure: getattr(first, figure) * (1 + 1e-6)})
+
+    monkeypatch.setattr(run, "search", wrong)
+    with pytest.raises(InternalError, match=f"its {figure} is") as caught:
+        pm.explore(spec)
+    assert "!Storage {component: DRAM" in str(caught.value)
+
+
+def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = run.search
+
+    def shifted(bits: float) -> None:
+        def search(*arguments: object) -> Found:
+            found = true(*arguments)  # type: ignore[arg-type]  # handed on as they are
+            peaks = tuple((m, b + bits) for m, b in found.candidates[0].buffers)
+            first = replace(found.candidates[0], buffers=peaks)
+            return replace(found, candidates=(first,))
+
+        monkeypatch.setattr(run, "search", search)
+
+    shifted(8)
+    found = pm.explore(spec, objectives=("energy", "buffer"))
+    assert found[0].buffers["GLB"] == found[0].candidate.buffers[0][1] - 8
+    shifted(-8)
+    with pytest.raises(InternalError, match="the peak of GLB is"):
+        pm.explore(spec, objectives=("energy", "buffer"))
+
+
+def test_points_beyond_the_first_are_evaluated_when_looked_at(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "CONFIRMED", 2)
+    found = pm.explore(spec, objectives=OBJECTIVES)
+    assert found.frame["confirmed"].tolist()[:2] == [True, True]
+    assert not found.frame["confirmed"].iloc[2:].any()
+    assert f"{len(found) - 2} points have the figures of the search" in repr(found)
+    assert found[3].figures.confirmed
+    assert found[3].figures.energy == found[3].report.total_energy
+
+
+def test_processes_give_the_same_front(
+    front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "START", 0.0)
+    found = pm.explore(spec, objectives=OBJECTIVES, workers=2)
+    assert [p.found for p in found] == [p.found for p in front]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objectives": ["edp"]}, "did you mean energy_delay"),
+        ({"objectives": []}, "an exploration needs an objective"),
+        ({"objectives": 5}, "unknown objective 5"),
+        ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
+        ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
+        ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
+        ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
+        ({"constraints": {"sizes": "al"}}, "did you mean all"),
+        ({"constraints": {"fuse": "W0"}}, "`W0` is no intermediate"),
+        ({"constraints": {"fuse": "T9"}}, "unknown name T9"),
+        ({"constraints": {"fuse": "T1", "unfused": "T1"}}, "T1 is to be fused and unfused"),
+        ({"constraints": {"loop_order": {"Matmul1": ["q"]}}}, "Matmul1 has no rank variable q"),
+        ({"constraints": {"loop_order": {"Matmul9": ["m"]}}}, "did you mean Matmul"),
+        ({"constraints": {"compute": {"Matmul1": "MAD"}}}, "did you mean MAC"),
+        ({"constraints": {"min_utilisation": {"PE": {"X": 1}}}}, "component PE has no fanout"),
+        (
+            {"constraints": {"memories": {"DRAM": {"bypass": "T0"}}}},
+            "DRAM cannot bypass T0 in Einsum Matmul1",
+        ),
+        ({"constraints": {"memories": {"GLC": {}}}}, "did you mean GLB"),
+        ({"constraints": 7}, "7 is no set of constraints"),
+        ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
+        ({"eps": -0.1}, "negative eps"),
+        ({"eps": "a"}, "unknown symbol a"),
+        ({"time_limit": 0}, "zero time limit"),
+        ({"workers": 0}, "workers=0 is no number of processes"),
+    ],
+)
+def test_wrong_arguments(spec: pm.Spec, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        pm.explore(spec, **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_all_faults_are_told_at_once_with_their_places(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(
+        "symbols: {N: 2}\nexplore:\n  objectives: [energi]\n  max_fused_loops: N - 3\n  fuse: T9\n"
+    )
+    read = pm.load("matmul_chain_2", "simple_two_level", file)
+    with pytest.raises(SpecError) as caught:
+        pm.explore(read, eps=-1)
+    text = str(caught.value)
+    assert len(caught.value.diagnostics) == 4
+    for wanted in (f"{file}:3:16: explore.objectives[0]", f"{file}:4:20", f"{file}:5:9", "eps: negative"):
+        assert wanted in text
+    with pytest.raises(SpecError, match=r"pm\.load"):
+        pm.explore("matmul")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_picture_labels_its_axes(front: pm.Front) -> None:
+    ax = front.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "buffer (bit)")
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert any(label.startswith("fused: T1") for label in labels)
+    other = front.plot("latency", "buffer:GLB")
+    assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "buffer:GLB (bit)")
+    with pytest.raises(SpecError, match="there is no figure bufer"):
+        front.plot("energy", "bufer")
