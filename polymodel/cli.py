@@ -1,7 +1,7 @@
-"""The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | schema | new`.
+"""The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | explore | ...`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 130
-interrupted. Output is written whole or not at all; faults go to stderr.
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 70 a bug
+of polymodel's own, 130 interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from polymodel.cli_common import pairs, symbols
+from polymodel.cli_explore import add_options as add_explore_options
+from polymodel.cli_explore import run_explore
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
-from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
     from polymodel.report.table import Table
 
-FINE, INFEASIBLE, BAD_INPUT, REFUSED = 0, 1, 2, 3
+FINE, INFEASIBLE, BAD_INPUT, REFUSED, BUG = 0, 1, 2, 3, 70
 CODES = (
     "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly), "
-    "130 interrupted (a sweep prints what it has found)"
+    "130 interrupted (a sweep or an exploration prints what it has found)"
 )
 
 
@@ -42,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
+    except InternalError as error:
+        print(f"a bug in polymodel: {error}", file=sys.stderr)
+        return BUG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -74,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     _compare_command(commands)
     _timeline_command(commands)
     _sweep_command(commands)
+    _explore_command(commands)
     _schema_command(commands)
     _new_command(commands)
     return parser
@@ -189,6 +196,15 @@ def _sweep_command(commands: Commands) -> None:
     parser.set_defaults(run=lambda options: run_sweep(options, _load(options, options.sources)))
 
 
+def _explore_command(commands: Commands) -> None:
+    parser = _add(
+        commands, "explore", "Find the best whole mappings: the Pareto front of all that are valid."
+    )
+    _add_sources(parser)
+    add_explore_options(parser)
+    parser.set_defaults(run=lambda options: run_explore(options, _load(options, options.sources)))
+
+
 def _schema_command(commands: Commands) -> None:
     parser = _add(commands, "schema", "Print the JSON Schema of spec files.")
     parser.add_argument(
@@ -203,44 +219,15 @@ def _new_command(commands: Commands) -> None:
     parser.set_defaults(run=run_new)
 
 
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    faults = []
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier() or not value:
-            faults.append(Diagnostic(f"{option} {text}: expected NAME=VALUE", f"write e.g. {option} TN2=3"))
-        elif name in found:
-            faults.append(Diagnostic(f"{option} {name} is given twice", "give it once"))
-        found[name] = value
-    if faults:
-        raise SpecError(faults)
-    return found
-
-
-def _symbols(options: argparse.Namespace) -> dict[str, int | float]:
-    from polymodel.spec.numbers import plain_number
-
-    values = {name: (plain_number(v), v) for name, v in _pairs(options.set, "--set").items()}
-    faults = [
-        Diagnostic(f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3")
-        for name, (v, text) in values.items()
-        if v is None
-    ]
-    if faults:
-        raise SpecError(faults)
-    return {name: v for name, (v, _) in values.items() if v is not None}
-
-
 def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     from polymodel.loading import load
     from polymodel.spec.numbers import plain_number
 
     variables: dict[str, object] = {}
-    for name, text in _pairs(options.var, "--var").items():
+    for name, text in pairs(options.var, "--var").items():
         number = plain_number(text)
         variables[name] = text if number is None else number
-    return load(*sources, variables=variables, symbols=_symbols(options))
+    return load(*sources, variables=variables, symbols=symbols(options.set))
 
 
 def run_validate(options: argparse.Namespace) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.cli_common import Line
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from polymodel.sweep.values import Choice
 
 SHOWN = 40
-BAR_AFTER = 2.0
-LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 UNFINISHED = 3
 INTERRUPTED = 130  # as shells have it
 
@@ -188,40 +187,19 @@ def _save(found: Sweep, folder: Path) -> None:
             (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
 
 
-class Bar:
-    """A line on stderr that is rewritten: share, points, rate, time left. Quiet for the first 2 s.
-
-    `live=False`, for files and pipes: a new line now and then.
-    """
+class Bar(Line):
+    """The progress line of a sweep: share, points, rate, time left."""
 
     def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
-        self.write = write
-        self.live = live
-        self.shown = 0
-        self.last = 0.0
+        super().__init__(write, live)
         self.first: tuple[int, float] | None = None  # points of earlier runs are no work of this one
 
     def __call__(self, done: int, total: int, seconds: float) -> None:
         if self.first is None:
             self.first = done, seconds
-        if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
+        if not self.due(seconds):
             return
-        self.last = seconds
         rate = (done - self.first[0]) / (seconds - self.first[1]) if seconds > self.first[1] else 0.0
         left = (total - done) / rate if rate else 0.0
-        width = 24
-        filled = width * done // max(total, 1)
-        line = (
-            f"[{'#' * filled}{'.' * (width - filled)}] {100 * done / max(total, 1):5.1f} %  "
-            f"{done:.3g} of {total:.3g} points  {rate:.3g}/s  {left:.0f} s left"
-        )
-        if not self.live:
-            self.write(line + "\n")
-            return
-        self.write("\r" + line.ljust(self.shown))
-        self.shown = len(line)
-
-    def finish(self) -> None:
-        """Leave the line."""
-        if self.shown:
-            self.write("\n")
+        text = f"{done:.3g} of {total:.3g} points  {rate:.3g}/s  {left:.0f} s left"
+        self.show(done / max(total, 1), text)

@@ -22,6 +22,7 @@ from polymodel.explore.undominated import undominated
 from polymodel.loading import Spec
 from polymodel.spec.faults import not_a_spec
 
+AGAIN = 0.5  # seconds
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 
 
@@ -54,7 +55,7 @@ def explore(
     begun = perf_counter()
     with _interruptible() as stopped:
         told = _Told(progress, stopped)
-        request = replace(asked.request, progress=told if progress else None, stop=stopped.asked)
+        request = replace(asked.request, progress=told if progress else None, stop=told.asked)
         found = search(spec.workload, asked.hierarchy, request)
         points = _evaluated(spec, found, request.objectives, workers, told, stopped)
     interrupted = stopped.flag and not found.complete
@@ -98,16 +99,22 @@ class _Stop:
 
     flag: bool = False
 
-    def asked(self) -> bool:
-        return self.flag
-
 
 @dataclass
 class _Told:
-    """The caller's progress function; a KeyboardInterrupt in it is a Ctrl-C."""
+    """The caller's progress function; a KeyboardInterrupt in it is a Ctrl-C. A step may take long: meanwhile
+    the last progress is told again, so that a clock beside it moves."""
 
     progress: Callable[[Progress], None] | None
     stopped: _Stop
+    last: Progress | None = None
+    when: float = 0.0
+
+    def asked(self) -> bool:
+        """Whether to stop, as the search asks now and then."""
+        if self.last is not None and self.progress is not None and perf_counter() - self.when > AGAIN:
+            self(self.last)
+        return self.stopped.flag
 
     def tell(self, progress: Progress) -> None:
         if self.progress is not None:
@@ -115,6 +122,7 @@ class _Told:
 
     def __call__(self, progress: Progress) -> None:
         assert self.progress is not None
+        self.last, self.when = progress, perf_counter()
         try:
             self.progress(progress)
         except KeyboardInterrupt:

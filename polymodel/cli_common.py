@@ -1,0 +1,77 @@
+"""What several commands share: values of symbols and template variables, and a progress line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from polymodel.errors import Diagnostic, SpecError
+
+BAR_AFTER = 2.0
+LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
+WIDTH = 24
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """`NAME=VALUE` texts as a dictionary. Raises SpecError with every fault."""
+    found: dict[str, str] = {}
+    faults = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier() or not value:
+            faults.append(Diagnostic(f"{option} {text}: expected NAME=VALUE", f"write e.g. {option} TN2=3"))
+        elif name in found:
+            faults.append(Diagnostic(f"{option} {name} is given twice", "give it once"))
+        found[name] = value
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def symbols(texts: Sequence[str]) -> dict[str, int | float]:
+    """The values of `--set`. Raises SpecError."""
+    from polymodel.spec.numbers import plain_number
+
+    values = {name: (plain_number(v), v) for name, v in pairs(texts, "--set").items()}
+    faults = [
+        Diagnostic(f"--set {name}={text}: {text} is not a number", f"write e.g. --set {name}=3")
+        for name, (v, text) in values.items()
+        if v is None
+    ]
+    if faults:
+        raise SpecError(faults)
+    return {name: v for name, (v, _) in values.items() if v is not None}
+
+
+class Line:
+    """A line on stderr that is rewritten. Quiet for the first 2 s.
+
+    `live=False`, for files and pipes: a new line now and then.
+    """
+
+    def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
+        self.write = write
+        self.live = live
+        self.shown = 0
+        self.last = 0.0
+
+    def due(self, seconds: float) -> bool:
+        """True if it is time to show something, so many seconds after the start."""
+        if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
+            return False
+        self.last = seconds
+        return True
+
+    def show(self, share: float, text: str) -> None:
+        """Show a bar of which `share` is done, and a text."""
+        filled = int(WIDTH * share)
+        line = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * share:5.1f} %  {text}"
+        if not self.live:
+            self.write(line + "\n")
+            return
+        self.write("\r" + line.ljust(self.shown))
+        self.shown = len(line)
+
+    def finish(self) -> None:
+        """Leave the line."""
+        if self.shown:
+            self.write("\n")

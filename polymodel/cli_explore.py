@@ -1,0 +1,118 @@
+"""The command `polymodel explore`: options, a progress line, and what is printed and saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from polymodel.cli_common import Line
+from polymodel.errors import writing
+
+if TYPE_CHECKING:
+    from polymodel.explore.answer import Front
+    from polymodel.explore.records import Progress
+    from polymodel.loading import Spec
+
+FINE, NOTHING, INTERRUPTED = 0, 1, 130
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options but the sources and values, which every command has."""
+    parser.add_argument(
+        "--objective",
+        action="append",
+        metavar="NAME",
+        help="energy, latency, energy_delay, buffer (peak bits of the outermost bounded memory) or "
+        "buffer:MEMORY; repeat it for a front (default: energy and latency)",
+    )
+    parser.add_argument(
+        "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
+    )
+    parser.add_argument("--time-limit", metavar="S", help="after S seconds print the best so far")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
+    parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
+    parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
+    parser.add_argument("--unfused", metavar="SET", help="tensors that must")
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
+    parser.add_argument(
+        "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
+    )
+
+
+def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+    """Explore and print the front; exit code 1 if there is no valid mapping, 130 if it was interrupted."""
+    from polymodel.explore.run import explore
+
+    if options.out:  # told before minutes of work
+        with writing(options.out):
+            Path(options.out).mkdir(parents=True, exist_ok=True)
+    names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
+    given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
+    bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
+    found = explore(
+        spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
+    )
+    bar.finish()
+    text = _text(found, options.format)
+    if options.out:
+        saved = found.save(options.out)
+        told = f"saved {len(saved)} files in {options.out}: the front, and mapping-N.yaml for each point\n"
+        if options.format == "table":
+            text += told
+        else:
+            sys.stderr.write(told)
+    if found.interrupted:
+        return text, INTERRUPTED
+    return text, FINE if len(found) else NOTHING
+
+
+def _first(options: argparse.Namespace, spec: Spec) -> str:
+    """The objective whose best value so far is shown."""
+    section = spec.raw_explore.objectives if spec.raw_explore is not None else ()
+    return next(iter(options.objective or section), "energy")
+
+
+def _text(found: Front, style: str) -> str:
+    from polymodel.report.export import table_json
+
+    if style == "table":
+        return f"{found!r}\n"
+    if not found.complete or not len(found):
+        sys.stderr.write("".join(f"{n}\n" for n in found.notes))
+    return table_json(found.table) if style == "json" else found.to_csv()
+
+
+class Bar(Line):
+    """The progress line of an exploration: share of the steps, the step, the best so far, time left."""
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        live: bool = True,
+        best: str = "energy",
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        super().__init__(write, live)
+        self.best = best
+        self.clock = clock
+        self.begun = clock()
+
+    def __call__(self, progress: Progress) -> None:
+        seconds = self.clock() - self.begun
+        if not self.due(seconds):
+            return
+        from polymodel.report.quantities import engineering
+
+        share = progress.done / max(progress.total, 1)
+        parts = [f"{progress.of}", f"{seconds:.0f} s"]
+        if progress.best is not None:
+            unit = {"energy": "J", "latency": "s", "energy_delay": "J s"}.get(self.best, "bit")
+            parts.append(f"least {self.best} so far {engineering(progress.best, unit)}")
+        if share:
+            parts.append(f"about {seconds * (1 / share - 1):.0f} s left")
+        self.show(share, "  ".join(parts))

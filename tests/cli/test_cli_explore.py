@@ -1,0 +1,147 @@
+"""`polymodel explore` as a user meets it, and the `explore:` section."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
+from polymodel.cli_explore import Bar
+from polymodel.errors import InternalError
+from polymodel.explore import run as exploring
+from polymodel.explore.records import Progress
+
+Captured = pytest.CaptureFixture[str]
+SMALL = (
+    "matmul_chain_2",
+    "simple_two_level",
+    "--var",
+    "M=16",
+    "--var",
+    "N0=8",
+    "--var",
+    "N1=12",
+    "--var",
+    "N2=10",
+)
+
+
+def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_front_is_printed_and_saved(capsys: Captured, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    wanted = ("--objective", "energy", "--objective", "buffer", "--out", str(folder))
+    code, out, err = run(capsys, "explore", *SMALL, *wanted)
+    assert (code, err) == (FINE, "")
+    assert out.startswith("Front over energy, buffer: ")
+    assert "exact: no valid mapping" in out
+    assert f"files in {folder}" in out
+    spec = pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
+    front = pm.explore(spec, objectives=("energy", "buffer"))
+    assert len(list(folder.glob("mapping-*.yaml"))) == len(front) > 3
+    code, out, _ = run(
+        capsys, "evaluate", *SMALL[:2], str(folder / "mapping-0.yaml"), *SMALL[2:], "--format", "json"
+    )
+    assert code == FINE
+    assert json.loads(out)["total"]["energy_J"] == front[0].energy
+
+
+def test_formats_and_options(capsys: Captured) -> None:
+    code, out, err = run(capsys, "explore", *SMALL, "--objective", "energy", "--format", "json")
+    assert (code, err) == (FINE, "")
+    (row,) = json.loads(out)
+    assert row["fused"] == "T1"
+    unfused = ("--objective", "energy", "--unfused", "Intermediates", "--format", "csv")
+    code, out, _ = run(capsys, "explore", *SMALL, *unfused)
+    head, line = out.splitlines()
+    assert code == FINE
+    assert head.startswith("mapping,energy,latency,energy_delay,buffer:GLB,fused")
+    assert float(line.split(",")[1]) > row["energy"]
+    loops = ("--objective", "buffer", "--objective", "energy", "--max-fused-loops", "0", "--format", "json")
+    rows = json.loads(run(capsys, "explore", *SMALL, *loops)[1])
+    assert all(r["fused_loops"] == "" for r in rows)
+    finer = run(capsys, "explore", *SMALL, *loops, "--sizes", "all", "--eps", "1e-3", "--fuse", "T1")
+    assert finer[0] == FINE
+    assert {r["fused"] for r in json.loads(finer[1])} == {"T1"}
+
+
+def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tight = tmp_path / "tight.yaml"
+    tight.write_text("explore: {unfused: T1, memories: {GLB: {keep: All}}}\n")
+    none = [*SMALL[:1], _tiny(tmp_path), str(tight), *SMALL[2:]]
+    code, out, _ = run(capsys, "explore", *none)
+    assert code == INFEASIBLE
+    assert "no valid mapping: " in out
+    code, out, err = run(capsys, "explore", *none, "--format", "json")
+    assert (code, out) == (INFEASIBLE, "[]\n")
+    assert "no valid mapping: " in err
+    code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--eps", "-1", "--sizes", "al")
+    assert (code, out) == (BAD_INPUT, "")
+    assert "did you mean all" in err
+    code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--max-fused-loops", "x")
+    assert (code, out) == (BAD_INPUT, "")
+    assert "did you mean energy" in err
+    assert "unknown symbol x" in err
+    waiting = tmp_path / "waiting.yaml"
+    text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
+    waiting.write_text(text + "  assume_overlap: false\n")
+    code, out, err = run(capsys, "explore", SMALL[0], str(waiting))
+    assert (code, out) == (REFUSED, "")
+    assert "refused: " in err
+
+    def bug(*_: object) -> None:
+        raise InternalError("figures differ")
+
+    monkeypatch.setattr(exploring, "search", bug)
+    code, out, err = run(capsys, "explore", *SMALL)
+    assert (code, out, err) == (BUG, "", "a bug in polymodel: figures differ\n")
+
+
+def _tiny(folder: Path) -> str:
+    """The small architecture with a buffer of 16 bits."""
+    text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
+    path = folder / "tiny.yaml"
+    path.write_text(text.replace("size: 8 * 32 * 1024", "size: 16"))
+    return str(path)
+
+
+def test_an_interrupted_exploration_is_exit_code_130(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: Bar, progress: Progress) -> None:
+        if progress.of != "evaluate" and progress.best is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "__call__", interrupt)
+    code, out, _ = run(capsys, "explore", *SMALL)
+    assert code == INTERRUPTED
+    assert "interrupted, so that there may be better mappings" in out
+
+
+def test_a_time_limit_is_told(capsys: Captured) -> None:
+    code, out, err = run(capsys, "explore", *SMALL, "--time-limit", "1e-9", "--format", "csv")
+    assert code in (FINE, INFEASIBLE)
+    assert out.startswith("mapping,")
+    assert "the time limit of 1e-09 s struck" in err
+
+
+def test_the_progress_line() -> None:
+    lines: list[str] = []
+    times = iter([0.0, 1.0, 5.0, 6.0])
+    bar = Bar(lines.append, best="buffer:GLB", clock=lambda: next(times))
+    bar(Progress(1, 10, "Matmul1"))
+    assert not lines
+    bar(Progress(5, 10, "join Matmul1", 20_000.0))
+    bar(Progress(6, 10, "Matmul2"))
+    bar.finish()
+    for wanted in ("50.0 %", "join Matmul1", "least buffer:GLB so far 20 kb", "about 5 s left"):
+        assert wanted in lines[0]
+    assert "least" not in lines[1]
+    assert lines[-1] == "\n"
