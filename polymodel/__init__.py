@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.designspace import design_space as design_space
     from polymodel.explore.graphslope import graph_slope as graph_slope
+    from polymodel.explore.mapspace import mapspace as mapspace
     from polymodel.explore.records import Limits as Limits
     from polymodel.explore.run import explore as explore
     from polymodel.explore.skislope import ski_slope as ski_slope
@@ -58,6 +59,7 @@ _LAZY = {
     "graph_slope": "polymodel.explore.graphslope",
     "Front": "polymodel.explore.answer",
     "Limits": "polymodel.explore.records",
+    "mapspace": "polymodel.explore.mapspace",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),

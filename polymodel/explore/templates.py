@@ -105,8 +105,10 @@ def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> li
     found = []
     if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
         found.append(0)
-    if o.fusable and o.tensor not in space.keep[0] and o.tensor not in limits.unfused:
-        found += [m for m in range(1, reach) if o.tensor in space.may[m]]
+    if o.fusable and o.tensor not in limits.unfused:
+        # Memories outside its outermost tile do not hold it.
+        kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
+        found += [m for m in range(1, min(reach, kept + 1)) if o.tensor in space.may[m]]
     return found
 
 
