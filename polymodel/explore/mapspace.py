@@ -40,7 +40,7 @@ Array = Any
 def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     """The mappings that `explore` with these constraints chooses from; nothing is searched.
 
-    `pm.mapspace(spec).size()` is their number; `.table()` says how many each rule that prunes them takes away.
+    `pm.mapspace(spec).size()` is their number; `.table()` says what each rule that prunes them takes away.
     Raises SpecError for a spec without workload or architecture and for wrong constraints, Refused for what
     the search does not cover.
     """
