@@ -41,8 +41,10 @@ class Bound:
         return replace(self, rest=tuple(rest))
 
 
-def bound_of(figures: Sequence[Array]) -> Bound | None:
-    """The bound that known mappings give; None without any."""
+def bound_of(figures: Sequence[Array], before: Bound | None = None) -> Bound | None:
+    """The bound that known mappings and those of an earlier bound give; None without any."""
+    if before is not None:
+        figures = [np.concatenate([f, k]) for f, k in zip(figures, before.known, strict=True)]
     if not len(figures) or not len(figures[0]):
         return None
     kept = undominated(figures, np.zeros(len(figures[0]), np.int64))

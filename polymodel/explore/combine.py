@@ -28,12 +28,14 @@ PRUNE_ABOVE = 20_000
 @dataclass(frozen=True)
 class Interest:
     """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
-    Einsums or are an objective; `buffers`: positions of the latter."""
+    Einsums or are an objective; `buffers`: positions of the latter; `relaxed`: exchanged tensors take no
+    space."""
 
     energy: bool
     latency: bool
     memories: tuple[int, ...]
     buffers: tuple[int, ...] = ()
+    relaxed: bool = False
 
     def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
         """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
@@ -182,10 +184,10 @@ class Combination:
         return bound.hopeful(self.interest.figures(energy, latency, peaks))
 
     def _held(self, memory: int) -> Array:
-        """The least bits in a memory; below fused loops exchanged tensors included."""
+        """The least bits in a memory."""
         found = np.zeros(self.n)
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
-            if n.memory == memory and (self.template.depth or not n.shared):
+            if n.memory == memory and not (n.shared and self.interest.relaxed):
                 found = found + self.values[t] * (self._rest(t, np.min) * bits)
         return found
 

@@ -17,7 +17,7 @@ import numpy as np
 from polymodel.explore.bounds import Bound
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
-from polymodel.explore.regions import Inner, cut_points, cuttable, inner_region, merged_template
+from polymodel.explore.regions import Inner, cut_points, cuttable, floor, inner_region, merged_template
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
@@ -152,8 +152,7 @@ class Explorer:
     ) -> tuple[Pmappings, ...]:
         """Every shape of so many fused loops, its pmappings without those that others or `bound` beat.
 
-        Without fused loops the space of exchanged tensors is left to the join, so that the least energy
-        and latency are bounds for any number of fused loops. `going_on` is asked before each template.
+        `going_on` is asked before each template.
         """
         by_shape: dict[Shape, list[Template]] = {}
         for t in self._templates(depth):
@@ -172,11 +171,25 @@ class Explorer:
                 found.append(merged)
         return tuple(found)
 
+    def least(self) -> tuple[float, float]:
+        """The least energy and the least latency with any fused loops: where exchanged tensors take no space
+        (`Interest.relaxed`), fused loops cannot do better than none."""
+        pairs: list[tuple[float, float]] = []
+        for t in self._templates(0):
+            if t.bottom:
+                below = self.regions[self._below(t, None)]
+                pairs.append(floor(self.space, t, self.limits, self.interest, below))
+            else:
+                parts = self._points(t, 0, None, Tally())
+                pairs += [(float(p.energy.min()), float(p.latency.min())) for p in parts if len(p.energy)]
+        return min((e for e, _ in pairs), default=0.0), min((t for _, t in pairs), default=0.0)
+
     def _templates(self, depth: int) -> Iterator[Template]:
         if not self.cut:
             yield from templates(self.space, self.limits, self.passing, depth)
             return
-        for cut in range(1, min(u.memories for u in self.space.units)):
+        most = min(max(self.space.exchange), min(u.memories for u in self.space.units) - 1)
+        for cut in range(1, most + 1):
             yield from outer_templates(self.space, self.limits, self.passing, depth, cut)
 
     def _points(self, template: Template, number: int, bound: Bound | None, tally: Tally) -> Iterator[Part]:
@@ -204,7 +217,7 @@ class Explorer:
         if joined.n:
             yield joined.part(number).undominated(self.interest)
 
-    def _below(self, template: Template, tally: Tally) -> int:
+    def _below(self, template: Template, tally: Tally | None) -> int:
         """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))

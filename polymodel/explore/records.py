@@ -8,7 +8,7 @@ from typing import Literal
 
 from polymodel.mapping.looptree import LoopTree
 
-Sizes = Literal["divisors", "all"]
+Sizes = Literal["divisors", "all", "few"]
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,15 @@ class Limits:
 
     `max_fused_loops`: loops above a split, per path (None: no limit).
     `max_fused_loops_per_rank_variable`: how often one rank variable may be among them.
-    `sizes`: temporal tile sizes are divisors of the enclosing tile, or all.
+    `sizes`: temporal tile sizes are divisors of the enclosing tile, or all; `few` of the divisors are the
+    search's own first guess.
     `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
     only of the same tensor).
     `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
     `min_utilisation`: (component, dimension, least share of the fanout in use).
     `compute`: (Einsum, compute component), where there are several.
+    `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
+    (None: all).
     `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
     """
 
@@ -33,6 +36,7 @@ class Limits:
     loop_order: tuple[tuple[str, tuple[str, ...]], ...] = ()
     min_utilisation: tuple[tuple[str, str, float], ...] = ()
     compute: tuple[tuple[str, str], ...] = ()
+    exchange: frozenset[str] | None = None
     fuse: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
 

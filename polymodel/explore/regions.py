@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -26,13 +27,14 @@ from polymodel.explore.undominated import undominated
 
 Array = Any
 PAIRS = 2_000_000
+MANY = 200_000
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
     """True if the hierarchy may be cut: even tiles, memories in order, and no fanout above the cut."""
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
     deep = len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
-    return limits.sizes == "divisors" and limits.force_memory_order and not space.copy and deep and not wide
+    return limits.sizes != "all" and limits.force_memory_order and not space.copy and deep and not wide
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,27 @@ class Inner:
     template: Array
     choice: Array
     fitting: dict[bytes, Array] = field(default_factory=dict)
+
+    @cached_property
+    def floors(self) -> tuple[Array, Array]:
+        """The least energy and the least `rest` of points that fit, for every tile: an axis per prime."""
+        shape = tuple(int(n.max()) + 1 for n in self.needs)
+        found = []
+        for figure in (self.energy, self.rest):
+            table = np.full(shape, np.inf)
+            np.minimum.at(table, tuple(self.needs), figure)
+            for axis in range(table.ndim):
+                np.minimum.accumulate(table, axis=axis, out=table)
+            found.append(table)
+        return found[0], found[1]
+
+    def least(self, gives: Array) -> tuple[Array, Array]:
+        """(Energy, time) at least, of what fits tiles [primes, n]; inf where nothing does."""
+        energy, rest = self.floors
+        if not len(gives):
+            return energy, rest
+        at = tuple(np.minimum(g, n - 1) for g, n in zip(gives, energy.shape, strict=True))
+        return energy[at], rest[at]
 
     def for_tile(self, gives: Array, interest: Interest) -> Array:
         """Positions of points that fit a tile, without those that others that fit beat."""
@@ -71,7 +94,8 @@ def inner_region(
     some = tuple(inner_templates(space, limits, parents, cut))
     found: list[Inner] = []
     for number, template in enumerate(some):
-        tally.templates += 1
+        if tally is not None:
+            tally.templates += 1
         joined = _joined(space, template, limits, interest, None, tally)
         if not joined.n:
             continue
@@ -122,11 +146,12 @@ def _joined(
     tally: Any,
 ) -> Combination:
     chains = all_chains(space, template, limits.sizes)
-    tally.points += prod(c.count for c in chains)
     joined = Combination(space, template, chains, costs(space, template), interest, bound)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
         joined.add(group)
-    tally.too_large += joined.too_large
+    if tally is not None:
+        tally.points += prod(c.count for c in chains)
+        tally.too_large += joined.too_large
     return joined
 
 
@@ -172,12 +197,21 @@ def cut_points(
     apart = _with_leakage(space, interest)
     energy, ends = upper.energy(), upper.ends()
     local, above = upper.slots()
-    figures = [energy] if interest.energy else []
-    figures += [*ports] if apart.latency else []
-    figures += [*local, *(row for slot in above for row in slot), *ends]
-    few = upper.n <= PAIRS
-    kept = np.arange(upper.n) if few else undominated(figures, group_numbers(upper.keys, upper.n))
-    gives = -np.stack(ends)[:, kept] if ends else np.zeros((0, len(kept)))
+    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
+    floor, time = least_together(space, energy, ports, gives, below)
+    kept = np.flatnonzero(np.isfinite(floor))
+    if bound is not None:
+        peaks = [local[interest.memories.index(m)] for m in interest.buffers]
+        kept = np.flatnonzero(np.isfinite(floor) & bound.hopeful(interest.figures(floor, time, peaks)))
+    if len(kept) > MANY:
+        figures = [energy] if interest.energy else []
+        figures += [*ports] if apart.latency else []
+        figures += [*local, *(row for slot in above for row in slot), *ends]
+        some = [f[kept] for f in figures]
+        kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
+    if not len(kept):
+        return
+    gives = gives[:, kept]
     shapes, which = np.unique(gives, axis=1, return_inverse=True)
     choices = [below.for_tile(np.ascontiguousarray(shape), apart) for shape in shapes.T]
     if not ends:
@@ -191,6 +225,32 @@ def cut_points(
         yield _paired(
             space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
         )
+
+
+def least_together(
+    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: Inner
+) -> tuple[Array, Array]:
+    """The least energy and latency that upper points can have with what lies below."""
+    joules, rest = below.least(gives)
+    above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
+    time = np.maximum(rest, above.max(axis=0))
+    return energy + joules + space.leak * time, time
+
+
+def floor(
+    space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner
+) -> tuple[float, float]:
+    """The least energy and the least latency of an upper template with what lies below."""
+    if not len(below.energy):
+        return np.inf, np.inf
+    upper = _joined(space, template, limits, interest, None, None)
+    if not upper.n:
+        return np.inf, np.inf
+    ports, _ = _times(upper, space, template.cut)
+    ends = upper.ends()
+    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
+    energy, time = least_together(space, upper.energy(), ports, gives, below)
+    return float(energy.min()), float(time.min())
 
 
 def _paired(

@@ -23,9 +23,10 @@ from polymodel.explore.join import Rules, Stage, first_stage, next_stage
 from polymodel.explore.pmappings import Explorer, Pmappings, Tally, equal_shapes
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
+from polymodel.explore.regions import cuttable
 from polymodel.explore.space import EinsumSpace, einsum_spaces
 from polymodel.explore.states import lives_of, passing_of
-from polymodel.explore.templates import deepest
+from polymodel.explore.templates import Passing, deepest
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.workload.einsum import Cascade
 
@@ -59,7 +60,9 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     depths = range(deepest(spaces, request.limits) + 1)
     watch = _Watch(request, time.perf_counter(), 2 * len(spaces) * len(depths))
-    work = _Search(spaces, request, _rules(spaces, request), watch)
+    rules = _rules(spaces, request)
+    least = _floors(spaces, request, rules)
+    work = _Search(spaces, request, rules, watch, least, _guess(spaces, request, rules, least, watch, depths))
     for depth in depths:
         work.deepen(depth)
         work.join()
@@ -77,10 +80,58 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     )
 
 
+def _floors(spaces: Sequence[EinsumSpace], request: Request, rules: Rules) -> list[tuple[float, float]]:
+    """The least energy and latency of every Einsum, whatever the others do."""
+    alone = replace(rules.interest, memories=(), buffers=(), relaxed=True)
+    found: dict[object, tuple[float, float]] = {}
+    for s in spaces:
+        key = (s.shape, s.name if _by_name(request.limits) else "")
+        if key not in found:
+            found[key] = Explorer(s, request.limits, alone, Passing()).least()
+    names = [s.name if _by_name(request.limits) else "" for s in spaces]
+    return [found[s.shape, name] for s, name in zip(spaces, names, strict=True)]
+
+
+def _guess(
+    spaces: Sequence[EinsumSpace],
+    request: Request,
+    rules: Rules,
+    least: list[tuple[float, float]],
+    watch: _Watch,
+    depths: range,
+) -> Bound | None:
+    """Good whole mappings found among few tile sizes; what they beat need not be looked at."""
+    if not any(cuttable(s, request.limits) for s in spaces) or len(spaces) < 2:
+        return None
+    spaces = [_narrow(s) for s in spaces]
+    few = replace(request, limits=replace(request.limits, sizes="few"), progress=None)
+    silent = _Watch(few, watch.begun, 1)
+    work = _Search(spaces, few, rules, silent, least, None)
+    for depth in depths[:2]:
+        work.deepen(depth)
+        work.join()
+    return work.bound
+
+
+def _narrow(s: EinsumSpace) -> EinsumSpace:
+    """The first memory inside the backing storage holds everything it may, and all exchanges are there."""
+    kept = s.may[1] - (frozenset() if s.copy else s.keep[0] - s.may[1])
+    return replace(s, keep=(s.keep[0], kept, *s.keep[2:]), exchange=frozenset({1}))
+
+
 class _Search:
     """Deeper and deeper fused loops; what is known of the shallower ones bounds the search of the next."""
 
-    def __init__(self, spaces: Sequence[EinsumSpace], request: Request, rules: Rules, watch: _Watch) -> None:
+    def __init__(
+        self,
+        spaces: Sequence[EinsumSpace],
+        request: Request,
+        rules: Rules,
+        watch: _Watch,
+        least: list[tuple[float, float]],
+        bound: Bound | None,
+    ) -> None:
+        self.least, self.bound = least, bound
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         self.found: list[tuple[Pmappings, ...]] = [()] * len(spaces)
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
@@ -89,8 +140,6 @@ class _Search:
         self.explorers = [
             Explorer(s, request.limits, rules.interest, p) for s, p in zip(spaces, self.passing, strict=True)
         ]
-        self.least: list[tuple[float, float]] = []
-        self.bound: Bound | None = None
         self.joined: list[Stage] = []
         self.whole: tuple[list[Stage], list[tuple[Pmappings, ...]]] | None = None
         self.tallies: dict[str, tuple[Tally, float]] = {}
@@ -111,8 +160,6 @@ class _Search:
                     more = self.explorers[i].pmappings(depth, tally, bound, self.watch.going_on)
                     self.found[i] = (*old, *more)
             self.watch.tell(space.name, self._best())
-        if not depth:
-            self.least = [_least(p) for p in self.found]
 
     def join(self) -> None:
         """Join what there is; the result bounds what follows. The first join is always finished, and one
@@ -133,7 +180,7 @@ class _Search:
             for s in self.joined[-1]
         ]
         if figures:
-            self.bound = bound_of([np.concatenate(f) for f in zip(*figures, strict=True)])
+            self.bound = bound_of([np.concatenate(f) for f in zip(*figures, strict=True)], self.bound)
 
     def _rest(self, others: Iterable[int]) -> Bound | None:
         """The bound for figures to which these Einsums will add."""
@@ -145,7 +192,15 @@ class _Search:
         return self.bound.with_rest([*sides, *(0.0 for _ in self.rules.buffers)])
 
     def _best(self) -> float | None:
-        return None if self.bound is None else float(self.bound.known[0].min())
+        """The least value of the first objective."""
+        if self.bound is None:
+            return None
+        name = self.request.objectives[0]
+        interest, known = self.rules.interest, self.bound.known
+        figures = [n for n in ("energy", "latency") if getattr(interest, n)]
+        figures += [o for o in self.request.objectives if o.startswith("buffer")]
+        best = known[0] * known[1] if name == "energy_delay" else known[figures.index(name)]
+        return float(best.min())
 
     @contextmanager
     def _counted(self, of: str) -> Iterator[Tally]:
@@ -163,12 +218,6 @@ class _Search:
     def candidates(self) -> tuple[Candidate, ...]:
         assert self.whole is not None
         return _candidates(*self.whole, self.spaces, self.rules, self.request)
-
-
-def _least(found: Sequence[Pmappings]) -> tuple[float, float]:
-    """The least energy and latency of one Einsum, whatever the others do."""
-    energy = min((float(p.energy.min()) for p in found), default=0.0)
-    return energy, min((float(p.latency.min()) for p in found), default=0.0)
 
 
 def _bounded(found: Sequence[Pmappings], bound: Bound, interest: Interest) -> tuple[Pmappings, ...]:

@@ -92,7 +92,7 @@ class Unit:
 @dataclass(frozen=True)
 class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
-    tensors it must and may hold."""
+    tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors."""
 
     name: str
     variables: tuple[str, ...]
@@ -106,6 +106,7 @@ class EinsumSpace:
     keep: tuple[frozenset[str], ...]
     may: tuple[frozenset[str], ...]
     leak: float
+    exchange: frozenset[int]
     bundled: bool = True
 
     @cached_property
@@ -202,7 +203,11 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
         keep,
         may,
         math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
-        limits.sizes == "divisors",
+        frozenset(
+            i for i, m in enumerate(memories) if i and (limits.exchange is None or m.name in limits.exchange)
+        )
+        | {1},
+        limits.sizes != "all",
     )
 
 

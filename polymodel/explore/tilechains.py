@@ -70,7 +70,7 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
     keys: list[tuple[int, ...]] = []
     for spread in _spreads(space, template, members[0], extent):
         wide = math.prod(spread)
-        kind = sizes if wide == 1 else "divisors"  # what is spread is split evenly
+        kind = sizes if wide == 1 or sizes != "all" else "divisors"  # what is spread is split evenly
         scale = [
             math.prod(s for s, p in zip(spread, positions, strict=True) if p >= level)
             for level in range(template.depth + 1 + len(kinds))
@@ -94,7 +94,7 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
         np.array(tiles, dtype=np.int64).reshape(n, -1).T,
         np.array(spreads, dtype=np.int64).reshape(n, len(space.fanouts)).T,
         np.array(keys, dtype=np.int64).reshape(n, template.depth).T,
-        sizes == "divisors",
+        sizes != "all",
     )
 
 
@@ -206,7 +206,10 @@ def _descending(most: int, count: int, sizes: str) -> Iterator[tuple[int, ...]]:
 
 
 def _below(most: int, sizes: str) -> Sequence[int]:
-    return divisors(most) if sizes == "divisors" else range(1, most + 1)
+    if sizes == "all":
+        return range(1, most + 1)
+    every = divisors(most)
+    return every if sizes == "divisors" else tuple(sorted({1, *every[len(every) - 1 :: -3]}))
 
 
 def trips(extent: Array, levels: Sequence[Array]) -> Array:
