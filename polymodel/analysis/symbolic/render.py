@@ -31,14 +31,16 @@ class Expressions:
         self.nested = frozenset(nested)
         self.divides = divides
         # Expressions that are at least 1 because tiles are legal.
-        self.one_or_more: set[Value] = set()
+        self.one_or_more: set[Value] = {size for pair in self.nested for size in pair}
 
     def fits(self, inner: Value, outer: Value) -> bool:
         """True if `inner <= outer` for all legal tiles."""
-        if inner == outer or inner == 1:
+        if inner == outer:
             return True
         if self.is_number(inner) and self.is_number(outer):
             return bool(inner <= outer)
+        if inner == 1:  # what is left of a tile may be nothing
+            return bool(outer.is_Symbol) or outer in self.one_or_more
         return (inner, outer) in self.nested
 
     def is_number(self, a: Value) -> bool:
