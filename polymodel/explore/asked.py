@@ -43,7 +43,13 @@ def asked_for(
 ) -> Asked:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy = spec.arch
-    reader = _Reader(spec, given_section(constraints))
+    early: tuple[Diagnostic, ...] = ()
+    try:
+        section = given_section(constraints)
+    except SpecError as error:
+        section, early = ExploreSection(), error.diagnostics
+    reader = _Reader(spec, section)
+    reader.given_faults.extend(early)
     if objectives is not None:
         several = isinstance(objectives, Sequence) and not isinstance(objectives, str)
         reader.give("objectives", tuple(objectives) if several else (objectives,))
@@ -85,6 +91,8 @@ def given_section(constraints: object) -> ExploreSection:
 
 
 def _of_limits(limits: Limits) -> ExploreSection:
+    if limits.sizes == "few":
+        raise SpecError([Diagnostic("sizes='few' is for guesses of the search", "use divisors or all")])
     shares: dict[str, dict[str, int | float | str]] = {}
     for component, dim, least in limits.min_utilisation:
         shares.setdefault(component, {})[dim] = least
@@ -96,6 +104,7 @@ def _of_limits(limits: Limits) -> ExploreSection:
         loop_order=dict(limits.loop_order),
         min_utilisation=shares,
         compute=dict(limits.compute),
+        exchange=None if limits.exchange is None else tuple(sorted(limits.exchange)),
         fuse=" | ".join(sorted(limits.fuse)) or None,
         unfused=" | ".join(sorted(limits.unfused)) or None,
     )
@@ -187,15 +196,16 @@ class _Reader:
             what = f"{', '.join(both)} is to be fused and unfused"
             faults.add(path, what, "leave it out of `fuse` or of `unfused`")
         return Limits(
-            self.fused_loops(),
-            per_variable.whole(text, path, "max_fused_loops_per_rank_variable"),
-            "all" if sizes == "all" else "divisors",
-            bool(ordered),
-            self.loop_order(),
-            self.min_utilisation(hierarchy),
-            self.compute(hierarchy),
-            fuse,
-            unfused,
+            max_fused_loops=self.fused_loops(),
+            max_fused_loops_per_rank_variable=per_variable.whole(text, path, "number of fused loops"),
+            sizes="all" if sizes == "all" else "divisors",
+            force_memory_order=bool(ordered),
+            loop_order=self.loop_order(),
+            min_utilisation=self.min_utilisation(hierarchy),
+            compute=self.compute(hierarchy),
+            exchange=self.exchange(hierarchy),
+            fuse=fuse,
+            unfused=unfused,
         )
 
     def fused_loops(self) -> int | None:
@@ -250,6 +260,18 @@ class _Reader:
                 faults.add((*path, einsum), f"unknown compute unit {unit}", near)
             found.append((einsum, unit))
         return tuple(found)
+
+    def exchange(self, hierarchy: Hierarchy) -> frozenset[str] | None:
+        names = self.value("exchange")
+        if not isinstance(names, tuple):
+            return None
+        path, faults = self.where("exchange")
+        known = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
+        for i, name in enumerate(names):
+            if name not in known:
+                near = suggestion(name, known, "memories below the backing storage")
+                faults.add((*path, i), f"intermediates cannot be handed on in {name}", near)
+        return frozenset(names)
 
     def min_utilisation(self, hierarchy: Hierarchy) -> tuple[tuple[str, str, float], ...]:
         numbers, path = self.numbers("min_utilisation")

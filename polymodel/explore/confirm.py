@@ -18,6 +18,7 @@ from polymodel.spec.faults import Faults
 
 CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
 START = 1.0  # seconds that other processes need to start
+LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ def confirmed(spec: Spec, candidate: Candidate) -> Figures:
         report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
     except SpecError as fault:
         raise _bug(spec, candidate, f"evaluate does not accept it: {fault.diagnostics[0].message}") from fault
+    return compared(spec, candidate, report)
+
+
+def compared(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+    """The figures of a report. Raises InternalError if they are not those of the search."""
     found = figures_of(report)
     if not report.feasible:
         raise _bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
@@ -79,12 +85,14 @@ def all_confirmed(
     done: Callable[[int], bool],
 ) -> list[Figures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
-    those left keep the figures of the search."""
+    those left keep the figures of the search. So do those not reached within a time."""
     begun, found = perf_counter(), list[Figures]()
     for candidate in candidates:
         if not done(len(found)):
             break
         passed, left = perf_counter() - begun, len(candidates) - len(found)
+        if passed > LONGEST:
+            break
         if workers > 1 and passed > START and passed * left > 2 * START * len(found):
             return _together(spec, candidates, found, workers, done)
         found.append(confirmed(spec, candidate))
@@ -101,7 +109,7 @@ def _together(
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
     from joblib import Parallel, delayed
 
-    rest = candidates[len(found) :]
+    begun, rest = perf_counter(), candidates[len(found) :]
     size = max(1, len(rest) // (4 * workers))
     shares = [rest[i : i + size] for i in range(0, len(rest), size)]
     parallel = Parallel(n_jobs=workers, return_as="generator")
@@ -109,7 +117,7 @@ def _together(
     try:
         for part in running:
             found += part
-            if not done(len(found)):
+            if not done(len(found)) or perf_counter() - begun > LONGEST:
                 break
     except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
         done(len(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polymodel.errors import writing
 from polymodel.evaluate import evaluate
-from polymodel.explore.confirm import Figures, confirmed
+from polymodel.explore.confirm import Figures, compared, confirmed
 from polymodel.explore.fusedtext import fused_loops, fused_tensors
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
@@ -75,8 +75,11 @@ class Point:
 
     @cached_property
     def report(self) -> Report:
-        """The whole report of this mapping, made when it is first looked at."""
-        return evaluate(self.spec)
+        """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
+        figures are not those of the search."""
+        found = evaluate(self.spec)
+        compared(self.base, self.candidate, found)
+        return found
 
     @property
     def yaml(self) -> str:

@@ -45,9 +45,9 @@ def explore(
     returned with what was not searched. `workers`: processes. `progress` is called with a `Progress` now and
     then. What is left out comes from the section, or is energy and latency, no limit, eps 0.
 
-    Each mapping is evaluated before it is returned (of a front of more than 200 the rest when its report is
-    looked at); were its figures not those of the search, that is a bug, and InternalError names the mapping.
-    Ctrl-C returns what there is. Raises SpecError for wrong input, Refused for what is not covered.
+    Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
+    report is looked at); were its figures not those of the search, that is a bug, and InternalError names the
+    mapping. Ctrl-C returns what there is. Raises SpecError for wrong input, Refused for what is not covered.
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)

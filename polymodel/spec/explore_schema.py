@@ -24,7 +24,8 @@ class ExploreSection(SchemaObject):
 
     The others say which mappings are looked at, as in `Limits`: `loop_order` (Einsum -> rank variables of
     fused loops, outermost first), `min_utilisation` (component -> dimension -> least share of the fanout),
-    `compute` (Einsum -> component), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
+    `compute` (Einsum -> component), `exchange` (memories in which
+    intermediates may be handed on), `fuse` and `unfused` (sets of intermediates), `memories` (memory -> what
     it keeps and bypasses).
     """
 
@@ -38,6 +39,7 @@ class ExploreSection(SchemaObject):
     loop_order: dict[NameText, tuple[NameText, ...]] = Field(default_factory=dict)
     min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)
     compute: dict[NameText, NameText] = Field(default_factory=dict)
+    exchange: tuple[NameText, ...] | None = None
     fuse: SetText | None = None
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)

@@ -85,6 +85,7 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--eps", "-1", "--sizes", "al")
     assert (code, out) == (BAD_INPUT, "")
     assert "did you mean all" in err
+    assert "did you mean energy" in err
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--max-fused-loops", "x")
     assert (code, out) == (BAD_INPUT, "")
     assert "did you mean energy" in err

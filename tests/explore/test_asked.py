@@ -1,0 +1,109 @@
+"""What `pm.explore` is asked for: every field reaches the search, every fault is told with its place."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.explore import run
+from polymodel.explore.records import Found, Request
+
+
+@pytest.fixture(scope="module")
+def spec() -> pm.Spec:
+    return pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
+
+
+def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[pm.Limits] = []
+
+    def listen(cascade: object, hierarchy: object, request: Request) -> Found:
+        asked.append(request.limits)
+        return Found(request.objectives, (), ())
+
+    monkeypatch.setattr(run, "search", listen)
+    spec = pm.load("matmul_chain_2", "tpu_v4i")
+    component, dim = next((c, d.name) for c, d in spec.arch.dimensions)
+    unit = next(c.name for c in spec.arch.components if c.kind == "compute")
+    inner = [c.name for c in spec.arch.components if c.kind == "memory"][1]
+    wanted = pm.Limits(
+        max_fused_loops=2,
+        max_fused_loops_per_rank_variable=3,
+        sizes="all",
+        force_memory_order=False,
+        loop_order=(("Matmul1", ("m", "n1")),),
+        min_utilisation=((component, dim, 0.5),),
+        compute=(("Matmul1", unit),),
+        exchange=frozenset({inner}),
+        fuse=frozenset({"T1"}),
+    )
+    unset = {f.name for f in fields(wanted) if getattr(wanted, f.name) == getattr(pm.Limits(), f.name)}
+    assert unset == {"unfused"}  # so that a new field has to be added here
+    pm.explore(spec, constraints=wanted)
+    written = {
+        "max_fused_loops": 2, "max_fused_loops_per_rank_variable": 3, "sizes": "all",
+        "force_memory_order": False, "loop_order": {"Matmul1": ["m", "n1"]},
+        "min_utilisation": {component: {dim: 0.5}}, "compute": {"Matmul1": unit}, "exchange": [inner],
+        "fuse": "T1",
+    }  # fmt: skip
+    pm.explore(spec, constraints=written)
+    pm.explore(pm.load("matmul_chain_2", "tpu_v4i", {"explore": written}))
+    assert asked == [wanted] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objectives": ["edp"]}, "did you mean energy_delay"),
+        ({"objectives": []}, "an exploration needs an objective"),
+        ({"objectives": 5}, "unknown objective 5"),
+        ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
+        ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
+        ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
+        ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
+        ({"constraints": {"sizes": "al"}}, "did you mean all"),
+        ({"constraints": {"fuse": "W0"}}, "`W0` is no intermediate"),
+        ({"constraints": {"fuse": "T9"}}, "unknown name T9"),
+        ({"constraints": {"fuse": "T1", "unfused": "T1"}}, "T1 is to be fused and unfused"),
+        ({"constraints": {"loop_order": {"Matmul1": ["q"]}}}, "Matmul1 has no rank variable q"),
+        ({"constraints": {"loop_order": {"Matmul9": ["m"]}}}, "did you mean Matmul"),
+        ({"constraints": {"compute": {"Matmul1": "MAD"}}}, "did you mean MAC"),
+        ({"constraints": {"min_utilisation": {"PE": {"X": 1}}}}, "component PE has no fanout"),
+        (
+            {"constraints": {"memories": {"DRAM": {"bypass": "T0"}}}},
+            "DRAM cannot bypass T0 in Einsum Matmul1",
+        ),
+        ({"constraints": {"memories": {"GLC": {}}}}, "did you mean GLB"),
+        ({"constraints": {"exchange": ["GLC"]}}, "did you mean GLB"),
+        ({"constraints": {"max_fused_loops_per_rank_variable": 0}}, "is not a whole number of at least 1"),
+        ({"constraints": 7}, "7 is no set of constraints"),
+        ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
+        ({"eps": -0.1}, "negative eps"),
+        ({"eps": "a"}, "unknown symbol a"),
+        ({"time_limit": 0}, "zero time limit"),
+        ({"workers": 0}, "workers=0 is no number of processes"),
+    ],
+)
+def test_wrong_arguments(spec: pm.Spec, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        pm.explore(spec, **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_all_faults_are_told_at_once_with_their_places(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(
+        "symbols: {N: 2}\nexplore:\n  objectives: [energi]\n  max_fused_loops: N - 3\n  fuse: T9\n"
+    )
+    read = pm.load("matmul_chain_2", "simple_two_level", file)
+    with pytest.raises(SpecError) as caught:
+        pm.explore(read, eps=-1)
+    text = str(caught.value)
+    assert len(caught.value.diagnostics) == 4
+    for wanted in (f"{file}:3:16: explore.objectives[0]", f"{file}:4:20", f"{file}:5:9", "eps: negative"):
+        assert wanted in text
+    with pytest.raises(SpecError, match=r"pm\.load"):
+        pm.explore("matmul")  # type: ignore[arg-type]  # wrong on purpose
