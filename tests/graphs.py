@@ -207,17 +207,20 @@ def referee(spec: pm.Spec, tiled: bool = True) -> Figures:
     return lowest([p for choice in choices(einsums, tiled) for p in whole_graph(einsums, choice)])
 
 
-def waiting(spec: pm.Spec) -> Figures:
-    """Least (capacity, accesses) of a chain whose Einsums may wait for those before them.
+def sized(spec: pm.Spec, waits: bool = False, equal: bool = False) -> Figures:
+    """Least (capacity, accesses) of a chain, looked at size by size.
 
-    One that waits tiles the outer ranks of those that the other one tiles, and its numbers of tiles divide
-    those of the other one.
+    `waits`: an Einsum may tile the outer ranks of those that the one before tiles, in numbers of tiles that
+    divide those of the other one. `equal`: loops over a tensor but the innermost have equal sizes.
     """
     einsums = tuple(spec.workload)
     made = [a.tensor for e in einsums[:-1] for a in e.outputs]
     found: Figures = []
     for choice in choices(einsums, tiled=True):
-        every = [range(1, len(r) + 1) if isinstance(r := choice[t], tuple) else [0] for t in made]
+        every = [
+            range(1 if waits else len(r), len(r) + 1) if isinstance(r := choice[t], tuple) else [0]
+            for t in made
+        ]
         for cuts in product(*every):
             short = {t: choice[t][:n] if n else choice[t] for t, n in zip(made, cuts, strict=True)}
             own = [
@@ -233,14 +236,22 @@ def waiting(spec: pm.Spec) -> Figures:
             ]
             for bounds in product(*each):
                 ends = list(zip(made, pairwise(bounds), strict=True))
-                waits = [(t, a, b) for t, (a, b) in ends if len(short[t]) < len(choice[t])]
-                if all(x % y == 0 for t, a, b in waits for x, y in zip(a, b[: len(short[t])], strict=False)):
+                if all(fits(a, b, choice[t], short[t], equal) for t, (a, b) in ends):
                     members = [
                         (e, mine, kept(e, at), bound)
                         for e, mine, at, bound in zip(einsums, loops, own, bounds, strict=True)
                     ]
                     found += chained(members, choice)
     return lowest(found)
+
+
+def fits(first: tuple[int, ...], second: tuple[int, ...], ranks: Any, shorter: Any, equal: bool) -> bool:
+    """Whether numbers of tiles of a producer and a consumer go together."""
+    if not isinstance(ranks, tuple):
+        return True
+    both = list(zip(first, second, strict=False))[: len(shorter)]
+    divides = len(shorter) == len(ranks) or all(a % b == 0 for a, b in both)
+    return divides and not (equal and any(a != b for a, b in both[:-1]))
 
 
 def chained(members: list[tuple[Any, ...]], choice: Choice) -> Figures:

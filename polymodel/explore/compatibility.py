@@ -106,16 +106,29 @@ def _tiled(first: OperationMapping, second: OperationMapping, tensor: str, rules
     missing = link.missing
     if missing and rules.partial_overlap:
         reason = partial_fault(first, second, tensor)
+        if rules.equal_outer_sizes:
+            reason = reason or _unequal(first, second, tensor)
         if reason:
             return Verdict("", reason)
         return Verdict("tiled", f"{second.einsum.name} waits for tiles of {tensor} and buffers them")
     if missing:
         one, variable = missing[0]
         return Verdict("", f"only {one} tiles the rank of {tensor} that {variable} indexes")
-    case: Case = "tiled"
+    if rules.equal_outer_sizes and (unequal := _unequal(first, second, tensor)):
+        return Verdict("", unequal)
     if not rules.head_is_tiled_fusion and _heads_only(link, (first.einsum, second.einsum), rules):
         return Verdict("untiled", f"{names} share {tensor} head by head; buffers are freed between heads")
-    return Verdict(case, f"{names} tile the same ranks of {tensor} in the same order")
+    return Verdict("tiled", f"{names} tile the same ranks of {tensor} in the same order")
+
+
+def _unequal(first: OperationMapping, second: OperationMapping, tensor: str) -> str:
+    """Which fused loops, other than the innermost that both have, differ in their numbers of tiles."""
+    mine, theirs = first.tiling(tensor), second.tiling(tensor)
+    for a, b in list(zip(mine, theirs, strict=False))[:-1]:
+        if a.bound != b.bound:
+            here, there = f"{a.variable} of {first.einsum.name}", f"{b.variable} of {second.einsum.name}"
+            return f"outer loops over {tensor} differ: {a.bound} tiles along {here}, {b.bound} along {there}"
+    return ""
 
 
 def _heads_only(link: Link, einsums: tuple[Einsum, Einsum], rules: Rules) -> bool:

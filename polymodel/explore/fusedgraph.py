@@ -28,13 +28,15 @@ Kinds = Mapping[str, Kind]
 class Tiling:
     """Ranks of a tensor (positions) that fused loops tile, outermost first.
 
-    `waits`: if not 0, only the producer tiles all of them; its consumers tile the first so many, in `bounds`
-    iterations each, and wait for what is inside (`partial_overlap`).
+    `waits`: if not 0, only the producer tiles all of them; its consumers tile the first so many and wait for
+    what is inside (`partial_overlap`). `bounds`: iterations of the outermost loops of the consumers; those of
+    the producer are multiples, of the first `equal` ones the same.
     """
 
     ranks: tuple[int, ...]
     waits: int = 0
     bounds: tuple[int, ...] = ()
+    equal: int = 0
 
     def of(self, producer: bool) -> tuple[int, ...]:
         """The ranks that one user tiles."""
@@ -70,20 +72,29 @@ class SharedTensor:
         found = [Tiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)]
         if not rules.head_is_tiled_fusion:
             found = [t for t in found if not self.heads >= set(t.ranks)]
-        if rules.partial_overlap and self.producer is not None:
-            found += [w for t in tuple(found) for w in self._waiting(t)]
-        return tuple(found)
+        waiting = rules.partial_overlap and self.producer is not None
+        more = [w for t in found for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
+        if rules.equal_outer_sizes:
+            found = [
+                Tiling(t.ranks, 0, bounds, len(bounds))
+                for t in found
+                for bounds in self._bounds(t.ranks[:-1])
+            ]
+        return (*found, *more)
 
     @cached_property
     def _positions(self) -> tuple[int, ...]:
         return tuple(r for r, _ in self.ranks)
 
-    def _waiting(self, tiling: Tiling) -> Iterator[Tiling]:
-        sizes = dict(self.ranks)
+    def _waiting(self, tiling: Tiling, equal: bool) -> Iterator[Tiling]:
         for n in range(1, len(tiling.ranks)):
-            each = [[sizes[r][-1] // s for s in sizes[r][:-1]] for r in tiling.ranks[:n]]
-            for bounds in product(*each):
-                yield Tiling(tiling.ranks, n, bounds)
+            for bounds in self._bounds(tiling.ranks[:n]):
+                yield Tiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
+
+    def _bounds(self, ranks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Iterations that loops over these ranks may have."""
+        sizes = dict(self.ranks)
+        return product(*([sizes[r][-1] // s for s in sizes[r][:-1]] for r in ranks))
 
     @property
     def slice(self) -> int:

@@ -249,6 +249,7 @@ def graph_slope(
     uneven: bool | Iterable[str] = True,
     operands: Operands = "both",
     partial_overlap: bool = False,
+    equal_outer_sizes: bool = False,
     roles: Mapping[str, Iterable[str]] | None = None,
     layout: object = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -269,7 +270,9 @@ def graph_slope(
         raise not_a_spec("graph_slope", spec)
     given = tuple((role, tuple(names)) for role, names in (roles or {}).items())
     some = uneven if isinstance(uneven, bool) else tuple(uneven)
-    rules = Rules(head, batch, head_is_tiled_fusion, some, operands, partial_overlap, given, layout)
+    rules = Rules(
+        head, batch, head_is_tiled_fusion, some, operands, partial_overlap, equal_outer_sizes, given, layout
+    )
     graph = fused_graph(spec.workload, rules, unit, tiles)
     freed: tuple[Kind, ...] = () if head_is_tiled_fusion else ("headed",)
     kinds: dict[str, tuple[Kind, ...]] = {

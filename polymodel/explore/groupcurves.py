@@ -13,13 +13,15 @@ from polymodel.explore.nesting import Handed, nesting_fault, on_cycles
 from polymodel.explore.operations import (
     BACKING,
     WHOLE,
+    Operation,
     OperationChoice,
     Setting,
     operation_curve,
 )
 
 Option = tuple[tuple[str, Tiling], ...]
-MOST_OPTIONS = 10_000  # of one Einsum; each has a curve of its own
+MOST_OPTIONS = 10_000  # of one Einsum
+MOST_CURVES = 20_000  # of all Einsums
 Group = tuple[int, ...]
 
 
@@ -71,6 +73,7 @@ class GroupCurves:
     graph: FusedGraph
     _options: dict[tuple[int, frozenset[str]], tuple[Option, ...]] = field(default_factory=dict)
     _loops: dict[tuple[int, str], list[tuple[Tiling, tuple[str, ...]]]] = field(default_factory=dict)
+    _made: set[tuple[Operation, Setting]] = field(default_factory=set)
     _curves: dict[tuple[object, ...], dict[Option, Curve]] = field(default_factory=dict)
 
     def curve(self, group: Group, kinds: Kinds) -> Curve | None:
@@ -162,16 +165,17 @@ class GroupCurves:
         headed = [t for t in self.graph.touched(at) if kinds[t.name] == "headed"]
         found: dict[Option, list[Curve]] = {}
         earlier = self._partial(order[:-1], kinds, told, lead)
-        known = [dict(before) for before in earlier]
+        open_names = [t for t, _ in next(iter(earlier), ())]
+        common = [t for t in open_names if t in tiled]
+        known: dict[tuple[Tiling, ...], list[tuple[dict[str, Tiling], Curve]]] = {}
+        for before, curve in earlier.items():
+            open_ = dict(before)
+            known.setdefault(tuple(open_[t] for t in common), []).append((open_, curve))
         for option in self.options(at, tiled):
             chosen = dict(option)
             if lead and not self._starts_with_heads(at, option, headed, lead):
                 continue
-            fitting = [
-                (open_, curve)
-                for open_, curve in zip(known, earlier.values(), strict=True)
-                if all(open_.get(t, tiling) == tiling for t, tiling in option)
-            ]
+            fitting = known.get(tuple(chosen[t] for t in common), [])
             mine = self.operation_curve(at, kinds, option, lead) if fitting else NOTHING
             for open_, curve in fitting if len(mine) else ():
                 every = open_ | chosen
@@ -206,7 +210,7 @@ class GroupCurves:
                 raise Refused(
                     f"there are more than {MOST_OPTIONS} ways to tile {', '.join(names)} together in "
                     f"{self.graph.members[at].einsum.name}",
-                    "give fewer sizes in `tiles`, or leave out partial_overlap",
+                    "give fewer sizes in `tiles`, or leave out partial_overlap and equal_outer_sizes",
                 )
             self._options[key] = found
         return self._options[key]
@@ -222,7 +226,9 @@ class GroupCurves:
         for tiling, mine in self._tilings(at, names[0]):
             if mine[: len(loops)] == loops[: len(mine)]:
                 longer = max(loops, mine, key=len)
-                yield from self._nested(at, names[1:], longer, (*chosen, (names[0], tiling)))
+                more: Option = (*chosen, (names[0], tiling))
+                if not tiling.bounds or _consistent(_bounds(member, more)):
+                    yield from self._nested(at, names[1:], longer, more)
 
     def _tilings(self, at: int, tensor: str) -> list[tuple[Tiling, tuple[str, ...]]]:
         """Ways to hand on a tensor, each with the rank variables of the loops above its tile here."""
@@ -236,6 +242,12 @@ class GroupCurves:
         """Footprint and accesses of one Einsum under these fused loops."""
         member = self.graph.members[at]
         setting, held = self._setting(at, kinds, option, lead)
+        self._made.add((member.operation, setting))
+        if len(self._made) > MOST_CURVES:
+            raise Refused(
+                f"there are more than {MOST_CURVES} ways to fix fused loops and sizes, each with a curve",
+                "give fewer sizes in `tiles`, or leave out partial_overlap and equal_outer_sizes",
+            )
         found = operation_curve(member.operation, setting)
         (source,) = found.sources
         assert isinstance(source, Leaf)
@@ -265,11 +277,17 @@ class GroupCurves:
         return Setting(numbers, held, uneven, lead, _bounds(member, option)), told
 
 
+def _consistent(bounds: tuple[tuple[int, int, bool], ...]) -> bool:
+    """Whether some number of iterations meets all demands on a variable that has an exact one."""
+    exact = {v: n for v, n, exactly in bounds if exactly}
+    return all(exact[v] == n if exactly else exact.get(v, n) % n == 0 for v, n, exactly in bounds)
+
+
 def _bounds(member: Member, option: Option) -> tuple[tuple[int, int, bool], ...]:
-    """What waiting consumers demand of the iterations of fused loops: (variable, number, exactly it)."""
+    """What tilings demand of the iterations of fused loops: (variable, number, exactly it)."""
     found: set[tuple[int, int, bool]] = set()
     for t, tiling in option:
         producer = member.einsum.access_of(t).output
-        for v, bound in zip(member.indexed(t, tiling), tiling.bounds, strict=False):
-            found.add((member.variables.index(v), bound, not producer))
+        for n, (v, bound) in enumerate(zip(member.indexed(t, tiling), tiling.bounds, strict=False)):
+            found.add((member.variables.index(v), bound, n < tiling.equal or not producer))
     return tuple(sorted(found))

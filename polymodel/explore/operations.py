@@ -29,6 +29,7 @@ from polymodel.sweep.dominance import least
 Ints = NDArray[np.int64]
 BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
 BLOCK = 2**20
+FEW = 128  # columns that are compared all with all
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def operation_curve(one: Operation, setting: Setting) -> Curve:
     table = _Table(one, setting)
     front = Front()
     for active, uneven in table.patterns():
-        inner = {str(t): table.classes_of(t) for t in table.moving if t not in uneven}
+        inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
         indexed = as_indexed({t: frozenset(map(str, c)) for t, c in inner.items()})
         for found in order_classes(tuple(map(str, active)), indexed):
             outside = {int(t): frozenset(map(int, o)) for t, o in found.outside}
@@ -168,19 +169,23 @@ class _Table:
                 met.setdefault(users, []).append(v)
         return tuple(_axis(self.one, self.setting, tuple(m)) for m in met.values())
 
-    def classes_of(self, tensor: int) -> frozenset[int]:
-        index = self.one.operands[tensor].indexed
-        return frozenset(i for i, a in enumerate(self.axes) if a.members[0] in index)
+    @cached_property
+    def classes(self) -> tuple[frozenset[int], ...]:
+        """Per tensor, the axes that index it."""
+        indices = [o.indexed for o in self.one.operands]
+        return tuple(
+            frozenset(i for i, a in enumerate(self.axes) if a.members[0] in index) for index in indices
+        )
 
     def patterns(self) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
         """Which axes have a loop below the fused ones, and which tensors stand above those loops."""
         able = [i for i, a in enumerate(self.axes) if bool(a.active.any())]
         for n in range(len(able) + 1):
             for active in combinations(able, n):
-                touched = {t for t in self.moving if self.classes_of(t) & set(active)}
+                touched = {t for t in self.moving if self.classes[t] & set(active)}
                 for uneven in self._uneven(touched):
                     inner = touched - uneven
-                    if all(any(c in self.classes_of(t) for t in inner) for c in active):
+                    if all(any(c in self.classes[t] for t in inner) for c in active):
                         yield active, uneven
 
     def _uneven(self, touched: set[int]) -> set[frozenset[int]]:
@@ -236,11 +241,16 @@ class _Pattern:
     uneven: frozenset[int]
     outside: dict[int, frozenset[int]]
 
-    def repeated(self, tensor: int) -> tuple[frozenset[int], frozenset[int]]:
-        """Fused loops (rank variables) and axes below whose iterations each move the whole tensor again."""
+    @cached_property
+    def repeated(self) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+        """Per tensor that moves, the fused loops (rank variables) and the axes below whose iterations each
+        move all of it again."""
+        return {t: self._repeated(t) for t in self.table.moving}
+
+    def _repeated(self, tensor: int) -> tuple[frozenset[int], frozenset[int]]:
         setting, index = self.table.setting, self.table.one.operands[tensor].indexed
         loops = setting.loops
-        below = self.table.classes_of(tensor) & set(self.active)
+        below = self.table.classes[tensor] & set(self.active)
         if tensor not in self.uneven and below:
             reach = len(loops)
         else:
@@ -255,18 +265,17 @@ class _Pattern:
         every = np.flatnonzero(axis.active == (at in self.active))
         counted: list[Ints] = []
         for t in table.tiled:
-            if at in table.classes_of(t):
+            if at in table.classes[t]:
                 counted.append(axis.boxes[table.setting.held[t]])
         for t in table.moving:
-            if at in table.classes_of(t):
+            if at in table.classes[t]:
                 counted.append(axis.boxes[-1] if t in self.uneven else axis.inner)
-            fused, below = self.repeated(t)
+            fused, below = self.repeated[t]
             counted += [axis.trips[v] for v in fused if v in axis.trips]
             counted += [axis.again] if at in below else []
-        distinct = {c.tobytes(): c[every] for c in counted}
-        if not len(every) or not distinct:
+        if not len(every) or not counted:
             return every[:1]
-        return every[least(list(distinct.values()), every)]
+        return every[_least(np.stack([c[every] for c in counted]))]
 
     def offer(self, front: Front) -> None:
         rows = [self.rows(i) for i in range(len(self.table.axes))]
@@ -293,7 +302,7 @@ class _Pattern:
         accesses: Ints = np.asarray(0, np.int64)
         for t in table.tiled + table.moving:
             held: Ints = np.asarray(one.operands[t].weight, np.int64)
-            for c in table.classes_of(t):
+            for c in table.classes[t]:
                 axis = table.axes[c]
                 depth = table.setting.held[t] if t in table.tiled else -1
                 inner = t in table.moving and t not in self.uneven
@@ -301,13 +310,23 @@ class _Pattern:
             footprint = footprint + held
         for t in table.moving:
             moved: Ints = np.asarray(one.elements(t), np.int64)
-            fused, below = self.repeated(t)
+            fused, below = self.repeated[t]
             for c, axis in enumerate(table.axes):
                 for v in fused:
                     moved = moved * spread(axis.trips[v], c) if v in axis.trips else moved
                 moved = moved * spread(axis.again, c) if c in below else moved
             accesses = accesses + (2 * moved - one.elements(t) if one.operands[t].output else moved)
         return footprint, accesses
+
+
+def _least(factors: Ints) -> Ints:
+    """Positions of columns that no other one is nowhere above; of equal ones the first."""
+    count = factors.shape[1]
+    if count > FEW:
+        return np.asarray(least(list(factors), np.arange(count)))
+    below = (factors[:, :, None] <= factors[:, None, :]).all(axis=0)
+    beaten = below & (~below.T | np.triu(np.ones_like(below), 1))
+    return np.flatnonzero(~beaten.any(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,9 @@ class Rules:
     is not fused, or names of tensors and renames (`weight`). `operands`: whether names in `uneven` mean input
     and weight as written, swapped, or both in turn; nothing else tells the two apart.
     `partial_overlap`: a producer may tile more ranks of a tensor than its consumer, which waits and buffers.
+    `equal_outer_sizes`: of the fused loops over a tensor only the innermost may have sizes that differ
+    between its users. The notes allow it of all, and count one tile on each side; but where an outer size
+    differs, what lies between is larger than these tiles.
     `layout`: penalties for an order of access that differs between Einsums; refused until built.
     """
 
@@ -36,6 +39,7 @@ class Rules:
     uneven: bool | tuple[str, ...] = True
     operands: Operands = "both"
     partial_overlap: bool = False
+    equal_outer_sizes: bool = False
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
     layout: object = None
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import polymodel as pm
 from polymodel.explore.fusedgraph import fused_graph
+from polymodel.explore.graphslope import GraphPoint
 from polymodel.explore.groupcurves import GroupCurves
 from polymodel.explore.nesting import Handed, nesting_fault, on_cycles
 from polymodel.explore.rules import Rules
-from tests.graphs import Figures, graph, lowest, referee, waiting
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
+from tests.graphs import Figures, graph, lowest, referee, sized
 
 CASES = Path(__file__).parents[1] / "reference" / "cases" / "skislope"
 PAIR = ("T[m, n] = A[m, k] * B[k, n]", "Z[m, p] = T[m, n] * C[n, p]")
@@ -118,12 +121,75 @@ def test_head_by_head_is_said_and_verified() -> None:
 @pytest.mark.parametrize("sizes", [{"M": 4, "P": 4, "E": 2, "F": 2}, {"M": 2, "P": 4, "E": 4, "F": 2}])
 def test_partial_overlap_equals_every_mapping_that_waits(sizes: dict[str, int]) -> None:
     spec = graph("T[m, p] = Q[m, e] * K[p, e]", "S[m, p] = T[m, p]", "Z[m, f] = S[m, p] * V[p, f]", **sizes)
-    assert curve(spec, partial_overlap=True) == lowest(referee(spec) + waiting(spec))
+    assert curve(spec, partial_overlap=True) == lowest(referee(spec) + sized(spec, waits=True))
     assert curve(spec, partial_overlap=True) != curve(spec)
     slope = pm.graph_slope(spec, partial_overlap=True)
     reasons = [v.reason for p in slope["tiled_fused"].points for v in slope.verdicts(p).values()]
     assert "" not in reasons
     assert any("waits for tiles of" in r for r in reasons)
+
+
+SCORES = (
+    "T[h, m, p] = Q[h, m, e] * K[h, p, e]",
+    "S[h, m, p] = T[h, m, p]",
+    "Z[h, m, f] = S[h, m, p] * V[h, p, f]",
+)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_equal_outer_sizes_equal_every_mapping_with_such(waits: bool) -> None:
+    spec = graph(
+        "T[m, p] = Q[m, e] * K[p, e]", "S[m, p] = T[m, p]", "Z[m, f] = S[m, p] * V[p, f]", M=4, P=4, E=2, F=2
+    )
+    found = curve(spec, equal_outer_sizes=True, partial_overlap=waits)
+    assert found == sized(spec, waits=waits, equal=True)
+    assert lowest(found + curve(spec, partial_overlap=waits)) == curve(spec, partial_overlap=waits)
+
+
+def test_unequal_outer_sizes_are_told() -> None:
+    spec = pm.load("attention", M=16, P=16, E=8)
+    slope = pm.graph_slope(spec, equal_outer_sizes=True, curves=["tiled_fused"])
+    assert slope["tiled_fused"].figures != tuple(curve(spec))
+    assert all(v for p in slope["tiled_fused"].points for v in slope.verdicts(p).values())
+    free = pm.graph_slope(spec, curves=["tiled_fused"])
+    rules = replace(free.graph.rules, equal_outer_sizes=True)
+    strict = replace(free, graph=replace(free.graph, rules=rules))
+    told = {v.reason for p in free["tiled_fused"].points for v in strict.verdicts(p).values() if not v}
+    assert any(t.startswith("outer loops over ") for t in told)
+
+
+def test_fused_trees_are_what_the_slope_says() -> None:
+    """Points whose Einsums have equal fused loops, as one LoopTree: legal, equal accesses, no larger."""
+    slope = pm.graph_slope(graph(*SCORES, H=2, M=4, P=4, E=2, F=2), equal_outer_sizes=True)
+    met = 0
+    for point in slope["tiled_fused"].points:
+        if len({e.fused for e in point.einsums}) > 1 or not point.einsums[0].fused:
+            continue
+        report = pm.evaluate_problem(pm.Problem(slope.cascade, slope.hierarchy, whole_tree(point)))
+        moved = report.accesses.query("component == 'DRAM'")
+        assert int(moved["read_elements"].sum() + moved["write_elements"].sum()) == point.accesses
+        peak = report.working_sets.query("component == 'Buffer' and measure == 'tile'")["bits"].max()
+        assert peak <= 8 * point.capacity
+        met += 1
+    assert met >= 2
+
+
+def whole_tree(point: GraphPoint) -> LoopTree:
+    """One nest of the fused loops that all Einsums have, with a branch each below."""
+    fused = point.einsums[0].fused
+    nodes: list[object] = [StorageNode("DRAM", ("Q", "K", "V", "Z"))]
+    for depth in range(len(fused) + 1):
+        nodes += [Loop(*fused[depth - 1])] if depth else []
+        here = {t for e in point.einsums for t, d in e.held if d == depth}
+        nodes += [StorageNode("Buffer", tuple(sorted(here)), "slide")] if here else []
+    branches = []
+    for e, tensors in zip(point.einsums, ("QKT", "TS", "SVZ"), strict=True):
+        rest = tuple(t for t in tensors if t not in dict(e.held) and t not in e.uneven)
+        branch: list[object] = [StorageNode("Buffer", e.uneven, "slide")] if e.uneven else []
+        branch += [Loop(v, t) for v, t in e.order]
+        branch += [StorageNode("Buffer", rest, "slide")] if rest else []
+        branches.append((*branch, ComputeNode(e.einsum, "MAC")))
+    return LoopTree((*nodes, Split(tuple(branches))))
 
 
 def test_partial_overlap_of_too_many_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
