@@ -23,7 +23,7 @@ from polymodel.analysis.symbolic.meets import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
 from polymodel.errors import NotSeparable
 
-MOST_STAMPS = 500
+MOST_STAMPS = 1000
 Stamp = Mapping[int, Role]  # loop -> the iteration that is looked at
 LAST: dict[Role, Role] = {"first": "only", "second": "two", "third": "three"}  # if that is the last one
 BEFORE: dict[Role, Role] = {"second": "first", "third": "second", "last": "before last"}
@@ -45,6 +45,24 @@ class Stay:
     on_path: bool
     carry: Carry
 
+    def asks_for_step(self, axis: int) -> bool:
+        """Whether a step of the loop at `axis` may have left the buffet there."""
+        return not self.before and self._steps(axis)
+
+    def asks_for_last(self, axis: int) -> bool:
+        """Whether the buffet may be there at the last iteration of the loop only.
+
+        One further out steps then, or tiles inside the last one, a smaller one, are closer together.
+        """
+        space = self.node.space
+        v = space.axes[axis].variable if axis < self.node.depth else ""
+        partial = v in space.access.variables and any(i > axis for i in space.of(v))
+        return partial or (self.before and any(self._steps(i) for i in range(axis)))
+
+    def _steps(self, axis: int) -> bool:
+        goes_on = self.on_path and axis >= self.node.depth
+        return axis < self.shared and (goes_on or axis in self.carry)
+
 
 def phases_between(
     bare: Space, lasting: list[Held], used: list[tuple[Node, Held]], stays: list[Stay]
@@ -54,7 +72,7 @@ def phases_between(
     `bare`: its stamps; `lasting`: what is held at all times; `used`: buffets that it uses.
     """
     found: dict[tuple[Held, ...], None] = {}
-    for stamp in _stamps(bare, max(s.shared for s in stays)):
+    for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
         reached = product(_alone(bare, v, roles) for v in bare.spread)
         here = [replace(h, elements=elements(node.space, roles)) for node, h in used]
@@ -78,15 +96,16 @@ def elements(space: Space, roles: Stamp) -> Form:
     return result
 
 
-def _stamps(bare: Space, reach: int) -> Iterator[dict[int, Role]]:
-    """Which iterations of the loops up to `reach` are looked at together."""
-    loops = [i for i in temporal(bare) if i < reach]
+def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
+    """Which iterations of the loops that bring buffets in, or take them away, are looked at together."""
+    loops = [i for i in temporal(bare) if i < max(s.shared for s in stays)]
     ends: dict[int, tuple[Role, ...]] = {}
     for i in loops:
-        once = _ends(bare, i, dict.fromkeys(loops, "widest")) == number(1)
-        later: tuple[Role, ...] = ("second", "last") if bare.axes[i].start is not None else ("last",)
-        ends[i] = ("first",) if once else ("first", *later)
-    steps = [i for i in loops if len(ends[i]) > 1]
+        ends[i] = ("first",)
+        if _ends(bare, i, dict.fromkeys(loops, "widest")) != number(1):
+            ends[i] += ("second",) if bare.axes[i].start is not None else ()
+            ends[i] += ("last",) if any(s.asks_for_last(i) for s in stays) else ()
+    steps = [i for i in loops if any(s.asks_for_step(i) for s in stays)]
     if prod(len(e) for e in ends.values()) * (1 + len(steps)) > MOST_STAMPS:
         raise NotSeparable(
             f"what stays while {bare.einsum.name} runs depends on {len(steps)} loops", "use engine exact"
@@ -96,9 +115,10 @@ def _stamps(bare: Space, reach: int) -> Iterator[dict[int, Role]]:
     for i in steps:
         # Inside the loop that has just gone on all are at their first.
         outside = [ends[k] if k < i else ends[k][:1] for k in loops]
-        own: Role = "second" if bare.axes[i].start is None else "third"
+        own: tuple[Role, ...] = ("second",) if bare.axes[i].start is None else ("second", "third")
         for chosen in cartesian(*outside):
-            yield {**dict(zip(ends, chosen, strict=True)), i: own}
+            for role in own:
+                yield {**dict(zip(ends, chosen, strict=True)), i: role}
 
 
 def _alone(space: Space, variable: str, roles: Stamp) -> Form:
