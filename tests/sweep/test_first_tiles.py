@@ -74,6 +74,15 @@ def test_winners_load_back() -> None:
     assert report.costs.total_energy == pytest.approx(float(best["energy"]), rel=1e-12)
 
 
+def test_a_first_tile_may_follow_from_the_others() -> None:
+    """The classic first tile: as large as the others and a halo."""
+    spec = written(SPEC + "symbols: {TP: null, TM: null, FP: TP + 2, TQ: TP, FM: TM}\n", TREE)
+    swept = pm.sweep(spec, {"TP": pm.all_sizes("p"), "TM": pm.all_sizes("m")}, keep="all")
+    assert swept.notes == ()
+    assert set(swept.frame["TP"]) == set(range(1, 8))
+    check_rows(swept)
+
+
 def test_dependences_are_those_of_evaluate() -> None:
     """Summed up in one instance only where the first and all other tiles of time have one tile in space."""
     nodes = [dict(n) for n in NODES]
