@@ -200,6 +200,17 @@ def test_partial_overlap_waits_for_inner_loops_only() -> None:
     assert "another loop outside" in compatible(one, two, "T", PARTIAL).reason
 
 
+def test_equal_outer_sizes_leave_the_innermost_loop_free() -> None:
+    """Not of the notes, which allow sizes of their own in every loop."""
+    strict = Rules(equal_outer_sizes=True)
+    one, two = mapped(FIRST, "xy", {"T": 2}, (4, 3)), mapped(SECOND, "xy", {"T": 2}, (4, 2))
+    assert compatible(one, two, "T", strict).case == "tiled"
+    two = mapped(SECOND, "xy", {"T": 2}, (2, 3))
+    assert compatible(one, two, "T", PLAIN).case == "tiled"
+    refused = compatible(one, two, "T", strict)
+    assert refused.reason == "outer loops over T differ: 4 tiles along x of T, 2 along x of U"
+
+
 def test_unfused_neighbours_meet_in_the_backing_store() -> None:
     verdict = compatible(mapped(FIRST, "", {}), mapped(SECOND, "", {}), "T", PLAIN)
     assert (verdict.case, verdict.footprints) == ("unfused", "max")
@@ -317,6 +328,25 @@ def test_head_is_tiled_fusion_decides_whether_heads_add() -> None:
         for e in (qk, softmax)
     )
     assert compatible(*rows, "QK", freed).footprints == "sum"
+
+
+def test_uneven_tensors_are_every_combination_minus_fused_ones() -> None:
+    workload = pm.load("attention").workload
+    softmax, av = workload["Softmax"], workload["AV"]
+    assert Rules().uneven_sets(av) == {frozenset({0, 1, 2})}  # any subset of them
+    assert Rules(uneven=False).uneven_sets(softmax) == {frozenset()}
+    assert Rules(uneven=("V",)).uneven_sets(av) == {frozenset({1})}
+    assert Rules(uneven=("V",)).uneven_sets(softmax) == {frozenset()}
+
+
+def test_flipped_operands_swap_input_and_weight() -> None:
+    av = pm.load("attention").workload["AV"]  # input SM, weight V
+    sets = {
+        o: Rules(uneven=("weight",), operands=o).uneven_sets(av) for o in ("as_written", "flipped", "both")
+    }
+    assert sets["as_written"] == {frozenset({1})}
+    assert sets["flipped"] == {frozenset({0})}
+    assert sets["both"] == sets["as_written"] | sets["flipped"]
 
 
 def test_layout_penalties_are_refused_by_name() -> None:
