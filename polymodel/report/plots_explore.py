@@ -29,6 +29,11 @@ def explored_axes(
     others = [o for o in objectives if o not in shown and rows[o].nunique() > 1 and not _same(rows, o, shown)]
     names = [*shown, *others[:1]]
     ax = front_axes(drawn, drawn, names, [units.get(n, "bit") for n in names], ax)
+    for points in ax.collections:  # one kind alone is told as well
+        alone = str(points.get_label())
+        if alone.startswith("Pareto front"):
+            points.set_label(alone.replace("Pareto front", drawn["mapping"].iloc[0]))
+    ax.legend(frameon=False, fontsize=8)
     for axis, name in ((ax.xaxis, shown[0]), (ax.yaxis, shown[1])):
         _with_zero(axis, rows[name])
     ax.set_title(f"Pareto front over {', '.join(objectives)}", fontsize=10)
@@ -45,6 +50,7 @@ def _with_zero(axis: Axis, values: pandas.Series[float]) -> None:
     low, high = float(positive.min()), float(positive.max())
     formatter, along_x = axis.get_major_formatter(), axis is axis.axes.xaxis
     (axis.axes.set_xscale if along_x else axis.axes.set_yscale)("symlog", linthresh=low)
+    high = max(high, axis.get_view_interval()[1] / 2)  # of a front that is there already
     (axis.axes.set_xlim if along_x else axis.axes.set_ylim)(-low / 2, 2 * high)
     powers = range(math.ceil(math.log10(low)), math.ceil(math.log10(high)) + 1)
     axis.set_major_locator(FixedLocator([0.0, *(10.0**p for p in powers)]))

@@ -60,6 +60,7 @@ def front_axes(
     """
     ax = new_axes(ax)
     x, y = objectives[:2]
+    earlier = len(ax.get_legend_handles_labels()[1])  # fronts that are there keep their colours to themselves
     others = rows.drop(front.index)
     if len(others):
         ax.scatter(
@@ -71,7 +72,7 @@ def front_axes(
             linewidths=0,
         )
     if len(objectives) == 2:
-        _staircase(ax, front.sort_values(x), x, y)
+        _staircase(ax, front.sort_values(x), x, y, earlier)
     else:
         _coloured(ax, front, objectives, units)
     for axis, name, unit in ((ax.xaxis, x, units[0]), (ax.yaxis, y, units[1])):
@@ -92,13 +93,14 @@ def _mappings(front: pandas.DataFrame) -> list[str]:
     return list(dict.fromkeys(front["mapping"]))
 
 
-def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str) -> None:
+def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, earlier: int) -> None:
     named = _mappings(front)
     ax.step(front[x], front[y], where="post", color="0.55", linewidth=1.1)
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
         label = f"{'Pareto front' if len(named) == 1 else name}, {_points(len(mine))}"
-        ax.scatter(mine[x], mine[y], s=22, color=COLOURS[i % len(COLOURS)], label=label, zorder=3)
+        colour = COLOURS[(earlier + i) % len(COLOURS)]
+        ax.scatter(mine[x], mine[y], s=22, color=colour, label=label, zorder=3)
 
 
 def _coloured(ax: Axes, front: pandas.DataFrame, objectives: Sequence[str], units: Sequence[str]) -> None:

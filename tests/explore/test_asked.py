@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.explore import run
+from polymodel.explore.asked import PLAIN, asked_for
 from polymodel.explore.records import Found, Request
+from polymodel.spec.explore_schema import ExploreSection
+from tests.test_documents import ROOT
+from tests.test_documents import run as execute
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +113,26 @@ def test_all_faults_are_told_at_once_with_their_places(tmp_path: Path) -> None:
         assert wanted in text
     with pytest.raises(SpecError, match=r"pm\.load"):
         pm.explore("matmul")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_the_page_on_exploring_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its section reaches the search, its example runs, and its tables have every objective and key."""
+    text = (ROOT / "docs" / "explore.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "wanted.yaml"
+    path.write_text(section)
+    read = pm.load("attention", "simple_two_level", path)
+    request = asked_for(read, None, None, None, None, 1, None).request
+    assert request.objectives == ("energy", "latency", "buffer:GLB")
+    assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
+    assert request.limits.fuse == {"QK", "SM"}
+    assert set(yaml.safe_load(section)["explore"]) <= set(ExploreSection.model_fields)
+    rows = {n for line in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for n in line.split(", ")}
+    others = {"objectives", "eps", "time_limit"}
+    assert set(ExploreSection.model_fields) - others <= rows
+    assert set(PLAIN) <= rows
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, object] = {}
+    execute(example, names)
+    assert (tmp_path / "best.yaml").is_file()
