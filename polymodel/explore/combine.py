@@ -156,9 +156,10 @@ class Combination:
             if not np.isinf(memory.capacity):
                 fits &= self._held(m) <= memory.capacity
         self.too_large += int(self.n - fits.sum())
-        for f, wide in zip(self.space.fanouts, self.spread, strict=True):
+        reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts
+        for number, (f, wide) in enumerate(zip(self.space.fanouts, self.spread, strict=True)):
             fits &= wide <= f.width
-            if f.least and not self.left:
+            if f.least and not self.left and number < reach:
                 fits &= wide >= f.least * f.width
         return fits
 

@@ -78,14 +78,19 @@ class Mapspace:
         """Each Einsum by itself, in order; those of equal shape are counted once."""
         limits = self.limits
         named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
-        passing = [passing_of(self.spaces, self._lives, i) for i in range(len(self.spaces))]
-        keys = [(p, s.name if named else "") for p, s in zip(passing, self.spaces, strict=True)]
-        depths = deepest(self.spaces, limits) + 1
+        keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
         found: list[EinsumMapspace] = []
         for i, first in equal_shapes(self.spaces, keys):
-            alike = found[first] if first < i else None
-            found.append(alike or EinsumMapspace(self.spaces[i], limits, passing[i], depths))
+            found.append(found[first] if first < i else self.alone(i))
         return tuple(found)
+
+    def alone(self, number: int) -> EinsumMapspace:
+        """One Einsum by itself."""
+        depths = deepest(self.spaces, self.limits) + 1
+        return EinsumMapspace(self.spaces[number], self.limits, self._passing(number), depths)
+
+    def _passing(self, number: int) -> Passing:
+        return passing_of(self.spaces, self._lives, number)
 
     def table(self, found: Found | None = None) -> pandas.DataFrame:
         """One row per Einsum and rule: its `templates` (placements and orders) and `mappings` by itself,

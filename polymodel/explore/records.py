@@ -69,8 +69,107 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Obstacle:
+    """A constraint that takes mappings away, and where.
+
+    `constraint`: capacity, keep, may_keep, min_utilisation, fuse, unfused, compute, loop_order,
+    max_fused_loops, max_fused_loops_per_rank_variable or force_memory_order. `level`: the memory, fanout
+    (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it meets those before
+    it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not relaxed with it
+    (capacities aside); `left`: those that satisfy it as well; None: some, but none that satisfies
+    every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops.
+    """
+
+    constraint: str
+    level: str
+    einsum: str
+    tensors: tuple[str, ...]
+    before: int
+    left: int | None
+    need: float | None = None
+    have: float | None = None
+    joined: bool = False
+
+    @property
+    def text(self) -> str:
+        where = f"{self.einsum} beside the Einsums before it" if self.joined else f"Einsum {self.einsum}"
+        held = f" ({', '.join(self.tensors)})" if self.tensors else ""
+        gone = "not all" if self.left is None else f"{self.before - self.left:,} of {self.before:,}"
+        what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
+        figures = f": needs {self.need:g}, has {self.have:g}" if self.need is not None else ""
+        return f"{where}: {what}{held} rules out {gone} mappings{figures}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One constraint of a relaxation: from `have` to the least that works, `need` (bits, share of a fanout,
+    loops); None: it is given up, for these tensors or this Einsum."""
+
+    constraint: str
+    level: str = ""
+    einsum: str = ""
+    tensors: tuple[str, ...] = ()
+    need: float | None = None
+    have: float | None = None
+
+    @property
+    def text(self) -> str:
+        tensors = ", ".join(self.tensors)
+        loops = f"{self.constraint}: {self.need:g} instead of {self.have:g}" if self.need is not None else ""
+        return {
+            "capacity": f"size of {self.level}: {self.need or 0:.15g} bits instead of {self.have or 0:.15g}",
+            "min_utilisation": f"min_utilisation of {self.level}: {self.need or 0:.6g} instead of "
+            f"{self.have or 0:.6g}",
+            "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead)",
+            "may_keep": f"{self.level} may keep {tensors}",
+            "fuse": f"{tensors} need not be fused",
+            "unfused": f"{tensors} may be fused",
+            "compute": f"Einsum {self.einsum} on any compute unit, not only {self.level}",
+            "loop_order": f"no loop_order for Einsum {self.einsum}",
+            "force_memory_order": "force_memory_order: false",
+        }.get(self.constraint, loops)
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Changes that together admit a mapping, while none does without each of them; each is as small as it
+    can be, those before it made (one bit, instance or loop less admits none)."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def text(self) -> str:
+        return "; and ".join(c.text for c in self.changes)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why there is no valid mapping. `size`: how many there are, capacities aside. `relaxations`: those of
+    one change, or if there are none, some of several. `untried`: constraints for which there was no time.
+    `text` says it all, one line each."""
+
+    size: int
+    obstacles: tuple[Obstacle, ...]
+    relaxations: tuple[Relaxation, ...]
+    untried: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        lines = [o.text for o in self.obstacles]
+        lines += [f"a mapping exists with {r.text}" for r in self.relaxations]
+        if not self.relaxations and not self.untried:
+            lines.append("no relaxation of these constraints admits one")
+        if self.untried:
+            lines.append(f"not tried for want of time: {', '.join(self.untried)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
 class Found:
-    """The answer. `complete`: False if the time limit cut it short; `unsearched` says what is missing."""
+    """The answer. `complete`: False if the time limit cut it short; `unsearched` says what is missing.
+
+    `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
+    """
 
     objectives: tuple[str, ...]
     candidates: tuple[Candidate, ...]
@@ -79,6 +178,7 @@ class Found:
     unsearched: tuple[str, ...] = ()
     eps: float = 0.0
     seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,18 @@ class _Watch:
 
 
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
-    """The Pareto front of whole mappings. Raises Refused for workloads and machines it does not cover."""
+    """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
+    does not cover."""
+    found = searched(cascade, hierarchy, request)
+    if found.candidates or not found.complete:
+        return found
+    from polymodel.explore.diagnosis import diagnosed
+
+    return replace(found, diagnosis=diagnosed(cascade, hierarchy, request, found, searched))
+
+
+def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+    """The Pareto front of whole mappings."""
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     depths = range(deepest(spaces, request.limits) + 1)
     watch = _Watch(request, time.perf_counter(), 2 * len(spaces) * len(depths))
