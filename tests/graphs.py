@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
 from math import prod
+from random import Random
 from typing import Any
 
 import networkx
@@ -27,6 +28,31 @@ def graph(*einsums: str, **sizes: int) -> pm.Spec:
             "workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": list(einsums)},
         }
     )
+
+
+def random_graph(choose: Random) -> pm.Spec:
+    """Two to four Einsums over three rank variables: branches, residuals, transposes, shared inputs."""
+    sizes = {v: choose.choice([1, 2, 2, 3, 4]) for v in "abc"}
+    made: dict[str, str] = {}
+    einsums = []
+    for i in range(choose.choice([2, 3, 3, 3, 4])):
+        inputs: dict[str, str] = {}
+        for j in range(choose.choice([1, 2])):
+            ranks = "".join(sorted(choose.sample("abc", choose.choice([1, 2, 2]))))
+            tensor = choose.choice([f"W{i}{j}", f"S{ranks}"])
+            if made and (j == 0 or choose.random() < 0.6):
+                tensor, ranks = choose.choice(list(made.items()))
+            index = [choose.choice([v for v in "abc" if sizes[v] == sizes[r]]) for r in ranks]
+            index = index if len(set(index)) == len(index) else list(ranks)
+            inputs[tensor] = (
+                f"{tensor}[{', '.join(f'{r.upper()}={v}' for r, v in zip(ranks, index, strict=True))}]"
+            )
+        there = sorted({v for v in "abc" if any(f"={v}" in text for text in inputs.values())})
+        made[f"T{i}"] = "".join(sorted(choose.sample(there, min(len(there), choose.choice([1, 2, 2])))))
+        output = ", ".join(f"{v.upper()}={v}" for v in made[f"T{i}"])
+        einsums.append(f"T{i}[{output}] = {' * '.join(inputs.values())}")
+    used = {v.upper(): n for v, n in sizes.items() if any(f"{v.upper()}=" in e for e in einsums)}
+    return graph(*einsums, **used)
 
 
 def lowest(points: Figures) -> Figures:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import polymodel as pm
 from polymodel.explore.rules import Rules
-from tests.graphs import graph, referee
+from tests.graphs import choices, graph, random_graph, referee
 
 PROJECTION = "T[m, n] = A[m, k] * B[k, n]"
 GRAPHS = {
@@ -50,6 +54,17 @@ def test_curves_are_those_of_every_mapping(name: str) -> None:
     slope = pm.graph_slope(GRAPHS[name])
     assert list(slope["tiled_fused"].figures) == referee(GRAPHS[name])
     assert list(slope["untiled_fused"].figures) == referee(GRAPHS[name], tiled=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_curves_of_random_graphs_are_those_of_every_mapping(choose: Random) -> None:
+    spec = random_graph(choose)
+    assume(sum(1 for _ in islice(choices(tuple(spec.workload), tiled=True), 2000)) < 2000)
+    slope = pm.graph_slope(spec)
+    assert list(slope["tiled_fused"].figures) == referee(spec)
+    assert list(slope["untiled_fused"].figures) == referee(spec, tiled=False)
+    assert all(all(slope.verdicts(p).values()) for p in slope["tiled_fused"].points)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
