@@ -37,7 +37,7 @@ class _Arranger:
     def __init__(
         self, space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool
     ) -> None:
-        self.space, self.shape, self.depth = space, shape, len(shape.prefix)
+        self.space, self.shape, self.depth, self.reach = space, shape, len(shape.prefix), reach
         self.outer = {i: m for i, m, _ in shape.shared}
         self.below = {i: d for i, _, d in shape.shared}
         self.every_slot = every_slot
@@ -122,8 +122,9 @@ class _Arranger:
         return found
 
     def _slots(self, i: int, memory: int) -> tuple[int, ...]:
-        choose = slots_above if self.every_slot else lower_slots
-        return (*choose(self.space, self.shape, i, memory), self.depth + 1)
+        if self.every_slot:
+            return (*slots_above(self.space, self.shape, i, memory), self.depth + 1)
+        return (*lower_slots(self.space, self.shape, i, memory, self.reach), self.depth + 1)
 
 
 def bands(space: EinsumSpace, limits: Limits, reach: int) -> tuple[tuple[int, ...], ...]:

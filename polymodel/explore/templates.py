@@ -166,7 +166,7 @@ def inner_templates(
         subsets = [list(_holdings(space, i, cut, u.memories)) for i in range(len(space.operands))]
         for chosen in product(*subsets):
             private = [(i, m) for i, held in enumerate(chosen) for m in held]
-            for nodes in _arranged(space, limits, Shape((), ()), (), private, 2):
+            for nodes in _arranged(space, limits, Shape((), ()), (), private, u.memories, 2):
                 yield Template(Shape((), ()), nodes, unit, parents, top=True, cut=cut)
 
 
@@ -179,7 +179,7 @@ def _placements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int) ->
     subsets = [list(_holdings(space, i, outer.get(i, 0), reach)) for i in range(len(space.operands))]
     for chosen in product(*subsets):
         private = [(i, m) for i, held in enumerate(chosen) for m in held]
-        yield from _arranged(space, limits, shape, shared, private)
+        yield from _arranged(space, limits, shape, shared, private, reach)
 
 
 def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterator[tuple[int, ...]]:
@@ -200,14 +200,16 @@ def _arranged(
     shape: Shape,
     shared: tuple[Node, ...],
     private: list[tuple[int, int]],
+    reach: int,
     first: int = 1,
 ) -> Iterator[tuple[Node, ...]]:
     """Every assignment of private nodes to slots above fused loops and to positions in the branch.
 
-    `first`: how far below the fused loops the first level of the branch is.
+    `reach`: how many memories may have nodes. `first`: how far below the fused loops the branch's first
+    level is.
     """
     depth = len(shape.prefix)
-    slots = [(*lower_slots(space, shape, i, m), depth) for i, m in private]
+    slots = [(*lower_slots(space, shape, i, m, reach), depth) for i, m in private]
     for chosen in product(*slots):
         above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
         rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
@@ -227,10 +229,20 @@ def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> 
     return range(exchanged, exchanged if replicated else len(shape.prefix))
 
 
-def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> tuple[int, ...]:
-    """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse."""
-    alone = space.operands[operand].alone
-    return tuple(k for k in slots_above(space, shape, operand, memory) if shape.prefix[k] not in alone)
+def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, reach: int) -> tuple[int, ...]:
+    """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse, but
+    for nodes of a memory further in between. None are above an exchange in this memory or one further out."""
+    depth, alone = len(shape.prefix), space.operands[operand].alone
+    closed = max((d for _, m, d in shape.shared if m <= memory), default=0)
+    if memory + 1 == reach:
+        closed = depth
+    inside = [d for _, m, d in shape.shared if m > memory]
+
+    def lowered(k: int) -> bool:
+        free = k < closed and all(d > k for d in inside) and (k + 1 < depth or not inside)
+        return shape.prefix[k] in alone and free
+
+    return tuple(k for k in slots_above(space, shape, operand, memory) if not lowered(k))
 
 
 def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:

@@ -98,6 +98,10 @@ class Machine:
         found = self.hierarchy[self.names[memory]].action(action)
         return found.energy, 1 / found.throughput
 
+    def may(self, memory: int, one: Einsum, tensor: str) -> bool:
+        rule = self.hierarchy[self.names[memory]].may_keep
+        return rule is None or tensor in rule.tensors(one.name)
+
     def size(self, memory: int) -> float:
         return self.hierarchy[self.names[memory]].size_bits
 
@@ -325,6 +329,8 @@ def _merged(
 
 def paths_of_one(one: Einsum, machine: Machine, ordered: bool = True) -> Iterator[Path]:
     for nodes in placements(one.tensors, len(machine.names), ordered):
+        if not all(machine.may(m, one, t) for m, t in nodes):
+            continue
         places = tuple(Place(m, t, i + 1) for i, (m, t) in enumerate(nodes))
         above = sum(m < 2 for m, _ in nodes) if machine.fanouts else None
         yield Path(one, (), places, (), len(nodes), above)

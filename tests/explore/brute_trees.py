@@ -9,7 +9,7 @@ from random import Random
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, Einsum
 from tests.explore.brute import Machine, Path, Shared, figures, paths_of_one
 from tests.explore.brute_chain import Option, Structure, options, peak, shares, structures
 
@@ -41,29 +41,32 @@ def nodes_below(
 
 def nodes_above(structure: Structure, chosen: list[tuple[Option, int]], machine: Machine) -> tuple[Node, ...]:
     """A whole structure: shared loops with what stands between them, and the branches."""
-    name = machine.names[1]
     tails = [nodes_below(o.path, machine, o.found.tiles[at]) for o, at in chosen]
 
     def between(low: int, loops: Shared, members: list[int]) -> list[Node]:
         found: list[Node] = []
         for n, (v, t) in enumerate(loops):
-            for i in members:
-                path = chosen[i][0].path
-                here = [p.tensor for p in path.places if p.cut == low + n and p.tensor not in path.own]
-                found += [StorageNode(name, (tensor,)) for tensor in here]
+            here = [p for i in members for p in chosen[i][0].path.places if p.cut == low + n]
+            here = [p for p in here if p.tensor not in structure.owned]
+            for place in sorted(here, key=lambda p: p.memory):
+                found.append(StorageNode(machine.names[place.memory], (place.tensor,)))
             found.append(Loop(v, t))
         return found
 
+    def exchanged(inside: bool) -> list[Node]:
+        own = sorted(zip(structure.memories, structure.owned, strict=True))
+        return [StorageNode(machine.names[m], (t,)) for m, t in own if structure.within(t) == inside]
+
     everyone = list(range(len(structure.einsums)))
     top = between(0, structure.outer, everyone)
-    top += [StorageNode(name, (t,)) for t in structure.owned if not structure.within(t)]
+    top += exchanged(inside=False)
     branches: list[tuple[Node, ...]] = []
     for i in everyone:
         if i not in structure.inside:
             branches.append(tails[i])
         elif i == structure.inside[0]:
             inner = between(len(structure.outer), structure.inner, list(structure.inside))
-            inner += [StorageNode(name, (t,)) for t in structure.owned if structure.within(t)]
+            inner += exchanged(inside=True)
             branches.append((*inner, Split(tuple(tails[j] for j in structure.inside))))
     return (*top, Split(tuple(branches)))
 
@@ -105,18 +108,26 @@ def sampled(cascade: Cascade, hierarchy: Hierarchy, pick: Random, every: bool = 
             for place, held in zip(path.places, found.held, strict=True):
                 here[place.memory - 1] += held[at]
         else:
-            structure = pick.choice(list(structures(einsums[i:j], every)))
-            for n in range(j - i):
-                option = pick.choice(options(structure, n, machine, every, keep=True))
-                chosen.append((option, pick.randrange(len(option.found.energy))))
+            structure, chosen = _drawn(einsums[i:j], machine, pick, every)
             groups.append(nodes_above(structure, chosen, machine))
             exchanged |= set(structure.owned)
-            here = [
-                peak(
-                    structure, [[s[at] for s in shares(structure, n, o)] for n, (o, at) in enumerate(chosen)]
-                )
-            ]
+            parts = [shares(structure, n, o, len(bits))[:, at] for n, (o, at) in enumerate(chosen)]
+            memories = range(1, len(bits) + 1)
+            here = [float(peak(structure, [p[3 * m - 3 : 3 * m] for p in parts], m)) for m in memories]
         energy += sum(o.found.energy[at] for o, at in chosen)
         latency += sum(o.found.latency[at] for o, at in chosen)
         bits = [max(a, b) for a, b in zip(bits, here, strict=True)]
     return Sample(tree_of(cascade, machine, groups, exchanged), energy, latency, tuple(bits))
+
+
+def _drawn(
+    einsums: tuple[Einsum, ...], machine: Machine, pick: Random, every: bool
+) -> tuple[Structure, list[tuple[Option, int]]]:
+    """A structure in which every Einsum has a mapping, and one of each."""
+    every_one = list(structures(einsums, machine, every))
+    while True:
+        structure = pick.choice(every_one)
+        tables = [options(structure, n, machine, every, keep=True) for n in range(len(einsums))]
+        if all(tables):
+            chosen = [pick.choice(t) for t in tables]
+            return structure, [(o, pick.randrange(len(o.found.energy))) for o in chosen]
