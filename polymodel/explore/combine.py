@@ -116,6 +116,8 @@ class Combination:
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
         self.n = 1
         self.too_large = 0
+        if not self.left:
+            self._keep(self._fitting())
 
     def add(self, group: tuple[int, ...]) -> None:
         """Combine with the candidates of another group of rank variables."""
@@ -155,8 +157,11 @@ class Combination:
         for m, memory in enumerate(self.space.memories):
             if not np.isinf(memory.capacity):
                 fits &= self._held(m) <= memory.capacity
-        self.too_large += int(self.n - fits.sum())
-        reach = 0 if self.space.copy else self.space.units[self.template.unit].fanouts
+        completions = prod(self.chains[b].count for group in self.left for b in group)
+        self.too_large += int(self.n - fits.sum()) * completions
+        # Copies use no fanout, and the region above a cut leaves them to the one below.
+        above = self.space.copy or self.template.bottom
+        reach = 0 if above else self.space.units[self.template.unit].fanouts
         for number, (f, wide) in enumerate(zip(self.space.fanouts, self.spread, strict=True)):
             fits &= wide <= f.width
             if f.least and not self.left and number < reach:

@@ -13,6 +13,8 @@ from polymodel.explore.relaxing import Constraint, Problem, Relaxer, Search, con
 from polymodel.mapping.looptree import StorageNode
 from polymodel.workload.einsum import Cascade, Einsum
 
+# An Einsum that does not fit by itself does not fit fused either.
+OF_FUSION = ("max_fused_loops", "max_fused_loops_per_rank_variable", "loop_order", "fuse", "unfused")
 SECONDS = 30.0  # for one diagnosis, if the search has no time limit of its own
 
 
@@ -28,7 +30,10 @@ def diagnosed(
         return not stopped and time.perf_counter() < end
 
     work = _Diagnosis(cascade, Problem(hierarchy, request.limits), found, search, going_on)
-    return Diagnosis(work.space.size(), tuple(work.obstacles()), work.relaxations(), tuple(work.untried))
+    obstacles = tuple(work.obstacles())
+    if any(o.need is not None for o in obstacles):
+        work.all = tuple(c for c in work.all if c.kind not in OF_FUSION)
+    return Diagnosis(work.space.size(), obstacles, work.relaxations(), tuple(work.untried))
 
 
 class _Diagnosis:
@@ -118,7 +123,8 @@ class _Diagnosis:
         if not found:
             # No memory by itself is too small for what is not exchanged.
             found = [self._obstacle(c, e, mappings, 0 if len(small) == 1 else None) for c in small]
-            found = [replace(o, tensors=e.tensors, have=c.have) for o, c in zip(found, small, strict=True)]
+            tensors = self._forced(e) or e.tensors
+            found = [replace(o, tensors=tensors, have=c.have) for o, c in zip(found, small, strict=True)]
         yield from found
 
     def _least_alone(self, c: Constraint, e: Einsum) -> tuple[float | None, tuple[str, ...]]:
@@ -144,7 +150,7 @@ class _Diagnosis:
         if stage is None:
             return
         name = stage.of.removeprefix("join ")
-        exchanged = tuple(self._exchanged(name))
+        exchanged = self._exchanged(name)
         for c in self.all:
             if c.kind == "capacity" and self._holds_several(c.level):
                 have = c.have
@@ -158,17 +164,22 @@ class _Diagnosis:
             o.fusable and o.tensor in s.may[m] for s in self.space.spaces for o in s.operands
         )
 
-    def _exchanged(self, name: str) -> Iterator[str]:
-        """Intermediates there that may be exchanged inside the backing storage: those that must, if any."""
-        number = next(i for i, s in enumerate(self.space.spaces) if s.name == name)
-        some: dict[str, bool] = {}
-        for i, s in enumerate(self.space.spaces):
-            for o in s.operands:
-                if o.fusable and (i <= number or o.tensor in some):
-                    forced = o.tensor in self.problem.limits.fuse or o.tensor not in s.may[0]
-                    some[o.tensor] = some.get(o.tensor, False) or forced
-        forced_ones = [t for t, must in some.items() if must]
-        yield from forced_ones or some
+    def _exchanged(self, name: str) -> tuple[str, ...]:
+        """Intermediates up to there that must be exchanged inside the backing storage; if none, those that
+        may."""
+        number = next(i for i, e in enumerate(self.cascade) if e.name == name)
+        einsums = self.cascade.einsums[: number + 1]
+        forced = dict.fromkeys(t for e in einsums for t in self._forced(e))
+        every = dict.fromkeys(t for e in einsums for t in e.tensors if t in self.cascade.intermediates)
+        return tuple(forced or every)
+
+    def _forced(self, e: Einsum) -> tuple[str, ...]:
+        """Tensors that an Einsum cannot have in the backing storage."""
+        outermost = self.space.spaces[self.cascade.einsums.index(e)].may[0]
+        fused = self.problem.limits.fuse
+        return tuple(
+            t for t in e.tensors if t in self.cascade.intermediates and (t in fused or t not in outermost)
+        )
 
     # What would help
 

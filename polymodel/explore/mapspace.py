@@ -106,10 +106,10 @@ class Mapspace:
         for space, one in zip(self.spaces, self.einsums, strict=True):
             rows += [Row(space.name, *row) for row in one.rows()]
         for stage in found.stages if found is not None else ():
-            why = f"{stage.too_large:,} exceed a memory, in part or whole; the others are beaten"
-            rows.append(
-                Row(stage.of, "searched", stage.templates, stage.templates, stage.points, stage.kept, why)
-            )
+            of, n, points = stage.of, stage.templates, stage.points
+            left = points - stage.too_large
+            rows.append(Row(of, "capacity", n, n, points, left, WHY["capacity"]))
+            rows.append(Row(of, "dominance", n, n, left, stage.kept, WHY["dominance"]))
         loose = prod(e.mappings for e in self.einsums)
         rows.append(Row("", "joined", None, None, loose, self.size(), WHY["joined"]))
         frame = pandas.DataFrame([r.cells() for r in rows], columns=COLUMNS, dtype=object)
@@ -155,6 +155,10 @@ WHY = {
     "chains": "a size that shrinks no tile may be that of the node above, one that saves no visit that of "
     "the node below: another chain is at least as good in every product",
     "bundles": "of rank variables that index the same tensors only the product of their sizes counts",
+    "capacity": "they exceed a memory (of an Einsum: the points that the search combined, regions of the "
+    "hierarchy by themselves; `join`: pairs of what came before and a point of the Einsum)",
+    "dominance": "others are at least as good in every product so far, or whole mappings known by then are; "
+    "or they need more instances than a fanout has",
     "joined": "Einsums meet where their fused loops, tile sizes and exchanges agree (before: each by itself)",
 }
 

@@ -84,6 +84,10 @@ class Pmappings:
     def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
         """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
         found = all_chains(self.space, template, self.sizes)
+        if not found:  # a single iteration has no sizes
+            levels = template.depth + 1 + template.top + len(template.branch) + template.bottom
+            fans = len(self.space.fanouts)
+            return np.zeros((0, levels), int), np.zeros((0, fans), int), np.zeros((0, template.depth), int)
         chosen = np.unravel_index(choice, tuple(c.count for c in found)) if found else ()
         pairs = list(zip(found, chosen, strict=True))
         rows = (

@@ -94,10 +94,10 @@ class Obstacle:
     def text(self) -> str:
         where = f"{self.einsum} beside the Einsums before it" if self.joined else f"Einsum {self.einsum}"
         held = f" ({', '.join(self.tensors)})" if self.tensors else ""
-        gone = "not all" if self.left is None else f"{self.before - self.left:,} of {self.before:,}"
+        gone = "some" if self.left is None else f"{self.before - self.left:,}"
         what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
         figures = f": needs {self.need:g}, has {self.have:g}" if self.need is not None else ""
-        return f"{where}: {what}{held} rules out {gone} mappings{figures}"
+        return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
 
 
 @dataclass(frozen=True)

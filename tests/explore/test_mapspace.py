@@ -8,7 +8,8 @@ import pytest
 
 import polymodel as pm
 from polymodel.explore.mapspace import mapspace, mapspace_of
-from polymodel.explore.records import Limits
+from polymodel.explore.records import Limits, Request
+from polymodel.explore.search import search
 from polymodel.explore.space import EinsumSpace, einsum_spaces
 from polymodel.explore.states import lives_of, passing_of
 from polymodel.explore.templates import deepest, templates
@@ -170,3 +171,26 @@ def fitting(space: EinsumSpace, chains: tuple[TileChains, ...]) -> int:
                     after[now] = after.get(now, 0) + many
         found = after
     return sum(found.values())
+
+
+def test_table_with_what_was_found() -> None:
+    spec = spec_of(PAIR, {"m": 4, "n": 4, "k": 2, "l": 2}, DRAM, {**GLB, "size": 128})
+    found = search(spec.workload, spec.arch, Request())
+    frame = pm.mapspace(spec).table(found)
+    stages = {s.of: s for s in found.stages}
+    for rule, after in (("capacity", lambda s: s.points - s.too_large), ("dominance", lambda s: s.kept)):
+        rows = frame[frame.rule == rule].set_index("einsum")
+        assert list(rows.index) == list(stages)
+        assert all(rows.mappings[of] == after(s) for of, s in stages.items())
+    assert sum(s.too_large for s in found.stages) > 0
+    assert (frame.taken_away >= 0).all()
+    assert frame.why.str.len().min() > 10
+    assert repr(pm.mapspace(spec)).startswith("Mapspace(")
+
+
+def test_constraints_of_a_spec() -> None:
+    spec = SPECS["two"]
+    none = pm.mapspace(spec, {"max_fused_loops": 0, "memories": {"GLB": {"bypass": "A"}}}).size()
+    assert 0 < none < pm.mapspace(spec, {"max_fused_loops": 0}).size() < pm.mapspace(spec).size()
+    with pytest.raises(pm.SpecError, match="did you mean"):
+        pm.mapspace(spec, {"max_fused_lops": 0})
