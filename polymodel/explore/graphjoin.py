@@ -97,7 +97,9 @@ def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> 
     merged = [g for g in state.groups if mine & set(g)]
     group = tuple(sorted({at}.union(*merged)))
     others = [g for g in state.groups if g not in merged]
-    running = {u for g in others for u in g} | set(group)
+    running = {u for g in others for u in g}
+    if graph.rules.head_is_tiled_fusion:
+        running |= set(group)  # else it may be made and used within each head
     for t in touched:
         if t.producer in running and t.producer != at and chosen[t.name] not in TIES:
             return None

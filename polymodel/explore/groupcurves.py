@@ -83,7 +83,9 @@ class GroupCurves:
         """
         shared = [t for t in self._touched(group) if kinds[t.name] == "headed"]
         if not shared:
-            return self._tiled(group, kinds, 0)
+            apart = [t for t in self._touched(group) if kinds[t.name] != "tiled" and t.producer in group]
+            complete = not any(u in group for t in apart for u in t.users if u != t.producer)
+            return self._tiled(group, kinds, 0) if complete else None
         lead = max(len(self.graph.members[i].outermost) for i in group)
         if any(len(t.heads) != lead for t in shared):
             return None
@@ -101,7 +103,7 @@ class GroupCurves:
             users = [u for u in t.users if u in where and u != t.producer]
             if t.producer in where and any(where[u] <= where[t.producer] for u in users):
                 return None
-            if t.producer in where and users and kinds[t.name] != "headed":
+            if t.producer in where and users and len(t.heads) != lead:
                 return None  # complete only when all heads are
         total: Curve | None = None
         for n, part in enumerate(parts):

@@ -109,6 +109,15 @@ def test_head_by_head_is_one_head_many_times(name: str) -> None:
     assert freed == [(c, 4 * a) for c, a in curve(one, name, uneven=False)]
 
 
+@pytest.mark.parametrize("name", ["unfused", "untiled_fused", "tiled_fused"])
+def test_within_a_head_tensors_may_go_through_the_backing_store(name: str) -> None:
+    einsums = ("T[h, b] = S[h, b]", "U[h, b] = T[h, b]", "V[h, b] = T[h, b] * U[h, b]")
+    freed = curve(
+        graph(*einsums, H=3, B=2), name, roles={"head": ["H"]}, head_is_tiled_fusion=False, uneven=False
+    )
+    assert freed == [(c, 3 * a) for c, a in curve(graph(*einsums, H=1, B=2), name, uneven=False)]
+
+
 def test_head_by_head_is_said_and_verified() -> None:
     spec = pm.load("gpt3_6.7B", N_TOKENS=64)
     slope = pm.graph_slope(spec, roles={"head": ["H"]}, head_is_tiled_fusion=False, curves=["untiled_fused"])
