@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.explore.point import Point, measured_buffer
 from polymodel.explore.reasons import why_empty
-from polymodel.explore.records import Found, Request
+from polymodel.explore.records import Diagnosis, Found, Request
 from polymodel.loading import Spec
 from polymodel.report.table import Cell, Column, Table
 from polymodel.spec.faults import suggestion
@@ -68,9 +68,14 @@ class Front:
             raise IndexError(f"there is no point {number}: {many}")
         return self.points[number]
 
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """Why the front is empty, as records: obstacles and relaxations. None if it is not, or cut short."""
+        return self.found.diagnosis
+
     @cached_property
     def reason(self) -> str:
-        """Why the front is empty; empty text if it is not."""
+        """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
         return "" if self.points else why_empty(self.found)
 
     @cached_property
@@ -131,7 +136,7 @@ class Front:
                 ]
             )
         if not self.points:
-            raise SpecError([Diagnostic(f"no valid mapping: {self.reason}", "relax the constraints")])
+            raise SpecError([Diagnostic(*_told_empty(self))])
         return min(self.points, key=lambda p: p.value(name))
 
     def _minimised(self) -> tuple[str, ...]:
@@ -234,6 +239,15 @@ def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     return given
 
 
+def _told_empty(front: Front) -> tuple[str, str]:
+    """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
+    found = front.diagnosis
+    if found is None or not found.obstacles:
+        return f"no valid mapping: {front.reason}", "relax the constraints"
+    ways = [f"a mapping exists with {r.text}" for r in found.relaxations]
+    return "no valid mapping: " + "; ".join(o.text for o in found.obstacles), "; or ".join(ways)
+
+
 def _whole(bits: float | None) -> Cell:
     """Bits as an int: they are counted."""
     return None if bits is None else int(bits)
@@ -242,7 +256,9 @@ def _whole(bits: float | None) -> Cell:
 def _notes(front: Front) -> Iterator[str]:
     found, request = front.found, front.request
     if not front.points:
-        yield f"no valid mapping: {front.reason}"
+        first, *more = front.reason.split("\n")
+        yield f"no valid mapping: {first}"
+        yield from more
     elif found.complete and request.eps:
         yield (
             f"within a factor of {1 + request.eps:g} in every objective: for each valid mapping of the space "

@@ -1,4 +1,4 @@
-"""Why a search found nothing, as far as its stages tell."""
+"""Why a search found nothing: its diagnosis, or what its stages tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from polymodel.explore.records import Found
 
 
 def why_empty(found: Found) -> str:
-    """The first step that left nothing, and what became of its points."""
+    """Which constraint rules out how much where, and the least that admits a mapping, a line each; without a
+    diagnosis the first step that left nothing, and what became of its points."""
+    if found.diagnosis is not None and found.diagnosis.text:
+        return found.diagnosis.text
+    if not found.complete:
+        return "the search ended before it had a whole mapping"
     for stage in found.stages:
         if stage.kept:
             continue
@@ -22,4 +27,4 @@ def why_empty(found: Found) -> str:
             return f"the rules on what memories keep leave Einsum {what} no placement of its tensors"
         if not stage.templates:
             return f"no mappings of Einsum {what} share their fused loops with those before it"
-    return "the search ended before it had a whole mapping" if not found.complete else "nothing fits"
+    return "nothing fits"

@@ -160,12 +160,20 @@ def test_nothing_fits(spec: pm.Spec) -> None:
     small = pm.load("matmul_chain_2", _with_buffer(7), M=16, N0=8, N1=12, N2=10)
     found = pm.explore(small, constraints=rule)
     assert len(found) == 0
-    assert "exceed the size of a memory" in found.reason
+    assert found.diagnosis is not None
+    assert [(o.constraint, o.level, o.einsum, o.need, o.have) for o in found.diagnosis.obstacles] == [
+        ("capacity", "GLB", "Matmul1", 24, 7),
+        ("capacity", "GLB", "Matmul2", 24, 7),
+    ]
+    assert found.diagnosis.text == found.reason
     assert "no valid mapping: " in repr(found)
     assert "no valid mapping" in found._repr_html_()
     assert found.frame.empty
-    with pytest.raises(SpecError, match="no valid mapping: all tile sizes of Einsum Matmul1 exceed"):
+    with pytest.raises(SpecError, match="no valid mapping: Einsum Matmul1: capacity of GLB") as caught:
         found.best()
+    assert "a mapping exists with size of GLB: 24 bits instead of 7" in str(caught.value)
+    wider = pm.load("matmul_chain_2", _with_buffer(24), M=16, N0=8, N1=12, N2=10)
+    assert len(pm.explore(wider, constraints=rule)) > 0
     with pytest.raises(IndexError, match="the front is empty"):
         found[0]
 
