@@ -56,14 +56,18 @@ class Rules:
             remedy = suggestion(self.operands, ("as_written", "flipped", "both"), "choices")
             raise SpecError([Diagnostic(f"operands={self.operands!r}", remedy)])
 
-    def check_roles(self, cascade: Cascade) -> None:
-        """SpecError for roles that name no rank and no rank variable of the workload."""
-        known = {r for e in cascade for a in e.accesses for r in a.ranks}
-        known |= {v for e in cascade for v in e.rank_variables}
+    def check_names(self, cascade: Cascade) -> None:
+        """SpecError for roles that name no rank and no rank variable of the workload, and for uneven tensors
+        that are no tensor and no rename."""
+        ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
+        ranks |= {v for e in cascade for v in e.rank_variables}
+        named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
+        told = [("roles", "rank", name, ranks) for _, names in self.roles for name in names]
+        if not isinstance(self.uneven, bool):
+            told += [("uneven", "tensor or rename", name, named) for name in self.uneven]
         faults = [
-            Diagnostic(f"roles: there is no rank {name!r}", suggestion(name, sorted(known), "ranks"))
-            for _, names in self.roles
-            for name in names
+            Diagnostic(f"{where}: there is no {what} {name!r}", suggestion(name, sorted(known), f"{what}s"))
+            for where, what, name, known in told
             if name not in known
         ]
         if faults:

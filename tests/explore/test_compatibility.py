@@ -309,9 +309,9 @@ def test_roles_say_what_is_a_head() -> None:
     assert Rules().outermost(workload["QK"]) == ()
     given = Rules(roles=(("head", ("H",)),))
     assert given.outermost(workload["QK"]) == ("h",)
-    given.check_roles(workload)
+    given.check_names(workload)
     with pytest.raises(pm.SpecError, match="there is no rank 'X'"):
-        Rules(roles=(("head", ("X",)),)).check_roles(workload)
+        Rules(roles=(("head", ("X",)),)).check_names(workload)
     with pytest.raises(pm.SpecError, match="there is no role 'heads'"):
         Rules(roles=(("heads", ("H",)),))
 
