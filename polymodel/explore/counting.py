@@ -65,6 +65,9 @@ def spreads(space: EinsumSpace, bundles: Sequence[tuple[int, ...]], unit: int, i
         used = not space.copy and number < space.units[unit].fanouts
         least = f.least * f.width if used else 0.0
         each = [s for s in _within(tuple(c[number] for c in choices), f.width) if prod(s) >= least]
+        if not choices:  # a single iteration is spread nowhere
+            ways = ways[: len(each)]
+            continue
         some = np.array(each, np.int64).reshape(len(each), len(choices))
         rows, ways = _times(rows, ways, some, extents)
     columns = [np.unique(column, return_inverse=True) for column in rows.T]

@@ -241,7 +241,9 @@ class Lister:
         """Over how many instances of a dimension a variable may be spread."""
         place = self.parts.index(c)
         outside = any(place <= self.parts.index(self.memories[m]) for _, m, _ in face.exchanged)
-        window = any(v in e.variables and len(e.variables) > 1 for a in one.accesses for e in a.projection)
+        window = any(
+            v in e.variables and _rank(one, a.tensor, v) is None for a in one.accesses for e in a.projection
+        )
         reduced = any(v not in a.variables and not d.reuses(one.name, a.tensor) for a in one.outputs)
         above_all = place <= self.parts.index(self.memories[0])
         if outside or window or reduced or above_all:
@@ -267,8 +269,8 @@ def _where(face: Face, tensor: str) -> tuple[int, int] | None:
 
 
 def _rank(one: Einsum, tensor: str, v: str) -> int | None:
-    """The rank of a tensor that the variable indexes alone."""
+    """The rank of a tensor that the variable indexes alone, but for variables of a single value."""
     for i, e in enumerate(one.access_of(tensor).projection):
-        if e.variables == (v,):
+        if v in e.variables and all(w == v or _extent(one, w) == 1 for w in e.variables):
             return i
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -171,6 +172,51 @@ def fitting(space: EinsumSpace, chains: tuple[TileChains, ...]) -> int:
                     after[now] = after.get(now, 0) + many
         found = after
     return sum(found.values())
+
+
+def any_spec(pick: Random) -> Spec | None:
+    """A cascade with memories and rules of any kind; None where they contradict each other."""
+    einsums = pick.choice([MATMUL, CONV, PAIR, PAIR, CHAIN, RESIDUAL, SKIP])
+    sizes = {v: pick.choice([1, 1, 2, 2, 3, 4]) for v in "mnklopr" if any(v in e for e in einsums)}
+    tensors = sorted({c for e in einsums for c in e if c.isupper() and c != "H"})
+
+    def some(share: float) -> str:
+        return "|".join(t for t in tensors if pick.random() < share) or "Nothing"
+
+    def held(name: str, share: float) -> dict[str, Any]:
+        keep = {"keep": some(0.15)} if pick.random() < 0.3 else {}
+        return memory(name, may_keep=some(share), **keep)
+
+    outer = pick.choice(["~Intermediates", "~Intermediates", "All"])
+    nodes = [memory("DRAM", keep=outer, may_keep="All"), held("GLB", 0.5)]
+    if pick.random() < 0.5:
+        nodes.append(pes(pick.choice([2, 3, 4]), pick.choice([1, 2]), may_reuse=some(0.7)))
+    if pick.random() < 0.6:
+        nodes.append(held("L1", 0.4))
+    if pick.random() < 0.2:
+        nodes.append({"type": "Compute", "name": "VPU"})
+    if sum(n > 1 for n in sizes.values()) > 3:
+        return None
+    try:
+        return spec_of(einsums, sizes, *nodes)
+    except pm.SpecError:
+        return None
+
+
+def test_any_spec() -> None:
+    pick, large = Random(5), 0
+    for _ in range(120):
+        spec = any_spec(pick)
+        loops, per, every = pick.choice([0, 1, 2, 9]), pick.choice([1, 1, 2]), pick.random() < 0.3
+        order, share = pick.random() < 0.6, pick.choice([0.0, 0.0, 0.3, 1.0])
+        if spec is None:
+            continue
+        least = tuple((c, d.name, share) for c, d in spec.arch.dimensions if d.name == "X")
+        limits = Limits(loops, per, "all" if every else "divisors", order, min_utilisation=least)
+        space = mapspace_of(spec.workload, spec.arch, limits)
+        if max(e.mappings for e in space.einsums) < 5_000:
+            large += sized(spec, limits, Rules(every, loops, per, order, least)) > 500
+    assert large > 10
 
 
 def test_table_with_what_was_found() -> None:
