@@ -33,7 +33,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
     )
     parser.add_argument("--time-limit", metavar="S", help="after S seconds print the best so far")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that evaluate what is found (default: 1)",
+    )
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")

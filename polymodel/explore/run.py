@@ -42,8 +42,9 @@ def explore(
     memory below the backing storage), buffer:MEMORY. `constraints`: a dictionary with the keys of the spec's
     `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
     1 + eps above it in every objective; 0 is exact. `time_limit`: seconds, after which the best so far is
-    returned with what was not searched. `workers`: processes. `progress` is called with a `Progress` now and
-    then. What is left out comes from the section, or is energy and latency, no limit, eps 0.
+    returned with what was not searched. `workers`: processes that evaluate what the search finds. `progress`
+    is called with a `Progress` now and then. What is left out comes from the section, or is energy and
+    latency, no limit, eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
     report is looked at); were its figures not those of the search, that is a bug, and InternalError names the

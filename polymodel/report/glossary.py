@@ -84,4 +84,8 @@ TERMS = {
     "elasticity_growing": "relative change of the cost per relative growth of the number",
     "elasticity_shrinking": "relative change of the cost per relative decrease of the number",
     "ratio": "b over a",
+    "fused": "intermediates that never reach the backing storage",
+    "fused_loops": "loops that several Einsums share, with their tile shapes",
+    "energy_delay": "energy times latency",
+    "confirmed": "whether the figures are those of evaluate; else peaks may be lower than shown",
 }  # fmt: skip

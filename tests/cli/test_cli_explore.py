@@ -72,6 +72,15 @@ def test_formats_and_options(capsys: Captured) -> None:
     assert {r["fused"] for r in json.loads(finer[1])} == {"T1"}
 
 
+def test_the_schema_knows_the_section(capsys: Captured) -> None:
+    code, out, _ = run(capsys, "schema", "explore")
+    found = json.loads(out)
+    assert code == FINE
+    assert {"objectives", "eps", "time_limit", "fuse", "memories", "exchange"} <= set(found["properties"])
+    assert set(found["$defs"]["MemoryRule"]["properties"]) == {"keep", "may_keep", "bypass"}
+    assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
+
+
 def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tight = tmp_path / "tight.yaml"
     tight.write_text("explore: {unfused: T1, memories: {GLB: {keep: All}}}\n")

@@ -110,6 +110,7 @@ def test_what_is_shown(front: pm.Front) -> None:
     assert engineering(front[0].energy, "J") in text
     assert "exact: no valid mapping of the space is better" in text
     html = front._repr_html_()
+    assert 'title="intermediates that never reach the backing storage"' in html
     assert html.count("<tr>") == min(len(front), 20) + 1
     assert "LoopTree" in repr(front[0])
     assert "<svg" in front[0]._repr_html_()
@@ -303,6 +304,9 @@ def test_a_picture_labels_its_axes(front: pm.Front) -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("energy (J)", "buffer (bit)")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert any(label.startswith("fused: T1") for label in labels)
+    both = front.plot("energy", "buffer", ax=front.plot("energy", "buffer"))
+    shades = {tuple(points.get_facecolor()[0]) for points in both.collections}
+    assert len(shades) == len(both.collections)  # fronts in one picture have colours of their own
     other = front.plot("latency", "buffer:GLB")
     assert (other.get_xlabel(), other.get_ylabel()) == ("latency (s)", "buffer:GLB (bit)")
     with pytest.raises(SpecError, match="there is no figure bufer"):
