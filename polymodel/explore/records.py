@@ -72,7 +72,7 @@ class Stage:
 class Obstacle:
     """A constraint that takes mappings away, and where.
 
-    `constraint`: capacity, keep, may_keep, min_utilisation, fuse, unfused, compute, loop_order,
+    `constraint`: capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute, loop_order,
     max_fused_loops, max_fused_loops_per_rank_variable or force_memory_order. `level`: the memory, fanout
     (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it meets those before
     it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not relaxed with it
@@ -122,6 +122,7 @@ class Change:
             f"{self.have or 0:.6g}",
             "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead)",
             "may_keep": f"{self.level} may keep {tensors}",
+            "exchange": f"intermediates exchanged in {self.level}",
             "fuse": f"{tensors} need not be fused",
             "unfused": f"{tensors} may be fused",
             "compute": f"Einsum {self.einsum} on any compute unit, not only {self.level}",

@@ -61,6 +61,8 @@ class Constraint:
             limits = replace(limits, max_fused_loops_per_rank_variable=int(figure or (self.have or 1) + 1))
         elif kind == "fuse":
             limits = replace(limits, fuse=limits.fuse - set(self.tensors))
+        elif kind == "exchange":
+            limits = replace(limits, exchange=(limits.exchange or frozenset()) | {self.level})
         elif kind == "unfused":
             limits = replace(limits, unfused=limits.unfused - set(self.tensors))
         elif kind == "force_memory_order":
@@ -105,11 +107,16 @@ def _of_limits(p: Problem) -> Iterator[Constraint]:
         yield Constraint("compute", unit, e)
     for e, _ in limits.loop_order:
         yield Constraint("loop_order", "", e)
+    memories = [c.name for c in p.hierarchy.components if c.kind == "memory"]
+    handed = frozenset(memories) if limits.exchange is None else limits.exchange
+    for name in memories[2:]:
+        if name not in handed:
+            yield Constraint("exchange", name)
     for t in sorted(limits.fuse):
         yield Constraint("fuse", tensors=(t,))
     for t in sorted(limits.unfused):
         yield Constraint("unfused", tensors=(t,))
-    if limits.force_memory_order and sum(c.kind == "memory" for c in p.hierarchy.components) > 2:
+    if limits.force_memory_order and len(memories) > 2:
         yield Constraint("force_memory_order")
     if limits.max_fused_loops is not None:
         yield Constraint("max_fused_loops", have=limits.max_fused_loops)

@@ -108,7 +108,8 @@ def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> li
     if o.fusable and o.tensor not in limits.unfused:
         # Memories outside its outermost tile do not hold it.
         kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
-        found += [m for m in range(1, min(reach, kept + 1)) if o.tensor in space.may[m]]
+        inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
+        found += [m for m in inner if o.tensor in space.may[m]]
     return found
 
 

@@ -24,6 +24,7 @@ class Rules:
     per_variable: int = 1
     memory_order: bool = True
     utilisation: tuple[tuple[str, str, float], ...] = ()
+    exchange: frozenset[str] | None = None
     fuse: frozenset[str] = frozenset()
     unfused: frozenset[str] = frozenset()
 
@@ -133,6 +134,9 @@ class Lister:
     def _allowed(self, one: Einsum, tensor: str, held: tuple[int, ...], reach: int) -> bool:
         between = tensor in self.cascade.intermediates
         if held[0] and (not between or tensor in self.rules.unfused):
+            return False
+        handed = self.rules.exchange
+        if held[0] > 1 and handed is not None and self.memories[held[0]].name not in handed:
             return False
         if not held[0] and between and tensor in self.rules.fuse:
             return False

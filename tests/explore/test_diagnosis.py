@@ -81,6 +81,8 @@ def mapped(spec: Spec, limits: Limits, changes: tuple[Change, ...]) -> bool:
         elif c.constraint in ("fuse", "unfused"):
             left = getattr(limits, c.constraint) - set(c.tensors)
             limits = replace(limits, **{c.constraint: left})
+        elif c.constraint == "exchange":
+            limits = replace(limits, exchange=frozenset({c.level}))
         elif c.constraint in ("compute", "loop_order"):
             left = tuple(x for x in getattr(limits, c.constraint) if x[0] != c.einsum)
             limits = replace(limits, **{c.constraint: left})
@@ -212,6 +214,16 @@ def test_unfused() -> None:
     found = diagnosis_of(spec_of(PAIR, FOUR, nowhere, memory("GLB")), Limits(unfused=frozenset({"T"})))
     assert {o.constraint for o in found.obstacles} == {"may_keep", "unfused"}
     assert kinds(found) == {("may_keep",), ("unfused",)}
+
+
+def test_exchange() -> None:
+    """T may be held in the inner buffer alone, but be exchanged in the outer one alone."""
+    nowhere = memory("DRAM", keep="~Intermediates", may_keep="~T")
+    spec = spec_of(PAIR, FOUR, nowhere, memory("GLB", may_keep="A"), memory("L1", 256, may_keep="T"))
+    found = diagnosis_of(spec, Limits(exchange=frozenset({"GLB"})))
+    assert {(o.constraint, o.level) for o in found.obstacles} >= {("exchange", "L1"), ("may_keep", "GLB")}
+    assert ("exchange",) in kinds(found)
+    assert "a mapping exists with intermediates exchanged in L1" in found.text
 
 
 def test_fuse_what_is_kept_outside() -> None:

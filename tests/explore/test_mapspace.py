@@ -124,6 +124,8 @@ def test_constraints() -> None:
     assert sized(two, twice, Rules(per_variable=2)) > whole
     loose = SPECS["two, three levels"]
     some = sized(loose, Limits(), Rules())
+    first = frozenset({"GLB"})
+    assert sized(loose, Limits(exchange=first), Rules(exchange=first)) < some
     assert sized(loose, Limits(force_memory_order=False), Rules(memory_order=False)) > some
 
 
