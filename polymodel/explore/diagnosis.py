@@ -15,7 +15,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 # An Einsum that does not fit by itself does not fit fused either.
 OF_FUSION = ("max_fused_loops", "max_fused_loops_per_rank_variable", "loop_order", "fuse", "unfused")
-SECONDS = 30.0  # for one diagnosis, if the search has no time limit of its own
+SECONDS = 30.0  # for one diagnosis; if the search has a time limit, what it left of that, at least 1
 
 
 def diagnosed(
@@ -23,7 +23,8 @@ def diagnosed(
 ) -> Diagnosis:
     """What rules all mappings out. `found`: the answer of a search that looked at everything; `search`: how
     to search relaxed problems."""
-    end = time.perf_counter() + (SECONDS if request.time_limit is None else request.time_limit)
+    limit = request.time_limit
+    end = time.perf_counter() + (SECONDS if limit is None else max(limit - found.seconds, 1.0))
 
     def going_on() -> bool:
         stopped = request.stop is not None and request.stop()
