@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.explore.confirm import below
 from polymodel.explore.point import Point, measured_buffer
 from polymodel.explore.reasons import why_empty
 from polymodel.explore.records import Diagnosis, Found, Request
@@ -270,6 +271,18 @@ def _notes(front: Front) -> Iterator[str]:
         what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
         rest = "; ".join(found.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
+    live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
+    if live:
+        yield (
+            f"{', '.join(live)} has `allocation: live`: the search looked at mappings whose whole tiles fit, "
+            "and not at those that fit only because elements come late or go early"
+        )
+    lower = sum(below(p.candidate, p.found) for p in front.points)
+    if lower:
+        yield (
+            f"{lower} of these mappings hold less at their peak than the search counted (what stands above "
+            "fused loops, as if it were there all the time); some that it held for larger may be as good"
+        )
     waiting = sum(not p.found.confirmed for p in front.points)
     if waiting:
         yield (

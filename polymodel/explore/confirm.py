@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import InternalError, SpecError
+from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
@@ -69,6 +69,12 @@ def compared(spec: Spec, candidate: Candidate, report: Report) -> Figures:
     return found
 
 
+def below(candidate: Candidate, found: Figures) -> bool:
+    """True if a peak is lower than the search counted it."""
+    peaks = dict(found.buffers)
+    return any(m in peaks and peaks[m] < bits * (1 - CLOSE) for m, bits in candidate.buffers)
+
+
 def figures_of(report: Report) -> Figures:
     """Energy, latency and peaks of one report."""
     peaks = {c.name: 0.0 for c in report.problem.hierarchy.components if c.kind == "memory"}
@@ -95,7 +101,7 @@ def all_confirmed(
             break
         if workers > 1 and passed > START and passed * left > 2 * START * len(found):
             return _together(spec, candidates, found, workers, done)
-        found.append(confirmed(spec, candidate))
+        found.append(_known(spec, candidate))
     return found + [searched(c) for c in candidates[len(found) :]]
 
 
@@ -127,7 +133,16 @@ def _together(
 
 
 def _share(spec: Spec, candidates: Sequence[Candidate]) -> list[Figures]:
-    return [confirmed(spec, c) for c in candidates]
+    return [_known(spec, c) for c in candidates]
+
+
+def _known(spec: Spec, candidate: Candidate) -> Figures:
+    """The figures of `evaluate`, or of the search where `evaluate` refuses to count (lifetimes, mostly): the
+    refusal is told when the report is looked at."""
+    try:
+        return confirmed(spec, candidate)
+    except Refused:
+        return searched(candidate)
 
 
 def _bug(spec: Spec, candidate: Candidate, what: str) -> InternalError:

@@ -274,6 +274,7 @@ def test_a_peak_above_the_search_is_a_bug_and_one_below_is_shown(
     shifted(8)
     found = pm.explore(spec, objectives=("energy", "buffer"))
     assert found[0].buffers["GLB"] == found[0].candidate.buffers[0][1] - 8
+    assert "1 of these mappings hold less at their peak than the search counted" in repr(found)
     shifted(-8)
     with pytest.raises(InternalError, match="the peak of GLB is"):
         pm.explore(spec, objectives=("energy", "buffer"))
@@ -324,3 +325,25 @@ def test_reports_are_compared_with_the_search(
     wrong = replace(found[0], candidate=replace(found[0].candidate, energy=1.0))
     with pytest.raises(InternalError, match="its energy is"):
         wrong.report.accesses  # noqa: B018  # it is made when it is looked at
+
+
+def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
+    spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise pm.Refused("too many lifetimes")
+
+    monkeypatch.setattr(confirm, "evaluate_problem", refuse)
+    found = pm.explore(spec)
+    assert not found[0].found.confirmed
+    assert f"{len(found)} points have the figures of the search" in repr(found)
+    with pytest.raises(pm.Refused, match="too many lifetimes"):
+        found[0].figures  # noqa: B018  # they are counted when looked at
+
+
+def test_live_memories_are_told() -> None:
+    machine = _with_buffer(4096)
+    machine["arch"]["nodes"][1]["allocation"] = "live"  # type: ignore[index]  # plain data
+    found = pm.explore(pm.load("conv1d", machine), objectives=("energy", "buffer"), eps=0.1)
+    assert "GLB has `allocation: live`: the search looked at mappings whose whole tiles fit" in repr(found)
+    assert all(p.found.confirmed for p in found)
