@@ -31,7 +31,9 @@ MANY = 200_000
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
-    """True if the hierarchy may be cut: even tiles, memories in order, and no fanout above the cut."""
+    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut."""
+    if any(m.live for m in space.memories):
+        return False
     wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
     deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
     return limits.sizes != "all" and limits.force_memory_order and not space.copy and deep and not wide

@@ -29,6 +29,10 @@ class Window:
     step_p: int
     step_r: int
 
+    def elements(self, p: int, r: int) -> int:
+        """Of a tile of these sizes, without holes."""
+        return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -62,6 +66,7 @@ class Memory:
     separate: bool
     read_first: bool
     fixed_time: float
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,7 +284,7 @@ def _memory(c: Component) -> Memory:
     prices = [a.energy / (a.bits_per_action or 1) for a in (read, write)]
     return Memory(
         c.name, c.size_bits, prices[0], prices[1], 1 / read.throughput, 1 / write.throughput,
-        c.ports == "separate", c.read_first, c.fill_drain_latency,
+        c.ports == "separate", c.read_first, c.fill_drain_latency, c.allocation == "live",
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.space import EinsumSpace, Memory, Operand
-from polymodel.explore.templates import Template
+from polymodel.explore.templates import Node, Template
 from polymodel.explore.tilechains import TileChains, beyond, trips
 
 Array = Any
@@ -33,7 +33,7 @@ class Term:
     """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one).
 
     `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
-    largest tile instead.
+    largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
     """
 
     operand: int
@@ -43,6 +43,7 @@ class Term:
     own: Fans = NONE
     spread: Fans = NONE
     tile: bool = False
+    into: int | None = None
 
 
 Form = dict[Term, float]
@@ -116,9 +117,23 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
         t.energy = plus(t.energy, {Term(OPERATIONS, END): unit.energy})
         times.append((unit.name, {Term(OPERATIONS, END, split=every): unit.time}, unit.fixed_time))
     nodes = tuple(
-        (Term(n.operand, n.level, tile=True), space.operands[n.operand].bits) for n in template.nodes
+        (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), space.operands[n.operand].bits)
+        for n in template.nodes
     )
     return Costs(t.energy, tuple(times), nodes)
+
+
+def _lowered(t: Traffic, node: Node) -> int | None:
+    """The level of the next node of the branch: where loops in between that index the tensor come first, a
+    memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
+    space, branch = t.space, t.template.branch
+    if not space.memories[node.memory].live or node not in branch or t.template.bottom:
+        return None
+    after = next((n for n in branch if n.level == node.level + 1), None)
+    reach = len(space.memories) if after is None else after.memory
+    if any(f.width > 1 and node.memory < f.below <= reach for _, f in t.fanouts):
+        return None
+    return END if after is None else after.level
 
 
 def _ports(m: Memory, index: int, t: Traffic) -> Iterator[tuple[str, Form, float]]:
@@ -235,13 +250,15 @@ class Factors:
             found = found * _along(self._single(term, b, alone), axis, len(group))
         for w in windows:
             ends = self.bundle[w.p], self.bundle[w.r]
-            found = found * self._windowed(term, *ends, w.step_p, w.step_r, group)
+            # One loop over the first window slides through what is live; else the tile stays whole.
+            into = term.into if operand and w == operand.windows[0] else None
+            found = found * self._windowed(term, *ends, w.step_p, w.step_r, group, into)
         return np.broadcast_to(found, tuple(self.chains[b].count for b in group))
 
     def _single(self, term: Term, v: int, alone: bool) -> Array:
         c = self.chains[v]
         if term.tile:
-            return c.tiles[term.level].astype(float) if alone else np.ones(c.count)
+            return self._tile(v, term.level if term.into is None else term.into, alone)
         found = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
         divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
         if divided:
@@ -249,6 +266,10 @@ class Factors:
         if term.spread and not alone:
             found = found * prod(c.spread[f] for f in sorted(term.spread))
         return found
+
+    def _tile(self, v: int, level: int, alone: bool = True) -> Array:
+        c = self.chains[v]
+        return c.tiles[level].astype(float) if alone and level != END else np.ones(c.count)
 
     def _count(self, v: int, level: int) -> Array:
         """Tiles of a variable at a level, those of all instances."""
@@ -266,19 +287,44 @@ class Factors:
         return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
 
     def _windowed(
-        self, term: Term, p: int, r: int, step_p: int, step_r: int, group: tuple[int, ...]
+        self,
+        term: Term,
+        p: int,
+        r: int,
+        step_p: int,
+        step_r: int,
+        group: tuple[int, ...],
+        into: int | None,
     ) -> Array:
-        left = [self._parts(term, v, step) for v, step in ((p, step_p), (r, step_r))]
+        if into is not None:
+            slid = (
+                self._window(term, p, r, step_p, step_r, group, *to) for to in ((into, None), (None, into))
+            )
+            return np.minimum(*slid)
+        return self._window(term, p, r, step_p, step_r, group, None, None)
+
+    def _window(
+        self,
+        term: Term,
+        p: int,
+        r: int,
+        step_p: int,
+        step_r: int,
+        group: tuple[int, ...],
+        into_p: int | None,
+        into_r: int | None,
+    ) -> Array:
+        left = [self._parts(term, v, step, to) for v, step, to in ((p, step_p, into_p), (r, step_r, into_r))]
         (e, over_p), (f, over_r) = left
         axes = group.index(p), group.index(r)
         whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
         return whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
 
-    def _parts(self, term: Term, v: int, step: int) -> tuple[Array, Array]:
+    def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
         """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
         c = self.chains[v]
         if term.tile:
-            size = c.tiles[term.level].astype(float)
+            size = self._tile(v, term.level if into is None else into)
             return size, np.maximum(size - step, 0)
         total = np.full(c.count, float(c.extent))
         if term.level == END:

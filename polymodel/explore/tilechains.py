@@ -110,7 +110,13 @@ def _kinds(space: EinsumSpace, template: Template, variable: int) -> list[str]:
     The region above wants to give a small tile, the region below to get a large one.
     """
     found = ["small"] if template.top else []
-    found += [_kind(space.operands[n.operand], variable) for n in template.branch]
+    slides = False
+    for n in template.branch:
+        o = space.operands[n.operand]
+        kind = _kind(o, variable)
+        # What is live of the tile above is less the smaller this one.
+        found.append("free" if slides and kind == "large" else kind)
+        slides = space.memories[n.memory].live and variable in o.windowed
     return [*found, "large"] if template.bottom else found
 
 

@@ -97,22 +97,38 @@ def _branch(c: Chosen) -> tuple[Node, ...]:
     nodes: list[Node] = []
     size = [int(t[depth]) for t in c.tiles] if len(c.tiles) else []
     waiting = [f for f in range(len(space.fanouts)) if len(c.spread) and any(s[f] > 1 for s in c.spread)]
+    held: int | None = None
     for n in template.branch:
         ready = [f for f in waiting if space.fanouts[f].below <= n.memory]
         waiting = [f for f in waiting if f not in ready]
         goal = [int(t[n.level]) for t in c.tiles]
-        _block(c, nodes, size, goal, ready)
+        _block(c, nodes, size, goal, ready, held)
+        held = n.operand if space.memories[n.memory].live else None
         nodes.append(StorageNode(space.memories[n.memory].name, (space.operands[n.operand].tensor,)))
-    _block(c, nodes, size, [1] * len(size), waiting)
+    _block(c, nodes, size, [1] * len(size), waiting, held)
     unit = space.units[template.unit].name
     return (*nodes, ComputeNode(space.name, unit))
 
 
-def _block(c: Chosen, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int]) -> None:
-    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted."""
+def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:
+    every = list(range(len(space.variables)))
+    if held is None:
+        return every
+    o, slides = space.operands[held], -1
+    for w in o.windows[:1]:
+        p, r = ((goal[w.p], size[w.r]), (size[w.p], goal[w.r]))
+        slides = w.p if w.elements(*p) <= w.elements(*r) else w.r
+    return sorted(every, key=lambda v: 0 if v in o.alone else 1 if v == slides else 2)
+
+
+def _block(
+    c: Chosen, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int], held: int | None
+) -> None:
+    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
+    leave least of the operand `held` live: over its own variables, then over one of a window."""
     space = c.space
-    for v, name in enumerate(space.variables):
-        wide = 1
+    for v in _order(space, held, size, goal):
+        name, wide = space.variables[v], 1
         for f in fanouts:
             wide *= int(c.spread[v][f])
         if goal[v] * wide < size[v]:

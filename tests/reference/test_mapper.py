@@ -16,8 +16,6 @@ from tests.reference.common import engine
 
 CASES = HERE / "mapper"
 ACCELFORGE = sorted((CASES / "accelforge").glob("*.yaml"))
-# What fits by what is live of its tiles.
-OPEN = {"conv1d_p16_r3_m4_glb120", "conv1d_p16_r3_m4_glb64"}
 SMALL = CASES / "accelforge" / "matmul_2level_primes_even.yaml"
 
 
@@ -28,7 +26,7 @@ def test_mappings_of_a_case(path: Path) -> None:
     assert not outcome.mismatches
 
 
-@pytest.mark.parametrize("path", [p for p in ACCELFORGE if not OPEN & {p.stem}], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", ACCELFORGE, ids=lambda p: p.stem)
 def test_our_search_beside_the_tools(path: Path) -> None:
     outcome = mapper.check(load(path), path.stem, engine("exact"))
     assert outcome.seconds is not None
