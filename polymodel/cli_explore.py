@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -60,10 +62,10 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
-    found = explore(
-        spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
-    )
-    bar.finish()
+    with bar.ticking():
+        found = explore(
+            spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
+        )
     text = _text(found, options.format)
     if options.out:
         saved = found.save(options.out)
@@ -107,10 +109,45 @@ class Bar(Line):
         self.best = best
         self.clock = clock
         self.begun = clock()
+        self.phase = 0.0
+        self.latest: Progress | None = None
+        self.lock = Lock()
+
+    @contextmanager
+    def ticking(self, every: float = 0.5) -> Iterator[None]:
+        """Meanwhile the line is shown again now and then: one step of a search may take long."""
+        over = Event()
+
+        def tick() -> None:
+            while not over.wait(every):
+                self.again()
+
+        clockwork = Thread(target=tick, daemon=True)
+        clockwork.start()
+        try:
+            yield
+        finally:
+            over.set()
+            clockwork.join()
+            self.finish()
 
     def __call__(self, progress: Progress) -> None:
-        seconds = self.clock() - self.begun
+        if progress.of == "evaluate" and not progress.done:
+            self.phase = self.clock() - self.begun  # the share is that of the evaluation from here on
+        self.latest = progress
+        self.again()
+
+    def again(self) -> None:
+        """Show where it stands, if it is time to."""
+        with self.lock:
+            self._shown(self.clock() - self.begun)
+
+    def _shown(self, seconds: float) -> None:
+        progress = self.latest
         if not self.due(seconds):
+            return
+        if progress is None:
+            self.show(0.0, f"bounds  {seconds:.0f} s")
             return
         from polymodel.report.quantities import engineering
 
@@ -120,5 +157,5 @@ class Bar(Line):
             unit = {"energy": "J", "latency": "s", "energy_delay": "J s"}.get(self.best, "bit")
             parts.append(f"least {self.best} so far {engineering(progress.best, unit)}")
         if share:
-            parts.append(f"about {seconds * (1 / share - 1):.0f} s left")
+            parts.append(f"about {(seconds - self.phase) * (1 / share - 1):.0f} s left")
         self.show(share, "  ".join(parts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -144,14 +145,30 @@ def test_a_time_limit_is_told(capsys: Captured) -> None:
 
 def test_the_progress_line() -> None:
     lines: list[str] = []
-    times = iter([0.0, 1.0, 5.0, 6.0])
+    times = iter([0.0, 1.0, 5.0, 6.0, 7.0, 7.0, 9.0])
     bar = Bar(lines.append, best="buffer:GLB", clock=lambda: next(times))
     bar(Progress(1, 10, "Matmul1"))
     assert not lines
     bar(Progress(5, 10, "join Matmul1", 20_000.0))
     bar(Progress(6, 10, "Matmul2"))
+    bar(Progress(0, 20, "evaluate"))
+    bar(Progress(10, 20, "evaluate"))
     bar.finish()
     for wanted in ("50.0 %", "join Matmul1", "least buffer:GLB so far 20 kb", "about 5 s left"):
         assert wanted in lines[0]
     assert "least" not in lines[1]
+    assert "about 2 s left" in lines[3]
+    assert lines[-1] == "\n"
+
+
+def test_the_progress_line_moves_while_a_step_takes_long() -> None:
+    lines: list[str] = []
+    seconds = iter(range(0, 1000, 3))
+    bar = Bar(lines.append, clock=lambda: float(next(seconds)))
+    with bar.ticking(every=0.001):
+        while len(lines) < 2:
+            time.sleep(0.001)
+        bar(Progress(1, 4, "Matmul1"))
+    assert "bounds  3 s" in lines[0]
+    assert any("25.0 %  Matmul1" in line for line in lines)
     assert lines[-1] == "\n"
