@@ -345,5 +345,5 @@ def test_live_memories_are_told() -> None:
     machine = _with_buffer(4096)
     machine["arch"]["nodes"][1]["allocation"] = "live"  # type: ignore[index]  # plain data
     found = pm.explore(pm.load("conv1d", machine), objectives=("energy", "buffer"), eps=0.1)
-    assert "GLB has `allocation: live`: the search looked at mappings whose whole tiles fit" in repr(found)
+    assert "GLB has `allocation: live`, of which the search counts a bound" in repr(found)
     assert all(p.found.confirmed for p in found)
