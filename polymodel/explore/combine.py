@@ -29,18 +29,32 @@ PRUNE_ABOVE = 20_000
 class Interest:
     """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
     Einsums or are an objective; `buffers`: positions of the latter; `relaxed`: exchanged tensors take no
-    space."""
+    space. `eps`: share by which energy and latency may be above those of points that are left out; `rough`:
+    by which all figures may (a first guess)."""
 
     energy: bool
     latency: bool
     memories: tuple[int, ...]
     buffers: tuple[int, ...] = ()
     relaxed: bool = False
+    eps: float = 0.0
+    rough: float = 0.0
 
     def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
         """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
         found = [energy] if self.energy else []
         return [*found, *([latency] if self.latency else []), *peaks]
+
+    def compared(
+        self, energy: Array, latency: Array, peaks: Sequence[Array], space: Sequence[Array]
+    ) -> list[Array]:
+        """The same and what takes space, as far as they are told apart."""
+        objectives = self.figures(energy, latency, peaks)
+        if self.rough:
+            return [coarse(f, self.rough) for f in (*objectives, *space)]
+        if self.eps:
+            objectives = [coarse(f, self.eps) for f in objectives]
+        return [*objectives, *space]
 
 
 @dataclass(frozen=True)
@@ -58,9 +72,8 @@ class Part:
     below: Array | None = None
 
     def figures(self, interest: Interest) -> list[Array]:
-        found = [self.energy] if interest.energy else []
-        found += [self.latency] if interest.latency else []
-        return [*found, *self.local, *(row for slot in self.above for row in slot)]
+        space = [*self.local, *(row for slot in self.above for row in slot)]
+        return interest.compared(self.energy, self.latency, (), space)
 
     def only(self, kept: Array) -> Part:
         return replace(
@@ -76,6 +89,13 @@ class Part:
 
     def undominated(self, interest: Interest) -> Part:
         return self.only(undominated(self.figures(interest), group_numbers(self.keys, len(self.energy))))
+
+
+def coarse(figure: Array, eps: float) -> Array:
+    """Figures by the cell of a logarithmic grid they lie in."""
+    with np.errstate(divide="ignore"):
+        found: Array = np.floor(np.log(figure) / np.log1p(eps))
+    return found
 
 
 def group_numbers(keys: Array, n: int) -> Array:

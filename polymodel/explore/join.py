@@ -26,14 +26,13 @@ PAIRS = 2_000_000
 @dataclass(frozen=True)
 class Rules:
     """What the join needs besides states and pmappings. `buffers`: positions in `which` whose peak is an
-    objective; `eps`: share by which figures may be above those of a state that is left out, per step."""
+    objective."""
 
     lives: Lives
     which: tuple[int, ...]
     capacity: Array
     interest: Interest
     buffers: tuple[int, ...]
-    eps: float
     bound: Bound | None = None
 
 
@@ -162,21 +161,7 @@ def _compact(states: States) -> States:
 
 
 def _pruned(states: States, rules: Rules) -> States:
-    figures = []
-    if rules.interest.energy:
-        figures.append(states.energy)
-    if rules.interest.latency:
-        figures.append(states.latency)
-    figures += [states.peak[0, m] for m in rules.buffers]
-    for d in range(1, states.structure.depth + 1):
-        figures += [*states.peak[d], *states.held[d]]
-    if rules.eps:
-        figures = [_coarse(f, rules.eps) for f in figures]
+    peaks = [states.peak[0, m] for m in rules.buffers]
+    space = [f for d in range(1, states.structure.depth + 1) for f in (*states.peak[d], *states.held[d])]
+    figures = rules.interest.compared(states.energy, states.latency, peaks, space)
     return states.only(undominated(figures, group_numbers(states.tiles, len(states))))
-
-
-def _coarse(figure: Array, eps: float) -> Array:
-    """Figures by the cell of a logarithmic grid they lie in."""
-    with np.errstate(divide="ignore"):
-        found: Array = np.floor(np.log(figure) / np.log1p(eps))
-    return found

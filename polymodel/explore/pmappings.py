@@ -8,7 +8,7 @@ costs grow with all products (a product that lowers a cost must be equal).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -138,14 +138,29 @@ class Tally:
     too_large: int = 0
 
 
+@dataclass
+class Regions:
+    """Lower regions that are searched already, by parents and cut."""
+
+    numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
+    regions: list[Inner] = field(default_factory=list)
+
+
 class Explorer:
     """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
 
-    def __init__(self, space: EinsumSpace, limits: Limits, interest: Interest, passing: Passing) -> None:
+    def __init__(
+        self,
+        space: EinsumSpace,
+        limits: Limits,
+        interest: Interest,
+        passing: Passing,
+        known: Regions | None = None,
+    ) -> None:
         self.space, self.limits, self.interest, self.passing = space, limits, interest, passing
         self.cut = cuttable(space, limits)
-        self.numbers: dict[tuple[tuple[int, ...], int], int] = {}
-        self.regions: list[Inner] = []
+        self.known = known if known is not None else Regions()
+        self.regions = self.known.regions
 
     def pmappings(
         self,
@@ -181,7 +196,7 @@ class Explorer:
         pairs: list[tuple[float, float]] = []
         for t in self._templates(0):
             if t.bottom:
-                below = self.regions[self._below(t, None)]
+                below = self.regions[self._below(t, None, None)]
                 pairs.append(floor(self.space, t, self.limits, self.interest, below))
             else:
                 parts = self._points(t, 0, None, Tally())
@@ -198,7 +213,7 @@ class Explorer:
 
     def _points(self, template: Template, number: int, bound: Bound | None, tally: Tally) -> Iterator[Part]:
         if template.bottom:
-            lower = self._below(template, tally)
+            lower = self._below(template, bound, tally)
             yield from cut_points(
                 self.space,
                 template,
@@ -221,17 +236,17 @@ class Explorer:
         if joined.n:
             yield joined.part(number).undominated(self.interest)
 
-    def _below(self, template: Template, tally: Tally | None) -> int:
+    def _below(self, template: Template, bound: Bound | None, tally: Tally | None) -> int:
         """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
         key = (parents, template.cut)
-        if key not in self.numbers:
-            self.numbers[key] = len(self.regions)
-            self.regions.append(
-                inner_region(self.space, self.limits, self.interest, parents, template.cut, tally)
-            )
-        return self.numbers[key]
+        if key not in self.known.numbers:
+            # The bound only gets tighter: what it rules out now stays ruled out.
+            found = inner_region(self.space, self.limits, self.interest, parents, template.cut, bound, tally)
+            self.known.numbers[key] = len(self.regions)
+            self.regions.append(found)
+        return self.known.numbers[key]
 
     def _merged(self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part]) -> Pmappings:
         def joined(name: str) -> Array:

@@ -28,6 +28,7 @@ from polymodel.explore.undominated import undominated
 Array = Any
 PAIRS = 2_000_000
 MANY = 200_000
+CELLS = 2**24
 
 
 def cuttable(space: EinsumSpace, limits: Limits) -> bool:
@@ -76,29 +77,81 @@ class Inner:
         at = tuple(np.minimum(g, n - 1) for g, n in zip(gives, energy.shape, strict=True))
         return energy[at], rest[at]
 
-    def for_tile(self, gives: Array, interest: Interest) -> Array:
-        """Positions of points that fit a tile, without those that others that fit beat."""
-        key = gives.tobytes()
+    def for_tiles(self, gives: Array, interest: Interest) -> tuple[Array, Array]:
+        """For tiles [primes, n] the positions of points that fit, without those that others that fit beat:
+        (tile, position) of each."""
+        n = gives.shape[1]
+        if not len(gives) or (interest.energy and not interest.latency and not len(self.local)):
+            sides = zip(gives, self._cheapest.shape, strict=True)
+            best = np.atleast_1d(self._cheapest[tuple(np.minimum(g, k - 1) for g, k in sides)])
+            return np.arange(n), np.broadcast_to(best, n)
+        shapes, which = np.unique(gives, axis=1, return_inverse=True)
+        beaten = self._beaten(interest)
+        found: list[Array] = []
+        step = max(1, CELLS // len(self.energy))
+        for begin in range(0, shapes.shape[1], step):
+            some = shapes[:, begin : begin + step]
+            fits = np.ones((len(self.energy), some.shape[1]), bool)
+            for need, give in zip(self.needs, some, strict=True):
+                fits &= need[:, None] <= give[None, :]
+            best = fits & (beaten @ fits.astype(np.float32) == 0)
+            found += np.split(*_positions(best))
+        which = which.reshape(-1)
+        counts = np.array([len(c) for c in found])[which]
+        return np.repeat(np.arange(n), counts), np.concatenate([found[k] for k in which])
+
+    def _beaten(self, interest: Interest) -> Array:
+        """[i, j]: 1 where point j is no worse than point i in any figure, and better or before it."""
+        key = b"beaten"
         if key not in self.fitting:
-            fits = np.flatnonzero((self.needs <= gives[:, None]).all(axis=0))
-            figures = [self.energy[fits]] if interest.energy else []
-            figures += [self.rest[fits], *self.ports[:, fits]] if interest.latency else []
-            figures += [*self.local[:, fits]]
-            self.fitting[key] = fits[undominated(figures, np.zeros(len(fits), np.int64))]
+            figures = [self.energy] if interest.energy else []
+            figures += [self.rest, *self.ports] if interest.latency else []
+            no_worse = np.ones((len(self.energy), len(self.energy)), bool)
+            no_better = no_worse.copy()
+            for f in (*figures, *self.local):
+                no_worse &= f[None, :] <= f[:, None]
+                no_better &= f[None, :] >= f[:, None]
+            first = np.tri(len(self.energy), k=-1, dtype=bool)
+            self.fitting[key] = (no_worse & (~no_better | first)).astype(np.float32)
         return self.fitting[key]
+
+    @cached_property
+    def _cheapest(self) -> Array:
+        """The position of the point of least energy that fits, for every tile."""
+        order = np.argsort(self.energy, kind="stable")
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        table = np.full(tuple(int(n.max()) + 1 for n in self.needs), len(order) - 1)
+        np.minimum.at(table, tuple(self.needs), ranks)
+        for axis in range(table.ndim):
+            np.minimum.accumulate(table, axis=axis, out=table)
+        found: Array = order[table]
+        return found
+
+
+def _positions(best: Array) -> tuple[Array, Array]:
+    """Rows that are set, column after column, and where each column but the first begins."""
+    columns, rows = np.nonzero(best.T)
+    return rows, np.searchsorted(columns, np.arange(1, best.shape[1]))
 
 
 def inner_region(
-    space: EinsumSpace, limits: Limits, interest: Interest, parents: tuple[int, ...], cut: int, tally: Any
+    space: EinsumSpace,
+    limits: Limits,
+    interest: Interest,
+    parents: tuple[int, ...],
+    cut: int,
+    bound: Bound | None,
+    tally: Any,
 ) -> Inner:
-    """Search the lower region for operands that come from `parents`."""
+    """Search the lower region for operands that come from `parents`; all points of it if `relaxed`."""
     interest = _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, parents, cut))
     found: list[Inner] = []
     for number, template in enumerate(some):
         if tally is not None:
             tally.templates += 1
-        joined = _joined(space, template, limits, interest, None, tally)
+        joined = _joined(space, template, limits, interest, bound, tally)
         if not joined.n:
             continue
         ports, rest = _times(joined, space, cut)
@@ -107,11 +160,12 @@ def inner_region(
         points = Inner(
             joined.energy(), ports, rest, local, needs, some, np.full(joined.n, number), joined.choice()
         )
-        found.append(_best(points, interest))
+        found.append(points if interest.relaxed else _best(points, interest))
     if not found:
         none = np.zeros(0)
         return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), some, none, none)
-    return _best(_together(found), interest)
+    whole = _together(found)
+    return whole if interest.relaxed else _best(whole, interest)
 
 
 def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
@@ -213,14 +267,8 @@ def cut_points(
         kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
     if not len(kept):
         return
-    gives = gives[:, kept]
-    shapes, which = np.unique(gives, axis=1, return_inverse=True)
-    choices = [below.for_tile(np.ascontiguousarray(shape), apart) for shape in shapes.T]
-    if not ends:
-        choices, which = [below.for_tile(np.zeros(0), apart)], np.zeros(len(kept), int)
-    counts = np.array([len(c) for c in choices])[which.reshape(-1)]
-    inside = np.concatenate([choices[k] for k in which.reshape(-1)])
-    taken = np.repeat(kept, counts)
+    rows, inside = below.for_tiles(gives[:, kept], apart)
+    taken = kept[rows]
     points = Part(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
     for begin in range(0, len(taken), PAIRS):
         block = slice(begin, begin + PAIRS)
@@ -236,7 +284,8 @@ def least_together(
     joules, rest = below.least(gives)
     above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
     time = np.maximum(rest, above.max(axis=0))
-    return energy + joules + space.leak * time, time
+    leaked = space.leak * time if space.leak else 0.0
+    return energy + joules + leaked, time
 
 
 def floor(

@@ -20,7 +20,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.bounds import Bound, bound_of
 from polymodel.explore.combine import Interest
 from polymodel.explore.join import Rules, Stage, first_stage, next_stage
-from polymodel.explore.pmappings import Explorer, Pmappings, Tally, equal_shapes
+from polymodel.explore.pmappings import Explorer, Pmappings, Regions, Tally, equal_shapes
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.regions import cuttable
@@ -29,6 +29,9 @@ from polymodel.explore.states import lives_of, passing_of
 from polymodel.explore.templates import Passing, deepest
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.workload.einsum import Cascade
+
+PRUNES = 3  # an Einsum's points are pruned so often before they are joined
+ROUGH = 0.03
 
 
 @dataclass
@@ -117,6 +120,8 @@ def _guess(
     spaces = [_narrow(s) for s in spaces]
     few = replace(request, limits=replace(request.limits, sizes="few"), progress=None)
     silent = _Watch(few, watch.begun, 1)
+    rules = _rules(spaces, few)
+    rules = replace(rules, interest=replace(rules.interest, rough=ROUGH))
     work = _Search(spaces, few, rules, silent, least, None)
     for depth in depths[:2]:
         work.deepen(depth)
@@ -148,8 +153,10 @@ class _Search:
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         names = [s.name if _by_name(request.limits) else "" for s in spaces]
         self.first = dict(equal_shapes(spaces, list(zip(self.passing, names, strict=True))))
+        known: dict[object, Regions] = {}
         self.explorers = [
-            Explorer(s, request.limits, rules.interest, p) for s, p in zip(spaces, self.passing, strict=True)
+            Explorer(s, request.limits, rules.interest, p, known.setdefault((s.shape, name), Regions()))
+            for s, p, name in zip(spaces, self.passing, names, strict=True)
         ]
         self.joined: list[Stage] = []
         self.whole: tuple[list[Stage], list[tuple[Pmappings, ...]]] | None = None
@@ -260,7 +267,7 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         for s in spaces
         for o in s.operands
         if o.fusable and o.tensor not in s.keep[0] and o.tensor not in request.limits.unfused
-        for m in range(1, len(memories))
+        for m in sorted(s.exchange)
         if o.tensor in s.may[m] and not np.isinf(memories[m].capacity)
     }
     which = tuple(sorted(meeting | set(wanted)))
@@ -269,10 +276,10 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         any(o in ("latency", "energy_delay") for o in request.objectives),
         which,
         tuple(wanted),
+        eps=(1 + request.eps) ** (1 / (len(spaces) + PRUNES)) - 1 if request.eps else 0.0,
     )
     capacity = np.array([memories[m].capacity for m in which])
-    eps = (1 + request.eps) ** (1 / (len(spaces) + 1)) - 1 if request.eps else 0.0
-    return Rules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted), eps)
+    return Rules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted))
 
 
 def _by_name(limits: Limits) -> bool:
