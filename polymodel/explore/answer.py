@@ -274,8 +274,8 @@ def _notes(front: Front) -> Iterator[str]:
     live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
     if live:
         yield (
-            f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, else "
-            "whole tiles): mappings that fit only by finer lifetimes were not looked at"
+            f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, "
+            "else whole tiles): mappings that fit only by finer lifetimes were not looked at"
         )
     lower = sum(below(p.candidate, p.found) for p in front.points)
     if lower:
