@@ -76,16 +76,20 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     watch = _Watch(request, time.perf_counter(), 2 * len(spaces) * len(depths))
     rules = _rules(spaces, request)
     least = _floors(spaces, request, rules)
-    work = _Search(spaces, request, rules, watch, least, _guess(spaces, request, rules, least, watch, depths))
+    guess = _guess(spaces, request, least, watch, depths)
+    work = _Search(spaces, request, rules, watch, least, guess.bound if guess else None)
     for depth in depths:
         work.deepen(depth)
         work.join()
         if watch.late:
             break
+    candidates = work.candidates()
+    if watch.late and not candidates and guess is not None:
+        candidates = guess.candidates()
     unsearched = (f"mappings of {depth} and more fused loops, in part",) if watch.late else ()
     return Found(
         request.objectives,
-        work.candidates(),
+        candidates,
         work.records(),
         not watch.late,
         unsearched,
@@ -109,12 +113,12 @@ def _floors(spaces: Sequence[EinsumSpace], request: Request, rules: Rules) -> li
 def _guess(
     spaces: Sequence[EinsumSpace],
     request: Request,
-    rules: Rules,
     least: list[tuple[float, float]],
     watch: _Watch,
     depths: range,
-) -> Bound | None:
-    """Good whole mappings found among few tile sizes; what they beat need not be looked at."""
+) -> _Search | None:
+    """Good whole mappings found among few tile sizes; what they beat need not be looked at, and if there is
+    time for no others they are the answer."""
     if not any(cuttable(s, request.limits) for s in spaces) or len(spaces) < 2:
         return None
     spaces = [_narrow(s) for s in spaces]
@@ -126,7 +130,7 @@ def _guess(
     for depth in depths[:2]:
         work.deepen(depth)
         work.join()
-    return work.bound
+    return work
 
 
 def _narrow(s: EinsumSpace) -> EinsumSpace:
