@@ -54,7 +54,8 @@ class Inner:
     templates: tuple[Template, ...]
     template: Array
     choice: Array
-    fitting: dict[bytes, Array] = field(default_factory=dict)
+    fitting: dict[int, Array] = field(default_factory=dict)
+    compared: list[Array] = field(default_factory=list)
 
     @cached_property
     def floors(self) -> tuple[Array, Array]:
@@ -85,25 +86,40 @@ class Inner:
             sides = zip(gives, self._cheapest.shape, strict=True)
             best = np.atleast_1d(self._cheapest[tuple(np.minimum(g, k - 1) for g, k in sides)])
             return np.arange(n), np.broadcast_to(best, n)
-        shapes, which = np.unique(gives, axis=1, return_inverse=True)
-        beaten = self._beaten(interest)
-        found: list[Array] = []
+        extents = self.floors[0].shape
+        cells = np.ravel_multi_index(
+            tuple(np.minimum(g, k - 1) for g, k in zip(gives, extents, strict=True)), extents
+        )
+        each, which = np.unique(cells, return_inverse=True)
+        self._fit(np.array([c for c in each.tolist() if c not in self.fitting], np.int64), interest)
+        found = [self.fitting[c] for c in each.tolist()]
+        counts = np.array([len(c) for c in found])[which]
+        ends = np.cumsum(counts)
+        # Positions of the cells' runs, cell after cell of the points.
+        starts = np.cumsum([0, *(len(c) for c in found[:-1])])[which]
+        within = np.arange(int(counts.sum())) - np.repeat(ends - counts, counts)
+        return np.repeat(np.arange(n), counts), np.concatenate(found)[np.repeat(starts, counts) + within]
+
+    def _fit(self, cells: Array, interest: Interest) -> None:
+        """Work out what fits tiles (numbers of the table of `floors`) and is not beaten there."""
+        if not len(cells):
+            return
+        beaten, extents = self._beaten(interest), self.floors[0].shape
         step = max(1, CELLS // len(self.energy))
-        for begin in range(0, shapes.shape[1], step):
-            some = shapes[:, begin : begin + step]
-            fits = np.ones((len(self.energy), some.shape[1]), bool)
-            for need, give in zip(self.needs, some, strict=True):
+        for begin in range(0, len(cells), step):
+            some = cells[begin : begin + step]
+            fits = np.ones((len(self.energy), len(some)), bool)
+            for need, give in zip(self.needs, np.unravel_index(some, extents), strict=True):
                 fits &= need[:, None] <= give[None, :]
             best = fits & (beaten @ fits.astype(np.float32) == 0)
-            found += np.split(*_positions(best))
-        which = which.reshape(-1)
-        counts = np.array([len(c) for c in found])[which]
-        return np.repeat(np.arange(n), counts), np.concatenate([found[k] for k in which])
+            columns, rows = np.nonzero(best.T)
+            bounds = np.searchsorted(columns, np.arange(len(some) + 1))
+            for k, cell in enumerate(some.tolist()):
+                self.fitting[cell] = rows[bounds[k] : bounds[k + 1]]
 
     def _beaten(self, interest: Interest) -> Array:
         """[i, j]: 1 where point j is no worse than point i in any figure, and better or before it."""
-        key = b"beaten"
-        if key not in self.fitting:
+        if not self.compared:
             figures = [self.energy] if interest.energy else []
             figures += [self.rest, *self.ports] if interest.latency else []
             no_worse = np.ones((len(self.energy), len(self.energy)), bool)
@@ -112,8 +128,8 @@ class Inner:
                 no_worse &= f[None, :] <= f[:, None]
                 no_better &= f[None, :] >= f[:, None]
             first = np.tri(len(self.energy), k=-1, dtype=bool)
-            self.fitting[key] = (no_worse & (~no_better | first)).astype(np.float32)
-        return self.fitting[key]
+            self.compared.append((no_worse & (~no_better | first)).astype(np.float32))
+        return self.compared[0]
 
     @cached_property
     def _cheapest(self) -> Array:
@@ -127,12 +143,6 @@ class Inner:
             np.minimum.accumulate(table, axis=axis, out=table)
         found: Array = order[table]
         return found
-
-
-def _positions(best: Array) -> tuple[Array, Array]:
-    """Rows that are set, column after column, and where each column but the first begins."""
-    columns, rows = np.nonzero(best.T)
-    return rows, np.searchsorted(columns, np.arange(1, best.shape[1]))
 
 
 def inner_region(
