@@ -27,7 +27,7 @@ from polymodel.explore.undominated import undominated
 
 Array = Any
 PAIRS = 2_000_000
-MANY = 200_000
+MANY = 2_000_000
 CELLS = 2**24
 
 
