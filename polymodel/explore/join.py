@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.bounds import Bound
+from polymodel.explore.clock import Tally, always
 from polymodel.explore.combine import Interest, group_numbers
-from polymodel.explore.pmappings import Pmappings, Tally
+from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import Lives, Source, States, Step, Structure, fits, joined_space, start, step
 from polymodel.explore.undominated import undominated
@@ -50,7 +51,7 @@ def next_stage(
     number: int,
     rules: Rules,
     tally: Tally,
-    going_on: Callable[[], bool] = lambda: True,
+    going_on: Callable[[], bool] = always,
 ) -> Stage:
     """The states behind Einsum `number`."""
     parts: dict[Structure, list[States]] = {}

@@ -7,7 +7,7 @@ costs grow with all products (a product that lowers a cost must be equal).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.bounds import Bound
+from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
 from polymodel.explore.regions import Inner, cut_points, cuttable, floor, inner_region, merged_template
@@ -129,16 +130,6 @@ def separated(
 
 
 @dataclass
-class Tally:
-    """How much was looked at."""
-
-    templates: int = 0
-    points: int = 0
-    kept: int = 0
-    too_large: int = 0
-
-
-@dataclass
 class Regions:
     """Lower regions that are searched already, by parents and cut."""
 
@@ -162,16 +153,10 @@ class Explorer:
         self.known = known if known is not None else Regions()
         self.regions = self.known.regions
 
-    def pmappings(
-        self,
-        depth: int,
-        tally: Tally,
-        bound: Bound | None = None,
-        going_on: Callable[[], bool] = lambda: True,
-    ) -> tuple[Pmappings, ...]:
+    def pmappings(self, depth: int, tally: Tally, bound: Bound | None = None) -> tuple[Pmappings, ...]:
         """Every shape of so many fused loops, its pmappings without those that others or `bound` beat.
 
-        `going_on` is asked before each template.
+        Once the tally's time is over, those found by then.
         """
         by_shape: dict[Shape, list[Template]] = {}
         for t in self._templates(depth):
@@ -180,26 +165,29 @@ class Explorer:
         for shape, some in by_shape.items():
             parts: list[Part] = []
             for number, template in enumerate(some):
-                if not going_on():
+                try:
+                    tally.ask()
+                    tally.templates += 1
+                    for p in self._points(template, number, bound, tally):
+                        parts += [p] if len(p.energy) else []
+                except Late:
                     break
-                tally.templates += 1
-                parts += [p for p in self._points(template, number, bound, tally) if len(p.energy)]
             if parts:
                 merged = self._merged(shape, tuple(some), parts)
                 tally.kept += len(merged)
                 found.append(merged)
         return tuple(found)
 
-    def least(self) -> tuple[float, float]:
+    def least(self, tally: Tally) -> tuple[float, float]:
         """The least energy and the least latency with any fused loops: where exchanged tensors take no space
-        (`Interest.relaxed`), fused loops cannot do better than none."""
+        (`Interest.relaxed`), fused loops cannot do better than none. Raises Late once time is over."""
         pairs: list[tuple[float, float]] = []
         for t in self._templates(0):
             if t.bottom:
-                below = self.regions[self._below(t, None, None)]
-                pairs.append(floor(self.space, t, self.limits, self.interest, below))
+                below = self.regions[self._below(t, None, tally)]
+                pairs.append(floor(self.space, t, self.limits, self.interest, below, tally))
             else:
-                parts = self._points(t, 0, None, Tally())
+                parts = self._points(t, 0, None, tally)
                 pairs += [(float(p.energy.min()), float(p.latency.min())) for p in parts if len(p.energy)]
         return min((e for e, _ in pairs), default=0.0), min((t for _, t in pairs), default=0.0)
 
@@ -231,12 +219,13 @@ class Explorer:
         tally.points += prod(c.count for c in chains)
         joined = Combination(space, template, chains, costs(space, template), self.interest, bound)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+            tally.ask()
             joined.add(group)
         tally.too_large += joined.too_large
         if joined.n:
             yield joined.part(number).undominated(self.interest)
 
-    def _below(self, template: Template, bound: Bound | None, tally: Tally | None) -> int:
+    def _below(self, template: Template, bound: Bound | None, tally: Tally) -> int:
         """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))

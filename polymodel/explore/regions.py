@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.bounds import Bound
+from polymodel.explore.clock import Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
@@ -152,15 +153,15 @@ def inner_region(
     parents: tuple[int, ...],
     cut: int,
     bound: Bound | None,
-    tally: Any,
+    tally: Tally,
 ) -> Inner:
-    """Search the lower region for operands that come from `parents`; all points of it if `relaxed`."""
+    """Search the lower region for operands that come from `parents`; all points of it if `relaxed`. Raises
+    Late once time is over."""
     interest = _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, parents, cut))
     found: list[Inner] = []
     for number, template in enumerate(some):
-        if tally is not None:
-            tally.templates += 1
+        tally.templates += 1
         joined = _joined(space, template, limits, interest, bound, tally)
         if not joined.n:
             continue
@@ -209,15 +210,16 @@ def _joined(
     limits: Limits,
     interest: Interest,
     bound: Bound | None,
-    tally: Any,
+    tally: Tally,
 ) -> Combination:
     chains = all_chains(space, template, limits.sizes)
     joined = Combination(space, template, chains, costs(space, template), interest, bound)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+        tally.ask()
         joined.add(group)
-    if tally is not None:
-        tally.points += prod(c.count for c in chains)
-        tally.too_large += joined.too_large
+    tally.ask()
+    tally.points += prod(c.count for c in chains)
+    tally.too_large += joined.too_large
     return joined
 
 
@@ -248,7 +250,7 @@ def cut_points(
     bound: Bound | None,
     below: Inner,
     lower: int,
-    tally: Any,
+    tally: Tally,
 ) -> Iterator[Part]:
     """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
     if not len(below.energy):
@@ -281,6 +283,7 @@ def cut_points(
     taken = kept[rows]
     points = Part(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
     for begin in range(0, len(taken), PAIRS):
+        tally.ask()
         block = slice(begin, begin + PAIRS)
         yield _paired(
             space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
@@ -299,12 +302,12 @@ def least_together(
 
 
 def floor(
-    space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner
+    space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner, tally: Tally
 ) -> tuple[float, float]:
     """The least energy and the least latency of an upper template with what lies below."""
     if not len(below.energy):
         return np.inf, np.inf
-    upper = _joined(space, template, limits, interest, None, None)
+    upper = _joined(space, template, limits, interest, None, tally)
     if not upper.n:
         return np.inf, np.inf
     ports, _ = _times(upper, space, template.cut)

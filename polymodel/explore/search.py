@@ -18,20 +18,22 @@ import numpy as np
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.bounds import Bound, bound_of
+from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Interest
 from polymodel.explore.join import Rules, Stage, first_stage, next_stage
-from polymodel.explore.pmappings import Explorer, Pmappings, Regions, Tally, equal_shapes
+from polymodel.explore.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.explore.records import Candidate, Found, Limits, Progress, Request
 from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.regions import cuttable
 from polymodel.explore.space import EinsumSpace, einsum_spaces
 from polymodel.explore.states import lives_of, passing_of
 from polymodel.explore.templates import Passing, deepest
-from polymodel.explore.trees import Chosen, looptree
+from polymodel.explore.wholes import best_of, candidates_of
 from polymodel.workload.einsum import Cascade
 
 PRUNES = 3  # an Einsum's points are pruned so often before they are joined
 ROUGH = 0.03
+GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
 
 @dataclass
@@ -43,14 +45,24 @@ class _Watch:
     total: int
     done: int = 0
     late: bool = False
+    end: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.request.time_limit
+        self.end = None if limit is None else self.begun + limit
 
     def going_on(self) -> bool:
-        limit = self.request.time_limit
-        if limit is not None and time.perf_counter() - self.begun > limit:
+        if self.end is not None and time.perf_counter() > self.end:
             self.late = True
         if self.request.stop is not None and self.request.stop():
             self.late = True
         return not self.late
+
+    def grace(self, seconds: float) -> _Watch:
+        """A clock with so much time from now on, whatever the limit is."""
+        other = _Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
+        other.end = time.perf_counter() + seconds
+        return other
 
     def tell(self, of: str, best: float | None = None) -> None:
         self.done += 1
@@ -75,8 +87,8 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     depths = range(deepest(spaces, request.limits) + 1)
     watch = _Watch(request, time.perf_counter(), 2 * len(spaces) * len(depths))
     rules = _rules(spaces, request)
-    least = _floors(spaces, request, rules)
-    guess = _guess(spaces, request, least, watch, depths)
+    guess = _guess(spaces, request, watch, depths)
+    least, floors = _floors(spaces, request, rules, watch)
     work = _Search(spaces, request, rules, watch, least, guess.bound if guess else None)
     for depth in depths:
         work.deepen(depth)
@@ -84,53 +96,91 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
         if watch.late:
             break
     candidates = work.candidates()
-    if watch.late and not candidates and guess is not None:
-        candidates = guess.candidates()
-    unsearched = (f"mappings of {depth} and more fused loops, in part",) if watch.late else ()
+    if watch.late:
+        stopped = request.stop is not None and request.stop()
+        if not candidates and guess is None and not stopped:
+            guess = _rescued(spaces, request, watch, least)
+        candidates = best_of((*candidates, *(guess.candidates() if guess else ())))
     return Found(
         request.objectives,
         candidates,
         work.records(),
         not watch.late,
-        unsearched,
+        _unsearched(work, depth, floors) if watch.late else (),
         request.eps,
         time.perf_counter() - watch.begun,
     )
 
 
-def _floors(spaces: Sequence[EinsumSpace], request: Request, rules: Rules) -> list[tuple[float, float]]:
-    """The least energy and latency of every Einsum, whatever the others do."""
+def _unsearched(work: _Search, depth: int, floors: bool) -> tuple[str, ...]:
+    """What a search that was cut short did not look at."""
+    missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
+    where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
+    found = [f"mappings of {depth} and more fused loops, in part{where}"]
+    if not floors:
+        found.append("the least energy and latency of every Einsum by itself")
+    return tuple(found)
+
+
+def _floors(
+    spaces: Sequence[EinsumSpace], request: Request, rules: Rules, watch: _Watch
+) -> tuple[list[tuple[float, float]], bool]:
+    """The least energy and latency of every Einsum, whatever the others do (0 where time is over), and
+    whether time sufficed."""
     alone = replace(rules.interest, memories=(), buffers=(), relaxed=True)
     found: dict[object, tuple[float, float]] = {}
-    for s in spaces:
-        key = (s.shape, s.name if _by_name(request.limits) else "")
-        if key not in found:
-            found[key] = Explorer(s, request.limits, alone, Passing()).least()
     names = [s.name if _by_name(request.limits) else "" for s in spaces]
-    return [found[s.shape, name] for s, name in zip(spaces, names, strict=True)]
+    try:
+        for s, name in zip(spaces, names, strict=True):
+            if (s.shape, name) not in found:
+                tally = Tally(going_on=watch.going_on)
+                found[s.shape, name] = Explorer(s, request.limits, alone, Passing()).least(tally)
+    except Late:
+        pass
+    floors = [found.get((s.shape, name)) for s, name in zip(spaces, names, strict=True)]
+    return [f or (0.0, 0.0) for f in floors], None not in floors
 
 
-def _guess(
-    spaces: Sequence[EinsumSpace],
-    request: Request,
-    least: list[tuple[float, float]],
-    watch: _Watch,
-    depths: range,
-) -> _Search | None:
+def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: _Watch, depths: range) -> _Search | None:
     """Good whole mappings found among few tile sizes; what they beat need not be looked at, and if there is
-    time for no others they are the answer."""
+    time for no others they are the answer. None if there are none."""
     if not any(cuttable(s, request.limits) for s in spaces) or len(spaces) < 2:
         return None
+    least = [(0.0, 0.0)] * len(spaces)
     spaces = [_narrow(s) for s in spaces]
-    few = replace(request, limits=replace(request.limits, sizes="few"), progress=None)
-    silent = _Watch(few, watch.begun, 1)
+    return _among_few(
+        spaces, request, _Watch(replace(request, progress=None), watch.begun, 1), least, depths[:2]
+    )
+
+
+def _rescued(
+    spaces: Sequence[EinsumSpace], request: Request, watch: _Watch, least: list[tuple[float, float]]
+) -> _Search | None:
+    """A whole mapping or two if time is over before there is any."""
+    for some in ([_narrow(s) for s in spaces], list(spaces)):
+        found = _among_few(some, request, watch.grace(GRACE), least, range(1))
+        if found is not None:
+            return found
+    return None
+
+
+def _among_few(
+    spaces: list[EinsumSpace],
+    request: Request,
+    watch: _Watch,
+    least: list[tuple[float, float]],
+    depths: Iterable[int],
+) -> _Search | None:
+    few = replace(request, limits=replace(request.limits, sizes="few"))
     rules = _rules(spaces, few)
     rules = replace(rules, interest=replace(rules.interest, rough=ROUGH))
-    work = _Search(spaces, few, rules, silent, least, None)
-    for depth in depths[:2]:
+    work = _Search(spaces, few, rules, watch, least, None)
+    for depth in depths:
         work.deepen(depth)
         work.join()
-    return work
+        if watch.late:
+            break
+    return work if work.whole and work.whole[0][-1] else None
 
 
 def _narrow(s: EinsumSpace) -> EinsumSpace:
@@ -165,12 +215,14 @@ class _Search:
         self.joined: list[Stage] = []
         self.whole: tuple[list[Stage], list[tuple[Pmappings, ...]]] | None = None
         self.tallies: dict[str, tuple[Tally, float]] = {}
+        self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
 
     def deepen(self, depth: int) -> None:
         """Add the pmappings of so many fused loops."""
         for i, space in enumerate(self.spaces):
             if self.first[i] != i:
                 self.found[i] = self.found[self.first[i]]
+                self.through[i] = self.through[self.first[i]]
             else:
                 with self._counted(space.name) as tally:
                     bound = self._rest({*range(len(self.spaces))} - {i})
@@ -179,14 +231,19 @@ class _Search:
                         if bound is None
                         else _bounded(self.found[i], bound, self.rules.interest)
                     )
-                    more = self.explorers[i].pmappings(depth, tally, bound, self.watch.going_on)
+                    more = self.explorers[i].pmappings(depth, tally, bound)
                     self.found[i] = (*old, *more)
+            self.through[i] = not self.watch.late
             self.watch.tell(space.name, self._best())
 
     def join(self) -> None:
-        """Join what there is; the result bounds what follows. The first join is always finished, and one
-        that is cut short leaves the result of the one before."""
-        going_on = self.watch.going_on if self.whole else lambda: True
+        """Join what there is; the result bounds what follows. One that is cut short leaves the result of the
+        one before; the first has some grace."""
+        if self.watch.late and (self.whole is not None or not all(self.found)):
+            return
+        going_on = self.watch.going_on
+        if self.watch.late:
+            going_on = self.watch.grace(GRACE).going_on
         self.joined = [first_stage(self.rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
@@ -226,7 +283,7 @@ class _Search:
 
     @contextmanager
     def _counted(self, of: str) -> Iterator[Tally]:
-        tally, seconds = self.tallies.get(of, (Tally(), 0.0))
+        tally, seconds = self.tallies.get(of, (Tally(going_on=self.watch.going_on), 0.0))
         begun = time.perf_counter()
         yield tally
         self.tallies[of] = tally, seconds + time.perf_counter() - begun
@@ -238,8 +295,9 @@ class _Search:
         )
 
     def candidates(self) -> tuple[Candidate, ...]:
-        assert self.whole is not None
-        return _candidates(*self.whole, self.spaces, self.rules, self.request)
+        if self.whole is None:
+            return ()
+        return candidates_of(*self.whole, self.spaces, self.rules, self.request)
 
 
 def _bounded(found: Sequence[Pmappings], bound: Bound, interest: Interest) -> tuple[Pmappings, ...]:
@@ -289,54 +347,3 @@ def _rules(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
 def _by_name(limits: Limits) -> bool:
     """True if Einsums of equal shape may have to be mapped differently."""
     return bool(limits.loop_order or limits.compute or limits.fuse or limits.unfused)
-
-
-def _candidates(
-    joined: Sequence[Stage],
-    found: Sequence[tuple[Pmappings, ...]],
-    spaces: Sequence[EinsumSpace],
-    rules: Rules,
-    request: Request,
-) -> tuple[Candidate, ...]:
-    result = []
-    for states in joined[-1]:
-        for k in range(len(states)):
-            chosen = _traced(joined, found, spaces, states.structure.depth, k)
-            energy, latency = float(states.energy[k]), float(states.latency[k])
-            peaks = [float(p) for p in states.peak[0, :, k]]
-            buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
-            values = tuple(
-                _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
-                for name in request.objectives
-            )
-            result.append(Candidate(values, energy, latency, buffers, looptree(chosen)))
-    return tuple(sorted(result, key=lambda c: c.values))
-
-
-def _value(
-    name: str, energy: float, latency: float, buffers: list[float], objectives: tuple[str, ...]
-) -> float:
-    if name.startswith("buffer"):
-        return buffers[[o for o in objectives if o.startswith("buffer")].index(name)]
-    return {"energy": energy, "latency": latency, "energy_delay": energy * latency}[name]
-
-
-def _traced(
-    joined: Sequence[Stage],
-    found: Sequence[tuple[Pmappings, ...]],
-    spaces: Sequence[EinsumSpace],
-    depth: int,
-    position: int,
-) -> list[Chosen]:
-    """The pmappings of a state of the last stage, first Einsum first."""
-    chosen: list[Chosen] = []
-    group = 0
-    for i in range(len(spaces), 0, -1):
-        states = joined[i][group]
-        number, at = (int(x) for x in states.origin[:, position])
-        source = states.sources[number]
-        points = found[i - 1][source.shape]
-        template, tiles, spread = points.tiles(int(source.point[at]))
-        chosen.append(Chosen(spaces[i - 1], template, tiles, spread, states.structure.depth))
-        group, position = source.group, int(source.state[at])
-    return chosen[::-1]
