@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -218,23 +219,40 @@ class _Search:
         self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
 
     def deepen(self, depth: int) -> None:
-        """Add the pmappings of so many fused loops."""
+        """Add the pmappings of so many fused loops; Einsums with regions of their own side by side."""
+        shared: dict[int, list[int]] = {}
+        for i, first in self.first.items():
+            if first == i:
+                shared.setdefault(id(self.explorers[i].known), []).append(i)
+        for done in self._side_by_side(list(shared.values()), depth):
+            for i in done:
+                self.watch.tell(self.spaces[i].name, self._best())
         for i, space in enumerate(self.spaces):
             if self.first[i] != i:
                 self.found[i] = self.found[self.first[i]]
                 self.through[i] = self.through[self.first[i]]
-            else:
-                with self._counted(space.name) as tally:
-                    bound = self._rest({*range(len(self.spaces))} - {i})
-                    old = (
-                        self.found[i]
-                        if bound is None
-                        else _bounded(self.found[i], bound, self.rules.interest)
-                    )
-                    more = self.explorers[i].pmappings(depth, tally, bound)
-                    self.found[i] = (*old, *more)
+                self.watch.tell(space.name, self._best())
+
+    def _side_by_side(self, runs: list[list[int]], depth: int) -> Iterator[Sequence[int]]:
+        if self.request.workers < 2:
+            yield from (self._deepened(some, depth) for some in runs)
+            return
+        # Threads: nearly all of the time goes by in numpy, and what they find is shared.
+        with ThreadPoolExecutor(self.request.workers) as pool:
+            waiting = [pool.submit(self._deepened, some, depth) for some in runs]
+            for run in as_completed(waiting):
+                yield run.result()
+
+    def _deepened(self, some: Sequence[int], depth: int) -> Sequence[int]:
+        for i in some:
+            with self._counted(self.spaces[i].name) as tally:
+                bound = self._rest({*range(len(self.spaces))} - {i})
+                old = self.found[i]
+                if bound is not None:
+                    old = _bounded(old, bound, self.rules.interest)
+                self.found[i] = (*old, *self.explorers[i].pmappings(depth, tally, bound))
             self.through[i] = not self.watch.late
-            self.watch.tell(space.name, self._best())
+        return some
 
     def join(self) -> None:
         """Join what there is; the result bounds what follows. One that is cut short leaves the result of the
