@@ -38,7 +38,7 @@ types: $(READY)
 	$(PY) -m mypy
 
 bench: $(READY)
-	$(PY) -m benchmarks.bench
+	$(PY) -m benchmarks.bench $(if $(LONG),--long)
 
 reference: $(READY)
 	$(PY) -m tests.reference.check $(if $(CASES),--cases $(CASES))

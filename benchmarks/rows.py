@@ -28,6 +28,17 @@ def rate(value: float, peer: float | None, peer_name: str) -> Row:
     }
 
 
+def cpu_seconds(value: float, peer: float | None, peer_name: str) -> Row:
+    """Two times in seconds of one core: a ratio below 1 is faster than the peer."""
+    return {
+        "value": round(value, 3),
+        "unit": "CPU s",
+        "peer": None if peer is None else round(peer, 3),
+        "ratio": None if peer is None else float(f"{value / peer:.3g}"),
+        "peer_name": peer_name,
+    }
+
+
 def table(rows: dict[str, Row]) -> str:
     """The rows as text, one a line."""
     width = max(map(len, rows))

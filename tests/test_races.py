@@ -1,0 +1,90 @@
+"""The benchmark of `explore`: both tools get the same problem, and a row says what was not measured."""
+
+import json
+import math
+
+import pytest
+
+import polymodel as pm
+from benchmarks import explored
+from benchmarks.accelforge_peer import NotInstalled
+from benchmarks.explored import GPT3, LARGE, SMALL, Race, Ran, case_of, peer_spec, races, three_levels
+from benchmarks.rows import table
+from tests.reference.mapper_spec import spec_of
+
+CHAIN = SMALL[0]
+OPTIMUM = (994574336.0, 397568.0)  # of tests/reference/cases, confirmed by an exhaustive search
+
+
+def forget() -> None:
+    """Nothing is timed here."""
+
+
+def test_our_search_has_the_optimum_and_the_row_says_why_there_is_no_peer(monkeypatch):
+    def absent(race: Race) -> Ran:
+        raise NotInstalled("no Python 3.12 with venv was found")
+
+    monkeypatch.setattr(explored, "peer", absent)
+    rows, faults = races((CHAIN,), forget, False)
+    (row,) = rows.values()
+    assert faults == []
+    assert (row["peer"], row["ratio"], row["unit"]) == (None, None, "CPU s")
+    assert "mappings found: 1, all confirmed by evaluate" in str(row["peer_name"])
+    assert "not installed (no Python 3.12 with venv was found)" in table(rows)
+    assert explored.ours(CHAIN, forget, 1).values == (OPTIMUM,)
+
+
+@pytest.mark.parametrize(("energy", "beats"), [(OPTIMUM[0], 0), (OPTIMUM[0] - 1e3, 1)])
+def test_a_peer_that_finds_better_is_a_fault(energy, beats, monkeypatch):
+    monkeypatch.setattr(explored, "peer", lambda race: Ran(4.0, 5.0, ((energy, OPTIMUM[1]), (1e12, 1e9))))
+    rows, faults = races((CHAIN,), forget, False)
+    (row,) = rows.values()
+    assert row["peer"] == 4.0
+    assert row["ratio"] == pytest.approx(row["value"] / 4.0, rel=0.01)
+    assert len(faults) == beats
+    assert f"mappings: 2, of which {beats} beat ours" in str(row["peer_name"])
+
+
+def test_what_takes_long_runs_only_if_asked(monkeypatch):
+    asked: list[Race] = []
+    monkeypatch.setattr(explored, "peer", lambda race: asked.append(race) or Ran(1.0, 1.0, ()))
+    rare = Race("a chain", CHAIN.case, CHAIN.objectives, False)
+    (row,) = races((rare,), forget, False)[0].values()
+    assert not asked
+    assert str(row["peer_name"]).endswith("only with LONG=1")
+    races((rare,), forget, True)
+    assert asked == [rare]
+
+
+@pytest.mark.parametrize("name", [CHAIN.case, GPT3, LARGE])
+def test_the_peer_reads_the_same_workload_and_architecture(name):
+    case = case_of(name)
+    ours = spec_of(case)
+    first, *nodes = (line for line in peer_spec(case).splitlines() if "{" in line)
+    theirs = pm.load({"workload": json.loads(first.removeprefix("workload: "))})
+    assert theirs.workload == ours.workload
+    assert len(nodes) == len(ours.arch.components)
+    for line, mine in zip(nodes, ours.arch.components, strict=True):
+        kind, _, text = line.strip().removeprefix("- !").partition(" ")
+        read = json.loads(text)
+        assert (kind.lower(), read["name"]) == (mine.kind, mine.name)
+        assert {a["name"]: (a["energy"], a["throughput"]) for a in read["actions"]} == {
+            a.name: (a.energy, a.throughput) for a in mine.actions
+        }
+        assert read.get("size", math.inf) == mine.size_bits
+
+
+def test_what_the_peer_would_not_be_told_is_refused():
+    case = case_of(CHAIN.case)
+    case["arch"][1]["spatial"] = [{"name": "X", "fanout": 4}]
+    with pytest.raises(ValueError, match="GLB: keys not understood: spatial"):
+        peer_spec(case)
+
+
+def test_three_memories_and_the_space_that_was_not_walked():
+    (row,) = three_levels("a matmul", "matmul_2level_glb16384", 60).values()
+    assert "evaluated and equal" in str(row["peer_name"])
+    assert str(row["peer_name"]).endswith("the whole front")
+    (row,) = explored.looked_at("a chain", CHAIN.case).values()
+    assert row["value"] > 1000
+    assert row["peer"] > 1e9 * row["value"]
