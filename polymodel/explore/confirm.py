@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -128,7 +129,9 @@ def _together(
     except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
         done(len(found))
     finally:
-        running.close()
+        with warnings.catch_warnings():  # joblib warns of shares left over, which is what was wanted
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
     return found + [searched(c) for c in candidates[len(found) :]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -298,6 +299,18 @@ def test_processes_give_the_same_front(
     monkeypatch.setattr(confirm, "START", 0.0)
     found = pm.explore(spec, objectives=OBJECTIVES, workers=2)
     assert [p.found for p in found] == [p.found for p in front]
+
+
+def test_ending_the_evaluation_in_processes_early_is_no_warning(
+    front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "START", 0.0)
+    some = [p.candidate for p in front] * 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = confirm.all_confirmed(spec, some, 2, lambda number: number < 1)
+    assert len(found) == len(some)
+    assert not found[-1].confirmed
 
 
 def test_a_picture_labels_its_axes(front: pm.Front) -> None:
