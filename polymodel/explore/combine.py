@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.bounds import Bound
+from polymodel.explore.partials import Figures, Points
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Template
 from polymodel.explore.terms import Costs, Factors, Form, Term
@@ -23,6 +24,7 @@ from polymodel.explore.undominated import undominated
 
 Array = Any
 PRUNE_ABOVE = 20_000
+BLOCK = 2**18  # points made at once
 
 
 @dataclass(frozen=True)
@@ -118,8 +120,9 @@ class Combination:
         found: Costs,
         interest: Interest,
         bound: Bound | None,
+        ask: Callable[[], None] = lambda: None,
     ) -> None:
-        self.interest = interest
+        self.interest, self.ask = interest, ask
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
         factors = Factors(space, chains)
@@ -127,62 +130,92 @@ class Combination:
         terms = {t: None for form in forms for t in form}
         terms.update({t: None for t, _ in found.nodes})
         self.terms = tuple(terms)
-        self.signed = {t for form in forms for t, c in form.items() if c < 0}
-        self.values: dict[Term, Array] = {t: np.ones(1) for t in self.terms}
-        self.spread: list[Array] = [np.ones(1) for _ in space.fanouts]
-        self.keys: Array = np.zeros((template.depth, 1), np.int64)
-        self.index: dict[int, Array] = {}
+        depth = template.depth
+        ones = {t: np.ones(1) for t in self.terms}
+        self.points = Points(ones, np.ones((len(space.fanouts), 1)), np.zeros((depth, 1), np.int64), {}, 1)
         self.left = list(space.groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
-        self.n = 1
+        timed = interest.latency or space.leak > 0
+        forms = ([found.energy] if interest.energy else []) + (
+            [f for _, f, _ in found.times] if timed else []
+        )
+        where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
+        self.figures = Figures(space, template, found, self.factors, forms, where, interest.relaxed)
         self.too_large = 0
         if not self.left:
-            self._keep(self._fitting())
+            self.points = self._possible(self.points, 1)
+
+    @property
+    def n(self) -> int:
+        return self.points.n
+
+    @property
+    def keys(self) -> Array:
+        return self.points.keys
 
     def add(self, group: tuple[int, ...]) -> None:
-        """Combine with the candidates of another group of rank variables."""
+        """Combine with the candidates of another group of rank variables. Raises Late once time is over."""
+        before, mine = self.points, self._candidates(group)
+        self.left.remove(group)
+        every = 1.0
+        others = [g for g in self.space.groups if g != group]
+        if before.n * mine.n > PRUNE_ABOVE and others:
+            m = mine.n
+            mine = self._undominated(mine, others)
+            every = m / mine.n
+        # At the end what comes next compares them, and knows better which; floors need only the lowest.
+        prune = bool(self.left) or (self.template.top and self.interest.relaxed)
+        rows = max(1, BLOCK // max(mine.n, 1))
+        parts: list[Points] = []
+        for begin in range(0, max(before.n, 1), rows):
+            self.ask()
+            end = min(begin + rows, before.n)
+            pairs = np.repeat(np.arange(begin, end), mine.n), np.tile(np.arange(mine.n), end - begin)
+            part = self._possible(before.paired(mine, *pairs), every)
+            if part.n > PRUNE_ABOVE and before.n > rows and prune:
+                part = self._undominated(part, self.left)
+            parts.append(part)
+        self.points = _together(parts) if len(parts) != 1 else parts[0]
+        if self.n > PRUNE_ABOVE and prune:
+            self.ask()
+            self.points = self._undominated(self.points, self.left)
+
+    def _candidates(self, group: tuple[int, ...]) -> Points:
+        """All candidates of a group by itself."""
         counts = tuple(self.chains[v].count for v in group)
         m = prod(counts)
-        self.left.remove(group)
-
-        def outer(a: Array, b: Array, times: bool = True) -> Array:
-            return (a[:, None] * b[None, :] if times else a[:, None] + b[None, :]).reshape(-1)
-
-        one = np.zeros(m, np.int64)
-        for t in self.terms:
-            self.values[t] = outer(self.values[t], self.factors[t, group])
-        position = np.unravel_index(np.arange(m), counts)
-        for f in range(len(self.space.fanouts)):
-            wide = prod_of([self.chains[v].spread[f][p] for v, p in zip(group, position, strict=True)], m)
-            self.spread[f] = outer(self.spread[f], wide)
-        keys = np.zeros((self.template.depth, self.n * m), np.int64)
+        position = dict(zip(group, np.unravel_index(np.arange(m), counts), strict=True))
+        spread = [
+            prod_of([self.chains[v].spread[f][p] for v, p in position.items()], m)
+            for f in range(len(self.space.fanouts))
+        ]
+        keys = np.zeros((self.template.depth, m), np.int64)
         for k, v in enumerate(self.template.shape.prefix):
             mine = next((b for b in group if v in self.space.bundles[b]), None)
-            size = one if mine is None else self.chains[mine].keys[k][position[group.index(mine)]]
-            keys[k] = outer(self.keys[k], size, times=False)
-        self.keys = keys
-        self.index = {v: np.repeat(i, m) for v, i in self.index.items()}
-        for v, p in zip(group, position, strict=True):
-            self.index[v] = np.tile(p, self.n)
-        self.n *= m
-        self._keep(self._fitting())
-        if self.bound is not None and self.n:
-            self._keep(self._hopeful(self.bound))
-        if self.n > PRUNE_ABOVE and self.left:
-            self._keep(self._undominated())
+            if mine is not None:
+                keys[k] = self.chains[mine].keys[k][position[mine]]
+        values = {t: self.factors[t, group] for t in self.terms}
+        return Points(values, np.array(spread).reshape(-1, m), keys, position, m)
 
-    def _fitting(self) -> Array:
+    def _possible(self, points: Points, every: float) -> Points:
+        """Points that nothing rules out; each stands for `every` points."""
+        points = points.only(self._fitting(points, every))
+        if self.bound is not None and points.n and points.index:
+            points = points.only(self._hopeful(points, self.bound))
+        return points
+
+    def _fitting(self, points: Points, every: float) -> Array:
         """Points that no memory and no fanout rules out, whatever the other variables do."""
-        fits = np.ones(self.n, bool)
+        fits = np.ones(points.n, bool)
         for m, memory in enumerate(self.space.memories):
             if not np.isinf(memory.capacity):
-                fits &= self._held(m) <= memory.capacity
+                fits &= self._held(points, m) <= memory.capacity
         completions = prod(self.chains[b].count for group in self.left for b in group)
-        self.too_large += int(self.n - fits.sum()) * completions
+        self.too_large += int((points.n - int(fits.sum())) * every) * completions
         # Copies use no fanout, and the region above a cut leaves them to the one below.
         above = self.space.copy or self.template.bottom
         reach = 0 if above else self.space.units[self.template.unit].fanouts
-        for number, (f, wide) in enumerate(zip(self.space.fanouts, self.spread, strict=True)):
+        for number, (f, wide) in enumerate(zip(self.space.fanouts, points.spread, strict=True)):
             fits &= wide <= f.width
             if f.least and not self.left and number < reach:
                 fits &= wide >= f.least * f.width
@@ -192,64 +225,77 @@ class Combination:
         """The smallest or largest factor that the groups not joined yet can give."""
         return prod(float(extreme(self.factors[term, g])) for g in self.left)
 
-    def _hopeful(self, bound: Bound) -> Array:
+    def _hopeful(self, points: Points, bound: Bound) -> Array:
         """Points whose best completion no known whole mapping beats."""
 
         def least(form: Form) -> Array:
-            found = np.zeros(self.n)
+            found = np.zeros(points.n)
             for t, c in form.items():
-                found = found + self.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+                found = found + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
             return found
 
-        latency = np.zeros(self.n)
+        latency = np.zeros(points.n)
         for _, form, fixed in self.costs.times:
             latency = np.maximum(latency, least(form) + fixed)
         latency = latency * self.space.times
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
-        peaks = [self._held(m) for m in self.interest.buffers]
+        peaks = [self._held(points, m) for m in self.interest.buffers]
         return bound.hopeful(self.interest.figures(energy, latency, peaks))
 
-    def _held(self, memory: int) -> Array:
+    def _held(self, points: Points, memory: int) -> Array:
         """The least bits in a memory."""
-        found = np.zeros(self.n)
+        found = np.zeros(points.n)
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if n.memory == memory and not (n.shared and self.interest.relaxed):
-                found = found + self.values[t] * (self._rest(t, np.min) * bits)
+                found = found + points.values[t] * (self._rest(t, np.min) * bits)
         return found
 
-    def _undominated(self) -> Array:
-        figures = []
-        for t in self.terms:
-            figures.append(self.values[t])
-            if t in self.signed:
-                figures.append(-self.values[t])
-        figures += self.ends()
-        for f, wide in zip(self.space.fanouts, self.spread, strict=True):
-            if f.width > 1:
-                figures.append(wide)
-                if f.least:
-                    figures.append(-wide)
-        return undominated(figures, group_numbers(self.keys, self.n))
+    def _undominated(self, points: Points, others: Sequence[tuple[int, ...]]) -> Points:
+        """Without those that another one beats, whatever the groups that are not among them give."""
+        if self.template.top and self.interest.relaxed and not others:
+            return points.only(self._lowest(points))
+        figures = list(self.figures.of(points, others))
+        if self.interest.rough:
+            figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]
+        figures += self._ends(points)
+        return points.only(undominated(figures, group_numbers(points.keys, points.n)))
+
+    def _lowest(self, points: Points) -> Array:
+        """Positions of the points of least energy and of least times, per tile that the region needs."""
+        above = {m.name for m in self.space.memories[: self.template.cut + 1]}
+        figures = [self._form(self.costs.energy, points)]
+        rest = np.zeros(points.n)
+        for name, form, fixed in self.costs.times:
+            seconds = self._form(form, points)
+            if name in above:
+                figures.append(seconds)
+            else:
+                rest = np.maximum(rest, seconds + fixed)
+        ends = self._ends(points)
+        cells = np.zeros(points.n, np.int64)
+        if ends:
+            cells = np.ravel_multi_index(tuple(ends), tuple(int(e.max()) + 1 for e in ends))
+        found = []
+        for f in (*figures, rest):
+            least = np.full(int(cells.max()) + 1, np.inf)
+            np.minimum.at(least, cells, f)
+            of_least = np.flatnonzero(f == least[cells])
+            found.append(of_least[np.unique(cells[of_least], return_index=True)[1]])
+        return np.unique(np.concatenate(found))
 
     def ends(self) -> list[Array]:
         """How often each prime divides the tile that the region needs, and those that it gives (negative)."""
+        return self._ends(self.points)
+
+    def _ends(self, points: Points) -> list[Array]:
         found: list[Array] = []
         for level, sign in ((1, 1), (-1, -1)):
             if not (self.template.top if sign > 0 else self.template.bottom):
                 continue
-            for v, i in sorted(self.index.items()):
+            for v, i in sorted(points.index.items()):
                 c = self.chains[v]
                 found += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
         return found
-
-    def _keep(self, which: Array) -> None:
-        if which.dtype == bool and which.all():
-            return
-        self.values = {t: v[which] for t, v in self.values.items()}
-        self.spread = [w[which] for w in self.spread]
-        self.keys = self.keys[:, which]
-        self.index = {v: i[which] for v, i in self.index.items()}
-        self.n = int(which.sum()) if which.dtype == bool else len(which)
 
     def part(self, number: int) -> Part:
         """Energy, latency and space of every point."""
@@ -260,7 +306,7 @@ class Combination:
         latency = latency * space.times
         local, above = self.slots()
         energy = self.energy() + space.leak * latency
-        return Part(self.keys, energy, latency, local, above, number, self.choice())
+        return Part(self.points.keys, energy, latency, local, above, number, self.choice())
 
     def slots(self) -> tuple[Array, Array]:
         """Bits [memories, n] in the branch, and [D, memories, n] above the fused loops, without exchanges."""
@@ -268,13 +314,13 @@ class Combination:
         slots = np.zeros((depth + 1, len(memories), self.n))
         for node, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if not node.shared and node.memory in memories:
-                slots[min(node.level, depth), memories.index(node.memory)] += self.values[t] * bits
+                slots[min(node.level, depth), memories.index(node.memory)] += self.points.values[t] * bits
         return slots[depth], slots[:depth]
 
     def choice(self) -> Array:
         """The number of every point among all combinations of the variables' candidates."""
         counts = tuple(c.count for c in self.chains)
-        where = tuple(self.index[v] for v in range(len(counts)))
+        where = tuple(self.points.index[v] for v in range(len(counts)))
         return np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)
 
     def energy(self) -> Array:
@@ -282,10 +328,24 @@ class Combination:
         return self.form(self.costs.energy) * self.space.times
 
     def form(self, form: Form) -> Array:
-        found = np.zeros(self.n)
+        return self._form(form, self.points)
+
+    def _form(self, form: Form, points: Points) -> Array:
+        found = np.zeros(points.n)
         for t, c in form.items():
-            found = found + self.values[t] * c
+            found = found + points.values[t] * c
         return found
+
+
+def _together(parts: Sequence[Points]) -> Points:
+    first = parts[0]
+    return Points(
+        {t: np.concatenate([p.values[t] for p in parts]) for t in first.values},
+        np.concatenate([p.spread for p in parts], axis=1),
+        np.concatenate([p.keys for p in parts], axis=1),
+        {b: np.concatenate([p.index[b] for p in parts]) for b in first.index},
+        sum(p.n for p in parts),
+    )
 
 
 @lru_cache(maxsize=4096)

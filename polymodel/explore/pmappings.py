@@ -217,7 +217,7 @@ class Explorer:
         space = self.space
         chains = all_chains(space, template, self.limits.sizes)
         tally.points += prod(c.count for c in chains)
-        joined = Combination(space, template, chains, costs(space, template), self.interest, bound)
+        joined = Combination(space, template, chains, costs(space, template), self.interest, bound, tally.ask)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
             tally.ask()
             joined.add(group)

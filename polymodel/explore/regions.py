@@ -213,7 +213,7 @@ def _joined(
     tally: Tally,
 ) -> Combination:
     chains = all_chains(space, template, limits.sizes)
-    joined = Combination(space, template, chains, costs(space, template), interest, bound)
+    joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
         tally.ask()
         joined.add(group)

@@ -68,7 +68,7 @@ def tile_chains(space: EinsumSpace, template: Template, bundle: int, sizes: str)
     tiles: list[list[int]] = []
     spreads: list[tuple[int, ...]] = []
     keys: list[tuple[int, ...]] = []
-    for spread in _spreads(space, template, members[0], extent):
+    for spread in _spreads(space, template, members[0], extent, sizes):
         wide = math.prod(spread)
         kind = sizes if wide == 1 or sizes != "all" else "divisors"  # what is spread is split evenly
         scale = [
@@ -142,10 +142,15 @@ def _pattern(kinds: Sequence[str]) -> tuple[list[int], int]:
     return pattern, free
 
 
-def _spreads(space: EinsumSpace, template: Template, variable: int, extent: int) -> Iterator[tuple[int, ...]]:
+def _spreads(
+    space: EinsumSpace, template: Template, variable: int, extent: int, sizes: str
+) -> Iterator[tuple[int, ...]]:
     """How a variable (or several, of that extent together) may be spread over the fanouts."""
     inside = len(space.memories) if template.bottom else max(template.shape.innermost, template.cut)
-    for spread in product(*spread_choices(space, template.unit, inside, variable, extent)):
+    choices = spread_choices(space, template.unit, inside, variable, extent)
+    if sizes == "few":
+        choices = [tuple(dict.fromkeys((1, c[-1]))) for c in choices]
+    for spread in product(*choices):
         if extent % math.prod(spread) == 0:
             yield spread
 
