@@ -157,12 +157,12 @@ def inner_region(
 ) -> Inner:
     """Search the lower region for operands that come from `parents`; all points of it if `relaxed`. Raises
     Late once time is over."""
-    interest = _with_leakage(space, interest)
+    objectives, interest = interest, _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, parents, cut))
     found: list[Inner] = []
     for number, template in enumerate(some):
         tally.templates += 1
-        joined = _joined(space, template, limits, interest, bound, tally)
+        joined = _joined(space, template, limits, objectives, bound, tally)
         if not joined.n:
             continue
         ports, rest = _times(joined, space, cut)

@@ -34,6 +34,7 @@ from polymodel.workload.einsum import Cascade
 
 PRUNES = 3  # an Einsum's points are pruned so often before they are joined
 ROUGH = 0.03
+FLOORS = 0.25  # of the time limit at most, for what every Einsum costs at least
 GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
 
@@ -126,15 +127,20 @@ def _unsearched(work: _Search, depth: int, floors: bool) -> tuple[str, ...]:
 def _floors(
     spaces: Sequence[EinsumSpace], request: Request, rules: Rules, watch: _Watch
 ) -> tuple[list[tuple[float, float]], bool]:
-    """The least energy and latency of every Einsum, whatever the others do (0 where time is over), and
-    whether time sufficed."""
+    """The least energy and latency of every Einsum, whatever the others do (0 if their share of it is over),
+    and whether time sufficed."""
+    share = None if request.time_limit is None else FLOORS * request.time_limit + time.perf_counter()
+
+    def going_on() -> bool:
+        return watch.going_on() and (share is None or time.perf_counter() < share)
+
     alone = replace(rules.interest, memories=(), buffers=(), relaxed=True)
     found: dict[object, tuple[float, float]] = {}
     names = [s.name if _by_name(request.limits) else "" for s in spaces]
     try:
         for s, name in zip(spaces, names, strict=True):
             if (s.shape, name) not in found:
-                tally = Tally(going_on=watch.going_on)
+                tally = Tally(going_on=going_on)
                 found[s.shape, name] = Explorer(s, request.limits, alone, Passing()).least(tally)
     except Late:
         pass
