@@ -63,7 +63,6 @@ def test_a_billion_points_in_bounded_memory_interrupted_and_resumed(tmp_path: Pa
     done = subprocess.run(command(tmp_path, mapping), cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     assert "1040449536 points" in done.stdout
-    assert " s left" in done.stderr  # a live bar
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * GIGABYTE
     found = pd.read_parquet(tmp_path / "out" / "sweep.parquet")
     spec = pm.load("simple_two_level", "conv2d", mapping, M=64, C=64, P=SIDE, Q=SIDE)
