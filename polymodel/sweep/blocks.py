@@ -13,6 +13,7 @@ from polymodel.sweep.keeper import Keeper
 from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import objective
 from polymodel.sweep.scenario import Scenario, Variant
+from polymodel.sweep.scratch import Memory
 from polymodel.sweep.units import Units
 
 Array = Any
@@ -45,6 +46,7 @@ def run_block(
     kernel = block.kernel
     tall = max(1, units.sizes[1] // kernel.width)
     lines = max(units.sizes[0], tall)
+    memory = Memory()
     for begin in range(0, kernel.height, lines):
         if not units.mine(state):
             continue
@@ -53,12 +55,13 @@ def run_block(
         lefts = kernel.left(digits, end - begin)
         ids = kernel.left_ids(digits, end - begin) + block.first
         for cut, columns in _cuts(end - begin, tall, kernel.width):
-            rows = Block(kernel.rows, lefts, cut, columns)
+            rows = Block(kernel.rows, lefts, cut, columns, memory)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
             counts: dict[str, int] = {}
             for v in block.variants:
                 allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
                 numbers = ids[cut], kernel.right_ids[columns]
+                memory.variant(shape)
                 _one(block, v, rows, shape, allowed, objectives, state, numbers, counts)
             # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
             state.count(shape[0] * shape[1] * n, counts)
@@ -105,14 +108,14 @@ def _one(
     counts: dict[str, int],
 ) -> None:
     """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason."""
-    found = variant.evaluator(rows)
+    found, masks = variant.evaluator(rows), rows.memory.masks
     values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
     good, legal, left = allowed, allowed, shape[0] * shape[1]
     limits = zip(variant.costing.limits, found.fits, strict=True)
     for reason, illegal, mask in ((WHERE, True, allowed), *((x.reason, x.illegal, f) for x, f in limits)):
         if mask is True:
             continue
-        good = mask if good is True else np.logical_and(good, mask)
+        good = mask if good is True else masks.apply(np.logical_and, good, mask)
         legal = good if illegal else legal  # what makes a mapping illegal comes before what does not fit
         now = int(np.count_nonzero(np.broadcast_to(good, shape)))
         counts[reason] = counts.get(reason, 0) + left - now
@@ -123,10 +126,10 @@ def _one(
         return
     if not left:
         return
-    hope = state.front.hopeful(values) if state.keep == "front" else True
+    hope = state.front.hopeful(values, masks) if state.keep == "front" else True
     if state.keep == "top" and len(state.best) >= state.top:
-        hope = values[0] <= state.best[-1]
-    chosen = np.flatnonzero(np.broadcast_to(np.logical_and(good, hope), shape))
+        hope = masks.convert(np.less_equal, values[0], state.best[-1])
+    chosen = np.flatnonzero(np.broadcast_to(masks.apply(np.logical_and, good, hope), shape))
     if len(chosen):
         i, j = chosen // shape[1], chosen % shape[1]
         state.offer(np.stack([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)

@@ -18,7 +18,7 @@ from polymodel.sweep.plan import Rows
 Array = Any
 Key = tuple[tuple[int, frozenset[Factor] | tuple[Factor, ...]], ...]
 RIGHT = 4096  # points of the right half: what is read again and again stays in the cache
-BLOCK = 32768  # points of one block
+BLOCK = 65536  # points of one block
 LARGE = 2**31  # tile sizes from here on: atoms are counted in Python integers
 
 

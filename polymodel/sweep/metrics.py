@@ -11,30 +11,56 @@ import numpy as np
 
 from polymodel.sweep.kernel import Row
 from polymodel.sweep.plan import Busy, Costing, Limit, Linear, Phase
+from polymodel.sweep.scratch import Memory, Scratch
 
 Array = Any
+MOST = 2**18  # multiplications in one matrix product
 
 
 class Block:
     """Rows of one block of points, each computed once and on demand."""
 
-    def __init__(self, rows: Sequence[Row], lefts: Sequence[Array], cut: slice, columns: slice) -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        lefts: Sequence[Array],
+        cut: slice,
+        columns: slice,
+        memory: Memory | None = None,
+    ) -> None:
         self.rows, self.lefts, self.cut, self.columns = rows, lefts, cut, columns
         self.found: dict[int, Array] = {}
+        self.memory = memory or Memory()
+        self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
 
     def row(self, index: int) -> Array:
         """Values [left, right] of one row; [left, 1] if it depends on the left half alone."""
         if index not in self.found:
             row, left = self.rows[index], self.lefts[index][self.cut]
-            self.found[index] = left[:, :1] if row.flat else left @ row.right[:, self.columns]
+            self.found[index] = left[:, :1] if row.flat else self._product(left, row.right[:, self.columns])
         return self.found[index]
+
+    def _product(self, left: Array, right: Array) -> Array:
+        width, inner = right.shape[1], left.shape[1]
+        found = (
+            self.memory.rows.array() if left.dtype == np.float64 else np.empty((len(left), width), left.dtype)
+        )
+        if inner == 1:
+            return np.multiply(left, right, out=found)
+        # Larger products run in several threads, which wait for each other where other processes work too.
+        step = max(1, MOST // (inner * width))
+        for i in range(0, len(left), step):
+            np.matmul(left[i : i + step], right, out=found[i : i + step])
+        return found
 
     def linear(self, linear: Linear) -> Array:
         """Exact value of a row times its scale (its type was chosen with room for that)."""
         index, scale = linear
         if index < 0:
             return scale
-        return self.row(index) if scale == 1 else self.row(index) * scale
+        return (
+            self.row(index) if scale == 1 else self.memory.values.apply(np.multiply, self.row(index), scale)
+        )
 
     def floats(self, index: int) -> Array:
         value = self.row(index)
@@ -54,8 +80,10 @@ class Found:
     @cached_property
     def energy(self) -> Array:
         joules = _weighted(self.block, self.evaluator.energy, self.evaluator.energy_constant)
-        leak = self.evaluator.costing.leak
-        return joules + leak * self.latency if leak else joules
+        leak, values = self.evaluator.costing.leak, self.block.memory.values
+        if not leak:
+            return joules
+        return values.into(np.add, joules, values.apply(np.multiply, self.latency, leak))
 
     @cached_property
     def fits(self) -> tuple[Array, ...]:
@@ -83,28 +111,38 @@ class Evaluator:
         """Seconds: Einsums one after the other, each as slow as its slowest component."""
         seconds: Array = 0.0
         for parts in self.costing.latency:
-            seconds = seconds + self._slowest(parts, block)
+            seconds = block.memory.values.into(np.add, seconds, self._slowest(parts, block))
         return seconds
 
     def _slowest(self, parts: tuple[Busy, ...], block: Block) -> Array:
         slowest: Array = 0.0
+        into = block.memory.values.into
         for busy in parts:
             seconds: Array = 0.0
             for side in busy.sides:
-                seconds = (
-                    np.maximum(seconds, _time(side, block)) if len(busy.sides) > 1 else _time(side, block)
-                )
+                time = _time(side, block)
+                seconds = into(np.maximum, seconds, time) if len(busy.sides) > 1 else time
             if busy.added:
-                moves = sum((block.linear(m) for m in busy.moved), start=0) > 0
-                seconds = seconds + np.where(moves, busy.added, 0.0)
-            slowest = _larger(slowest, seconds * busy.times if busy.times > 1 else seconds)
+                seconds = into(np.add, seconds, _added(busy, block))
+            if busy.times > 1:
+                seconds = into(np.multiply, seconds, busy.times)
+            slowest = _larger(slowest, seconds, block.memory.values)
         return slowest
 
 
-def _larger(a: Array, b: Array) -> Array:
+def _larger(a: Array, b: Array, values: Scratch) -> Array:
     if np.ndim(a) == 0 and np.ndim(b) == 0:
         return max(float(a), float(b))
-    return np.maximum(a, b)
+    return values.into(np.maximum, a, b)
+
+
+def _added(busy: Busy, block: Block) -> Array:
+    """Seconds that come on top wherever anything moves."""
+    memory = block.memory
+    total: Array = 0
+    for linear in busy.moved:
+        total = memory.values.apply(np.add, total, block.linear(linear))
+    return memory.values.convert(np.multiply, memory.masks.convert(np.greater, total, 0), busy.added)
 
 
 def _time(side: tuple[tuple[float, Linear], ...], block: Block) -> Array:
@@ -119,30 +157,29 @@ def _time(side: tuple[tuple[float, Linear], ...], block: Block) -> Array:
 
 
 def _weighted(block: Block, weights: dict[int, float], constant: float) -> Array:
+    """A sum that nobody else has."""
     total: Array = None
+    values = block.memory.values
     for index, weight in weights.items():
-        part = block.floats(index) * weight
-        if total is None:
-            total = part
-        elif total.shape == part.shape:
-            total += part
-        else:
-            total = total + part
+        part = values.apply(np.multiply, block.floats(index), weight)
+        total = part if total is None else values.into(np.add, total, part)
     if total is None:
         return constant
-    if constant:
-        total += constant
-    return total
+    return values.into(np.add, total, constant) if constant else total
 
 
 def need(phases: tuple[Phase, ...], block: Block) -> Array:
     """The largest phase (bits, or instances), exact."""
     most: Array = 0
+    values = block.memory.values
     for phase in phases:
         total = block.linear(phase.whole)
         for linear, denominator, count in phase.rounded:
-            total = total + -(-block.linear(linear) // denominator) * count
-        most = np.maximum(most, total) if np.ndim(most) or np.ndim(total) else max(most, total)
+            held = values.apply(np.multiply, block.linear(linear), -1)
+            held = values.into(np.floor_divide, held, denominator)
+            total = values.apply(np.add, total, values.into(np.multiply, held, -count))
+        whole = np.ndim(most) == 0 and np.ndim(total) == 0
+        most = max(most, total) if whole else values.apply(np.maximum, most, total)
     return most
 
 
@@ -150,9 +187,11 @@ def fits(limit: Limit, block: Block) -> Array:
     """True where every phase is within what there is."""
     if math.isinf(limit.have):
         return True
-    have = math.floor(limit.have)
+    have, masks = math.floor(limit.have), block.memory.masks
     found: Array = True
     for phase in limit.phases:
-        good = need((phase,), block) <= have
-        found = good if found is True else found & good
+        total = need((phase,), block)
+        good = masks.convert(np.less_equal, total, have)
+        block.memory.values.back(total)
+        found = good if found is True else masks.into(np.logical_and, found, good)
     return found

@@ -49,8 +49,9 @@ def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
         return found.energy
     if name == "latency":
         return found.latency
+    values = block.memory.values
     if name == "edp":
-        return found.energy * found.latency
+        return values.apply(np.multiply, found.energy, found.latency)
     way, _, component = name.partition(":")
     if way == "working_set":
         phases = [limit.phases for limit in costing.limits if limit.name == component]
@@ -58,9 +59,9 @@ def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
     total: Array = 0.0
     for c, action, linear in costing.accesses:
         if c == component and (way == "accesses" or action + "s" == way):
-            total = total + _float(block.linear(linear))
+            total = values.apply(np.add, total, _float(block.linear(linear)))
     return total
 
 
 def _float(value: Array) -> Array:
-    return np.asarray(value).astype(np.float64)
+    return np.asarray(value).astype(np.float64, copy=False)

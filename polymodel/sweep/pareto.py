@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.sweep.scratch import Scratch
+
 Array = Any
 GUARDS = 6
 ROWS = 256  # points compared with each other at once
-PAIRS = 2**22  # pairs of points compared at once
+PAIRS = 2**18  # pairs of points compared at once: what fits the cache
 
 
 class Front:
@@ -23,17 +25,20 @@ class Front:
         self.ids = np.empty(0, np.int64)
         self.guards = np.empty((objectives, 0))
 
-    def hopeful(self, values: list[Array]) -> Array:
-        """False where a few well-placed front points already dominate: a cheap filter, in any shape."""
-        found: Array = None
+    def hopeful(self, values: list[Array], masks: Scratch | None = None) -> Array:
+        """False where a few well-placed front points already dominate: a cheap filter, in any shape.
+
+        `masks`: memory of that shape.
+        """
+        masks = masks or Scratch(bool, values[0].shape)
+        found: Array = False
         for guard in self.guards.T:
             least, more = True, False
             for value, limit in zip(values, guard, strict=True):
-                least = np.logical_and(least, value >= limit)
-                more = np.logical_or(more, value > limit)
-            worse = np.logical_and(least, more)
-            found = worse if found is None else np.logical_or(found, worse)
-        return True if found is None else ~found
+                least = masks.into(np.logical_and, least, masks.convert(np.greater_equal, value, limit))
+                more = masks.into(np.logical_or, more, masks.convert(np.greater, value, limit))
+            found = masks.into(np.logical_or, found, masks.into(np.logical_and, least, more))
+        return np.logical_not(found)
 
     def offer(self, values: Array, ids: Array) -> None:
         """Take in points: values [objectives, n], ids [n]; also such as are in the front already."""

@@ -1,0 +1,94 @@
+"""Memory for the arrays of a block of points, which the next block takes again.
+
+Arrays of this size go back to the system when they are freed, and it hands out the next ones page by page,
+zeroed: in a fresh process that takes longer than what is computed in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+class Scratch:
+    """Arrays of one type, and one shape at a time.
+
+    What is given out stays valid until `clear`, or until it is taken `back`.
+    """
+
+    def __init__(self, dtype: Any = np.float64, shape: Sequence[int] = ()) -> None:
+        self.dtype = np.dtype(dtype)
+        self.idle: list[Array] = []
+        self.lent: dict[int, Array] = {}
+        self.room = 0  # elements of each array, of which smaller blocks take a part
+        self.clear(tuple(shape))
+
+    def clear(self, shape: tuple[int, ...]) -> None:
+        """Take back everything; from now on arrays are of this shape."""
+        self.shape, self.size = shape, prod(shape)
+        self.idle += (a.base for a in reversed(self.lent.values()))
+        self.lent = {}
+        if self.size > self.room:
+            self.room, self.idle = self.size, []
+
+    def array(self) -> Array:
+        """An array whose values mean nothing."""
+        whole = self.idle.pop() if self.idle else np.empty(self.room, self.dtype)
+        found = whole[: self.size].reshape(self.shape)
+        self.lent[id(found)] = found
+        return found
+
+    def back(self, value: Array) -> None:
+        """Take back an array that nobody needs any more; whatever is not from here is left alone."""
+        if id(value) in self.lent:
+            self.idle.append(self.lent.pop(id(value)).base)
+
+    def apply(self, operation: np.ufunc, a: Array, b: Array) -> Array:
+        """`operation(a, b)`, in an array from here wherever it fits."""
+        if (self._like(a) and self._mixes(b)) or (self._like(b) and self._mixes(a)):
+            return operation(a, b, out=self.array())
+        return operation(a, b)
+
+    def into(self, operation: np.ufunc, a: Array, b: Array) -> Array:
+        """`operation(a, b)` of values that nobody else needs: in place of one of them, if it is from here."""
+        for mine, other in ((a, b), (b, a)):
+            if id(mine) in self.lent and self._mixes(other):
+                operation(a, b, out=mine)
+                self.back(other)
+                return mine
+        return self.apply(operation, a, b)
+
+    def convert(self, operation: np.ufunc, value: Array, number: Array) -> Array:
+        """`operation(value, number)`, which gives this type whatever the value's is: comparisons, say."""
+        if np.shape(value) == self.shape:
+            return operation(value, number, out=self.array())
+        return operation(value, number)
+
+    def _like(self, value: Array) -> bool:
+        return isinstance(value, np.ndarray) and value.shape == self.shape and value.dtype == self.dtype
+
+    def _mixes(self, value: Array) -> bool:
+        """True if an operation of it with one of these arrays gives their type."""
+        return not isinstance(value, np.ndarray) or value.dtype == self.dtype
+
+
+class Memory:
+    """What a block needs: `rows` throughout, `values` made of them and `masks` for a variant at a time."""
+
+    def __init__(self) -> None:
+        self.rows, self.values, self.masks = Scratch(), Scratch(), Scratch(bool)
+
+    def block(self, shape: tuple[int, int]) -> None:
+        """A new block begins."""
+        self.rows.clear(shape)
+        self.variant(shape)
+
+    def variant(self, shape: tuple[int, int]) -> None:
+        """A new variant of the same block begins."""
+        self.values.clear(shape)
+        self.masks.clear(shape)
