@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.drawing import PALETTE
+from polymodel.report.figures import new_axes
 from polymodel.report.quantities import engineering
 
 if TYPE_CHECKING:
@@ -27,15 +28,7 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
     if what not in kinds:
         raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
     rows = _rows(report) if what == "working_sets" else 0
-    return kinds[what](report, ax if ax is not None else _axes(max(4.5, 1.2 + 0.2 * rows)))
-
-
-def _axes(height: float) -> Axes:
-    # Pyplot's figures are those that a notebook shows.
-    import matplotlib.pyplot as plt
-
-    made: Axes = plt.subplots(figsize=(8, height), layout="constrained")[1]
-    return made
+    return kinds[what](report, ax if ax is not None else new_axes(8, max(4.5, 1.2 + 0.2 * rows)))
 
 
 def prefixed(ax: Axes, unit: str, which: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from polymodel.report.figures import new_axes
 from polymodel.report.quantities import SHORT
 
 if TYPE_CHECKING:
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
 BARS = 60
 COLOURS = ("#2563a8", "#b45309", "#1d7a46", "#7440a8", "#b02a50", "#2b6b78", "#7d6b10", "#4a4a4a")
 MARKERS = "os^Dv<>P"
-
-
-def new_axes(ax: Axes | None) -> Axes:
-    """`ax`, or the axes of a new pyplot figure, which a notebook shows."""
-    import matplotlib.pyplot as plt
-
-    if ax is not None:
-        return ax
-    made: Axes = plt.subplots(figsize=(7.0, 4.4), layout="constrained")[1]
-    return made
 
 
 def _label(name: str, unit: str) -> str:
@@ -58,7 +49,7 @@ def front_axes(
     A staircase joins the points only where there are no further objectives, which the two axes would not
     show; else the third is the colour. Each mapping has a colour of its own, or a marker.
     """
-    ax = new_axes(ax)
+    ax = ax if ax is not None else new_axes(7.0, 4.4)
     x, y = objectives[:2]
     earlier = len(ax.get_legend_handles_labels()[1])  # fronts that are there keep their colours to themselves
     others = rows.drop(front.index)
@@ -143,7 +134,7 @@ def heat_axes(
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
-    ax = new_axes(ax)
+    ax = ax if ax is not None else new_axes(7.0, 4.4)
     table = rows.pivot_table(index=y, columns=x, values=objective, aggfunc="min")
     values = table.to_numpy(float)
     # The scale is that of the cells drawn: rows that are nowhere the least would only stretch it.
@@ -183,7 +174,7 @@ def level_axes(
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    ax = new_axes(ax)
+    ax = ax if ax is not None else new_axes(7.0, 4.4)
     quantity, unit = shown
     places = np.arange(len(parts))
     below = np.zeros(len(parts))

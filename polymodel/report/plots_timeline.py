@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.timeline import Timeline
+from polymodel.report.figures import new_axes
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.quantities import engineering
 from polymodel.report.timeline import MEANING, buffet_names
@@ -25,10 +26,7 @@ _FAR = 4  # a capacity this many times above the peak is told, not drawn
 
 def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None) -> Axes:
     """Bits per tensor as stacked steps over the phases, into `ax` or a new figure."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(figsize=(9, 4.5), layout="constrained")[1]
+    ax = ax if ax is not None else new_axes(9, 4.5)
     ax.set_title(_title(found), fontsize=10, pad=18)
     if not found.buffets:
         ax.text(0.5, 0.5, "the mapping keeps nothing there", ha="center", transform=ax.transAxes)

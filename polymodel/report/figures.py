@@ -1,0 +1,48 @@
+"""New figures: pyplot's, since a notebook shows those, but no more than may be open without a warning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """The axes of a new pyplot figure, inches wide and high.
+
+    When as many figures are open as `figure.max_open_warning` allows (20), the oldest made here is closed
+    first; the axes that were returned with it still draw and save. A notebook, which shows figures at the end
+    of a cell, shows those of the cell so far before it closes them. Windows stay open.
+    """
+    import matplotlib.pyplot as plt
+
+    _make_room()
+    figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    _MADE[figure] = None
+    made: Axes = ax
+    return made
+
+
+def _make_room() -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.backend_bases import FigureManagerBase
+
+    most = int(plt.rcParams["figure.max_open_warning"])
+    if not 0 < most <= len(plt.get_fignums()):
+        return
+    if type(plt.get_current_fig_manager()) is not FigureManagerBase:
+        return  # a window, which the user closes
+    if "inline" in plt.get_backend():
+        if {plt.figure(n) for n in plt.get_fignums()} <= set(_MADE):  # others may not be finished
+            plt.show()
+        return
+    for figure in list(_MADE):
+        if len(plt.get_fignums()) < most:
+            return
+        plt.close(figure)
+        del _MADE[figure]
