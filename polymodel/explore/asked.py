@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.numbers import Numbers
 from polymodel.architecture.rules import Rules
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic
+from polymodel.explore.given import Constraints, given_section
 from polymodel.explore.narrowed import narrowed
 from polymodel.explore.records import Limits, Progress, Request
 from polymodel.loading import Spec
-from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import Faults, Path, not_a, suggestion
+from polymodel.spec.faults import Faults, Path, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.workload.resolve import resolve_workload
 
-Constraints = Limits | Mapping[str, object] | ExploreSection
 PLAIN = ("energy", "latency", "energy_delay", "buffer")
 SAME = {"edp": "energy_delay", "energy_delay_product": "energy_delay", "delay": "latency", "time": "latency"}
 
@@ -43,11 +42,7 @@ def asked_for(
 ) -> Asked:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy = spec.arch
-    early: tuple[Diagnostic, ...] = ()
-    try:
-        section = given_section(constraints)
-    except SpecError as error:
-        section, early = ExploreSection(), error.diagnostics
+    section, early = given_section(constraints)
     reader = _Reader(spec, section)
     reader.given_faults.extend(early)
     if objectives is not None:
@@ -60,54 +55,18 @@ def asked_for(
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         fault = Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more")
         reader.given_faults.note(fault)
+    heard: object = progress
+    if heard is not None and not callable(heard):
+        fault = Diagnostic(
+            f"progress={progress!r} is no function", "pass a function that takes a `Progress`, e.g. print"
+        )
+        reader.given_faults.note(fault)
     wanted = reader.objectives(hierarchy)
     limits = reader.limits(hierarchy)
     share, seconds = reader.eps(), reader.time_limit()
     machine = reader.narrowed(hierarchy)
     reader.raise_if_any()
     return Asked(Request(wanted, limits, share, seconds, workers, progress), machine)
-
-
-def given_section(constraints: object) -> ExploreSection:
-    """Constraints as given in Python, as a section in which only what was given is set. Raises SpecError."""
-    if constraints is None:
-        return ExploreSection()
-    if isinstance(constraints, ExploreSection):
-        return constraints
-    if isinstance(constraints, Limits):
-        return _of_limits(constraints)
-    if not isinstance(constraints, Mapping):
-        remedy = 'write e.g. {"max_fused_loops": 1}, or pm.Limits(max_fused_loops=1)'
-        raise not_a("set of constraints", "explore", constraints, remedy)
-    document = Document()
-    read_mapping({"explore": {str(k): v for k, v in constraints.items()}}, document)
-    if len(document.faults):
-        raise SpecError(
-            [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
-        )
-    found = document.sections["explore"]
-    assert isinstance(found, ExploreSection)
-    return found
-
-
-def _of_limits(limits: Limits) -> ExploreSection:
-    if limits.sizes == "few":
-        raise SpecError([Diagnostic("sizes='few' is for guesses of the search", "use divisors or all")])
-    shares: dict[str, dict[str, int | float | str]] = {}
-    for component, dim, least in limits.min_utilisation:
-        shares.setdefault(component, {})[dim] = least
-    return ExploreSection(
-        max_fused_loops=limits.max_fused_loops,
-        max_fused_loops_per_rank_variable=limits.max_fused_loops_per_rank_variable,
-        sizes=limits.sizes,
-        force_memory_order=limits.force_memory_order,
-        loop_order=dict(limits.loop_order),
-        min_utilisation=shares,
-        compute=dict(limits.compute),
-        exchange=None if limits.exchange is None else tuple(sorted(limits.exchange)),
-        fuse=" | ".join(sorted(limits.fuse)) or None,
-        unfused=" | ".join(sorted(limits.unfused)) or None,
-    )
 
 
 class _Reader:

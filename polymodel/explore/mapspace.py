@@ -31,7 +31,7 @@ from polymodel.workload.einsum import Cascade
 if TYPE_CHECKING:
     import pandas
 
-    from polymodel.explore.asked import Constraints
+    from polymodel.explore.given import Constraints
     from polymodel.loading import Spec
 
 Array = Any
@@ -45,7 +45,11 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     the search does not cover.
     """
     from polymodel.explore.asked import asked_for
+    from polymodel.loading import Spec
+    from polymodel.spec.faults import not_a_spec
 
+    if not isinstance(spec, Spec):
+        raise not_a_spec("mapspace", spec)
     asked = asked_for(spec, None, constraints, None, None, 1, None)
     return mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
 

@@ -13,8 +13,9 @@ from types import FrameType
 import numpy as np
 
 from polymodel.explore.answer import Front
-from polymodel.explore.asked import Constraints, asked_for
+from polymodel.explore.asked import asked_for
 from polymodel.explore.confirm import all_confirmed, searched
+from polymodel.explore.given import Constraints
 from polymodel.explore.point import Point
 from polymodel.explore.records import Found, Progress
 from polymodel.explore.search import search

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, StrictBool
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetText
+
+
+def _listed(value: object) -> object:
+    """One name stands for a list of it."""
+    return (value,) if isinstance(value, str) else value
+
+
+Listed = BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+Texts = Annotated[tuple[str, ...], Listed]
+Names = Annotated[tuple[NameText, ...], Listed]
 
 
 class MemoryRule(SchemaObject):
@@ -29,17 +39,17 @@ class ExploreSection(SchemaObject):
     it keeps and bypasses).
     """
 
-    objectives: tuple[str, ...] = ("energy", "latency")
+    objectives: Texts = ("energy", "latency")
     eps: Number = 0
     time_limit: Number | None = None
     max_fused_loops: Number | None = None
     max_fused_loops_per_rank_variable: Number = 1
     sizes: Literal["divisors", "all"] = "divisors"
-    force_memory_order: bool = True
-    loop_order: dict[NameText, tuple[NameText, ...]] = Field(default_factory=dict)
+    force_memory_order: StrictBool = True
+    loop_order: dict[NameText, Names] = Field(default_factory=dict)
     min_utilisation: dict[NameText, dict[NameText, Number]] = Field(default_factory=dict)
     compute: dict[NameText, NameText] = Field(default_factory=dict)
-    exchange: tuple[NameText, ...] | None = None
+    exchange: Names | None = None
     fuse: SetText | None = None
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -92,6 +93,12 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"eps": "a"}, "unknown symbol a"),
         ({"time_limit": 0}, "zero time limit"),
         ({"workers": 0}, "workers=0 is no number of processes"),
+        ({"progress": True}, "progress=True is no function"),
+        ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
+        ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong
+        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong
+        ({"constraints": pm.Limits(exchange="RF")}, "cannot be handed on in RF"),  # type: ignore[arg-type]  # one name
+        ({"constraints": pm.Limits(sizes="few")}, "'few' is not one of divisors, all"),
     ],
 )
 def test_wrong_arguments(spec: pm.Spec, arguments: dict[str, object], message: str) -> None:
@@ -136,3 +143,60 @@ def test_the_page_on_exploring_is_right(tmp_path: Path, monkeypatch: pytest.Monk
     names: dict[str, object] = {}
     execute(example, names)
     assert (tmp_path / "best.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"fuse": "Intermediates"},
+        {"fuse": ["T1"]},
+        {"exchange": "GLB"},
+        {"exchange": ["GLB"]},
+        {"loop_order": {"Matmul1": ["m"]}},
+        {"loop_order": [("Matmul1", "m")]},
+        {"compute": {"Matmul1": "MAC"}},
+        {"min_utilisation": {"PE": {"X": 1}}},
+        {"min_utilisation": [("PE", "X", 1)]},
+    ],
+)
+def test_limits_take_what_the_dictionary_takes(written: dict[str, object]) -> None:
+    """A name is one name, not its letters."""
+    machine = {"arch": {"nodes": [
+        {"type": "Memory", "name": "DRAM", "tensors": {"keep": "~Intermediates", "may_keep": "All"}},
+        {"type": "Memory", "name": "GLB"},
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 4}]},
+        {"type": "Compute", "name": "MAC"},
+    ]}}  # fmt: skip
+    spec = pm.load("matmul_chain_2", machine)
+    plain = {
+        "fuse": frozenset({"T1"}), "exchange": frozenset({"GLB"}), "loop_order": (("Matmul1", ("m",)),),
+        "compute": (("Matmul1", "MAC"),), "min_utilisation": (("PE", "X", 1),),
+    }  # fmt: skip
+    wanted = pm.Limits(**{n: plain[n] for n in written})  # type: ignore[arg-type]  # fields by name
+    limits = pm.Limits(**written)  # type: ignore[arg-type]  # other forms of the fields
+    assert asked_for(spec, None, limits, None, None, 1, None).request.limits == wanted
+    if all(isinstance(value, (str, dict)) for value in written.values()):
+        assert asked_for(spec, None, written, None, None, 1, None).request.limits == wanted
+
+
+def test_one_name_in_a_section_is_a_list_of_it() -> None:
+    section = {"explore": {"objectives": "energy", "exchange": "GLB"}}
+    request = asked_for(
+        pm.load("matmul_chain_2", "simple_two_level", section), None, None, None, None, 1, None
+    ).request
+    assert (request.objectives, request.limits.exchange) == (("energy",), frozenset({"GLB"}))
+
+
+def test_wrong_keys_and_wrong_values_are_told_together(spec: pm.Spec) -> None:
+    given = {"max_fused_loop": 1, "sizes": "al", "fuse": "T9", "exchange": ["GLC"]}
+    with pytest.raises(SpecError) as caught:
+        pm.explore(spec, constraints=given)
+    assert {d.path for d in caught.value.diagnostics} == {
+        "constraints.max_fused_loop", "constraints.sizes", "constraints.exchange[0]", "constraints.fuse",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [pm.mapspace, pm.explore])
+def test_a_file_name_is_no_spec(call: Callable[[object], object]) -> None:
+    with pytest.raises(SpecError, match=r"pass pm.load\('mach.yaml'\)"):
+        call("mach.yaml")

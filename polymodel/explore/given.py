@@ -1,0 +1,85 @@
+"""Constraints as given in Python, a dictionary or `Limits`, read as an `explore:` section."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
+
+from polymodel.errors import Diagnostic
+from polymodel.explore.records import Limits
+from polymodel.spec.document import Document, read_mapping
+from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.faults import not_a
+
+Constraints = Limits | Mapping[str, object] | ExploreSection
+SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
+
+
+def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
+    """A section in which only what was given is set, and the faults of what had to be left out of it.
+
+    Raises SpecError for what is no set of constraints at all.
+    """
+    if constraints is None:
+        return ExploreSection(), ()
+    if isinstance(constraints, ExploreSection):
+        return constraints, ()
+    if isinstance(constraints, Limits):
+        return _read(*_of_limits(constraints))
+    if not isinstance(constraints, Mapping):
+        remedy = 'write e.g. {"max_fused_loops": 1}, or pm.Limits(max_fused_loops=1)'
+        raise not_a("set of constraints", "explore", constraints, remedy)
+    return _read({str(k): v for k, v in constraints.items()})
+
+
+def _read(
+    data: dict[str, object], faults: tuple[Diagnostic, ...] = ()
+) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
+    document = Document()
+    read_mapping({"explore": data}, document)
+    if not len(document.faults):
+        found = document.sections["explore"]
+        assert isinstance(found, ExploreSection)
+        return found, faults
+    told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
+    # The other keys are read all the same, so that wrong values among them are told with these faults.
+    wrong = {d.path.removeprefix("constraints.").partition(".")[0].partition("[")[0] for d in told}
+    rest = {k: v for k, v in data.items() if k not in wrong}
+    return _read(rest if len(rest) < len(data) else {}, (*faults, *told))
+
+
+def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:
+    """The fields as a dictionary; each may be in the form that the dictionary has as well."""
+    data: dict[str, object] = {f.name: getattr(limits, f.name) for f in fields(limits)}
+    faults: list[Diagnostic] = []
+    for name in ("loop_order", "compute"):
+        if _rows(data[name], 2):
+            data[name] = dict(data[name])  # type: ignore[call-overload]  # pairs
+    given = data["min_utilisation"]
+    if _rows(given, 3):
+        data["min_utilisation"] = _nested(limits)
+    elif not isinstance(given, Mapping):
+        del data["min_utilisation"]
+        what = f"{given!r} is no set of (component, dimension, share)"
+        faults.append(Diagnostic(what, SHARES, "constraints.min_utilisation"))
+    for name in ("fuse", "unfused"):
+        given = data[name]
+        if isinstance(given, Collection) and not isinstance(given, str):
+            data[name] = " | ".join(sorted(map(str, given))) or None
+    return data, tuple(faults)
+
+
+def _rows(given: object, width: int) -> bool:
+    """Whether a field has the form of the record: rows of so many cells."""
+    return (
+        isinstance(given, Collection)
+        and not isinstance(given, (str, Mapping))
+        and all(isinstance(row, (tuple, list)) and len(row) == width for row in given)
+    )
+
+
+def _nested(limits: Limits) -> dict[str, dict[str, object]]:
+    shares: dict[str, dict[str, object]] = {}
+    for component, dim, least in limits.min_utilisation:
+        shares.setdefault(component, {})[dim] = least
+    return shares
