@@ -6,13 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.cli_common import Line
-from polymodel.errors import writing
+from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.explore.answer import Front
@@ -62,10 +63,13 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
-    with bar.ticking():
-        found = explore(
-            spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
-        )
+    try:
+        with bar.ticking():
+            found = explore(
+                spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
+            )
+    except SpecError as error:
+        raise SpecError([_of_option(d, options) for d in error.diagnostics]) from error
     text = _text(found, options.format)
     if options.out:
         saved = found.save(options.out)
@@ -77,6 +81,20 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if found.interrupted:
         return text, INTERRUPTED
     return text, FINE if len(found) else NOTHING
+
+
+def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:
+    """A fault of an argument of `explore` as one of the option that gave it."""
+    name = fault.path.removeprefix("constraints.").partition("[")[0]
+    if name == "objectives":
+        for text in options.objective:
+            if "," in text and fault.message.endswith(text):
+                several = " ".join(f"--objective {part.strip()}" for part in text.split(","))
+                fault = replace(fault, remedy=f"repeat the option: {several}")
+        return replace(fault, path="--objective")
+    if name == fault.path and name != "workers":
+        return fault
+    return replace(fault, path="--" + name.replace("_", "-"))
 
 
 def _first(options: argparse.Namespace, spec: Spec) -> str:

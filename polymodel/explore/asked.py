@@ -53,12 +53,12 @@ def asked_for(
     if time_limit is not None:
         reader.give("time_limit", time_limit)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        fault = Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more")
+        fault = Diagnostic(f"{workers!r} is no number of processes", "use 1 or more", "workers")
         reader.given_faults.note(fault)
     heard: object = progress
     if heard is not None and not callable(heard):
         fault = Diagnostic(
-            f"progress={progress!r} is no function", "pass a function that takes a `Progress`, e.g. print"
+            f"{heard!r} is no function", "pass one that takes a `Progress`, e.g. print", "progress"
         )
         reader.given_faults.note(fault)
     wanted = reader.objectives(hierarchy)
@@ -285,6 +285,8 @@ class _Reader:
 
 
 def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> str:
+    if "," in name:
+        return f"write {[n.strip() for n in name.split(',')]}"
     head, colon, memory = name.partition(":")
     if head == "buffer" and colon:
         outer = next((c.name for c in hierarchy.components if c.kind == "memory"), "")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
-from polymodel.cli_explore import Bar
+from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, REFUSED, main
+from polymodel.cli_explore import INTERRUPTED, Bar
 from polymodel.errors import InternalError
 from polymodel.explore import run as exploring
 from polymodel.explore.records import Progress
@@ -98,8 +98,17 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "did you mean energy" in err
     code, out, err = run(capsys, "explore", *SMALL, "--objective", "energi", "--max-fused-loops", "x")
     assert (code, out) == (BAD_INPUT, "")
-    assert "did you mean energy" in err
-    assert "unknown symbol x" in err
+    assert "--objective: unknown objective energi\n  remedy: did you mean energy" in err
+    assert "--max-fused-loops: unknown symbol x" in err
+    several = ("--objective", "energy,latency", "--eps", "-1", "--time-limit", "a", "--fuse", "T9")
+    code, out, err = run(capsys, "explore", *SMALL, *several, "--workers", "0")
+    assert (code, out) == (BAD_INPUT, "")
+    assert "remedy: repeat the option: --objective energy --objective latency" in err
+    assert "--eps: negative eps" in err
+    assert "--time-limit: unknown symbol a" in err
+    assert "--fuse: unknown name T9" in err
+    assert "--workers: " in err
+    assert "constraints" not in err
     waiting = tmp_path / "waiting.yaml"
     text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")
     waiting.write_text(text + "  assume_overlap: false\n")
@@ -113,6 +122,9 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(exploring, "search", bug)
     code, out, err = run(capsys, "explore", *SMALL)
     assert (code, out, err) == (BUG, "", "a bug in polymodel: figures differ\n")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert f"{BUG} a bug" in capsys.readouterr().out
 
 
 def _tiny(folder: Path) -> str:

@@ -66,6 +66,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
     ("arguments", "message"),
     [
         ({"objectives": ["edp"]}, "did you mean energy_delay"),
+        ({"objectives": "energy,latency"}, r"write \['energy', 'latency'\]"),
         ({"objectives": []}, "an exploration needs an objective"),
         ({"objectives": 5}, "unknown objective 5"),
         ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
@@ -92,8 +93,8 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"eps": -0.1}, "negative eps"),
         ({"eps": "a"}, "unknown symbol a"),
         ({"time_limit": 0}, "zero time limit"),
-        ({"workers": 0}, "workers=0 is no number of processes"),
-        ({"progress": True}, "progress=True is no function"),
+        ({"workers": 0}, "workers: 0 is no number of processes"),
+        ({"progress": True}, "progress: True is no function"),
         ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
         ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong
         ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong
