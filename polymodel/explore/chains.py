@@ -12,6 +12,8 @@ from polymodel.explore.windows import extent, overlapping
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
+GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
+GRAPHS += "for a part that is a chain, name it: einsums=[...]"
 INSTEAD = "evaluate or sweep mappings of it instead: polymodel.sweep"
 
 
@@ -85,8 +87,9 @@ def _check(one: Einsum) -> None:
 def _link(producer: Einsum, consumer: Einsum) -> str:
     link = producer.outputs[0].tensor
     if link not in (a.tensor for a in consumer.inputs):
-        what = f"{consumer.name} does not read {link} of {producer.name}, so they are no chain"
-        raise Refused(what, "name consecutive Einsums: einsums=[...]")
+        raise Refused(
+            f"{consumer.name} does not read {link}, the result of {producer.name}: no chain", GRAPHS
+        )
     here, there = producer.access_of(link), consumer.access_of(link)
     for access, one in ((here, producer), (there, consumer)):
         plain = all(
@@ -109,4 +112,4 @@ def _check_sharing(einsums: tuple[Einsum, ...], links: tuple[str, ...]) -> None:
     for tensor, names in users.items():
         if len(names) > (2 if tensor in links else 1):
             what = f"{tensor} is used by {' and '.join(names)}: a graph with branches, not a chain"
-            raise Refused(what, "name consecutive Einsums: einsums=[...]")
+            raise Refused(what, GRAPHS)

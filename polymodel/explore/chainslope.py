@@ -17,7 +17,7 @@ Algorithms" (Orojenesis, ISCA 2024), and the fusion-friendly mapping rule of Oro
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -28,6 +28,14 @@ from polymodel.evaluate import evaluate_problem
 from polymodel.explore.chains import Chain, chain_of
 from polymodel.explore.chaintree import chain_tree
 from polymodel.explore.common import check_counts, plain_hierarchy, two_levels, weights_of
+from polymodel.explore.curvetext import (
+    Curves,
+    Points,
+    check_point,
+    figures_text,
+    fitting,
+    fitting_or_fault,
+)
 from polymodel.explore.segments import Segment, Workbench
 from polymodel.explore.staircase import Staircase, lowest_of, one_after_the_other
 from polymodel.mapping.looptree import LoopTree
@@ -57,6 +65,26 @@ class ChainPoint:
     accesses: int
     segments: tuple[Segment, ...]
     links: tuple[tuple[str, Link], ...]
+    unit: str = "words"
+
+    @property
+    def brief(self) -> str:
+        """The groups, each with its fused loops."""
+        return " | ".join(_group(s) for s in self.segments)
+
+    def __repr__(self) -> str:
+        lines = [figures_text(self), *(f"  {t}: {how}" for t, how in self.links)]
+        for s in self.segments:
+            lines += [f"  {_group(s)}"] if s.loops else []
+            for c in s.choices:
+                tiles = " ".join(f"{v}={t}" for v, t in c.tiles)
+                lines.append(f"  {c.einsum}: loops {' '.join(c.order) or '(none)'}, tiles {tiles}")
+        return "\n".join(lines)
+
+
+def _group(segment: Segment) -> str:
+    loops = " ".join(f"{loop.variables[0]}={loop.tile}" for loop in segment.loops)
+    return "+".join(segment.einsums) + (f", fused loops {loops}" if loops else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +96,7 @@ class ChainSlope:
 
     problem: Problem
     chain: Chain
-    curves: Mapping[str, tuple[ChainPoint, ...]]
+    curves: Mapping[str, Points[ChainPoint]]
     unit: str
     compared: int
     seconds: float
@@ -121,27 +149,33 @@ class ChainSlope:
             )
         return pandas.DataFrame(rows).astype({c: "Int64" for c in rows[0] if c.endswith(f"_{self.unit}")})
 
-    def at(self, curve: str, capacity: float) -> ChainPoint | None:
-        """The point of a curve with the least traffic that fits a capacity; None if nothing fits."""
-        fitting = [p for p in self._points(curve) if p.capacity <= capacity]
-        return fitting[-1] if fitting else None
+    def at(self, curve: str, capacity: float) -> ChainPoint:
+        """The point of a curve with the least traffic that fits a capacity; SpecError if nothing fits."""
+        points = self._points(curve)
+        return points[fitting_or_fault(curve, points.figures, capacity, self.unit)]
+
+    def _accesses(self, curve: str, capacity: float) -> int | None:
+        """The least traffic at a capacity; None if nothing fits."""
+        figures = self._points(curve).figures
+        at = fitting(figures, capacity)
+        return None if at is None else figures[at][1]
 
     def beats_unfused_from(self, curve: str) -> int | None:
         """The smallest capacity at which a curve has less traffic than `unfused`; None if it never has."""
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
         for capacity in steps:
-            plain, fused = self.at("unfused", capacity), self.at(curve, capacity)
-            if fused and (plain is None or fused.accesses < plain.accesses):
+            plain, fused = self._accesses("unfused", capacity), self._accesses(curve, capacity)
+            if fused is not None and (plain is None or fused < plain):
                 return capacity
         return None
 
     def gain(self, capacity: float) -> float | None:
         """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
-        plain = self.at("unfused", capacity)
+        plain = self._accesses("unfused", capacity)
         if plain is None:
             return None
-        found = (self.at(name, capacity) for name in self.curves)
-        return plain.accesses / min(p.accesses for p in found if p)
+        found = (self._accesses(name, capacity) for name in self.curves)
+        return plain / min(a for a in found if a is not None)
 
     @property
     def least_unfused(self) -> int:
@@ -157,22 +191,27 @@ class ChainSlope:
     def _bench(self) -> Workbench:
         return Workbench(self.chain, "divisors", _weights(self.chain, self.unit))
 
-    def _points(self, curve: str) -> tuple[ChainPoint, ...]:
+    def _points(self, curve: str) -> Points[ChainPoint]:
         if curve not in self.curves:
             raise SpecError([Diagnostic(f"there is no curve {curve!r}", suggestion(curve, self.curves))])
         return self.curves[curve]
 
     def looptree(self, point: ChainPoint) -> LoopTree:
         """The mapping of one point, on the two outermost memories."""
+        return self._tree("looptree", point)
+
+    def _tree(self, call: str, point: ChainPoint) -> LoopTree:
+        check_point(point, ChainPoint, call, 'pass a point of a curve: slope.at("unfused", capacity)')
         return chain_tree(self.chain, point.segments, two_levels(self.problem.hierarchy))
 
     def mapping_yaml(self, point: ChainPoint) -> str:
         """The mapping of one point as YAML that loads back."""
-        return mapping_to_yaml(self.looptree(point))
+        return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: ChainPoint) -> Report:
         """`evaluate` of one point; its accesses agree, its working set is at most the capacity."""
-        return evaluate_problem(Problem(self.problem.cascade, self.problem.hierarchy, self.looptree(point)))
+        tree = self._tree("report", point)
+        return evaluate_problem(Problem(self.problem.cascade, self.problem.hierarchy, tree))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The curves on logarithmic axes, with both algorithmic minima, the maximal effectual buffer of each
@@ -228,13 +267,13 @@ def chain_slope(
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
     bench = Workbench(chain, tiles, weights)
-    found: dict[str, tuple[ChainPoint, ...]] = {
-        name: _decoded(chain, _curve(bench, name, whole)) for name in curves
+    found: dict[str, Points[ChainPoint]] = {
+        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in curves
     }
     cascade = Cascade(chain.einsums, spec.workload.rank_sizes, spec.workload.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     problem = Problem(cascade, hierarchy, LoopTree(()))
-    return ChainSlope(problem, chain, found, unit, bench.compared, time.perf_counter() - start)
+    return ChainSlope(problem, chain, Curves(found, unit), unit, bench.compared, time.perf_counter() - start)
 
 
 def _weights(chain: Chain, unit: str) -> dict[str, int]:
@@ -275,13 +314,11 @@ def _curve(bench: Workbench, name: str, whole: bool) -> Staircase:
     return lowest_of(f for (_, _, fused), f in ends.items() if f and (fused or name in ("unfused", "best")))
 
 
-def _decoded(chain: Chain, front: Staircase) -> tuple[ChainPoint, ...]:
-    found = []
+def _decoded(chain: Chain, front: Staircase, unit: str) -> Iterator[ChainPoint]:
     rows: Any = zip(front.capacity.tolist(), front.accesses.tolist(), front.origins, strict=True)
     for capacity, accesses, origins in rows:
         segments = tuple(group.segment(at) for group, at in origins)
-        found.append(ChainPoint(capacity, accesses, segments, tuple(_links(chain, segments))))
-    return tuple(found)
+        yield ChainPoint(capacity, accesses, segments, tuple(_links(chain, segments)), unit)
 
 
 def _links(chain: Chain, segments: tuple[Segment, ...]) -> list[tuple[str, Link]]:

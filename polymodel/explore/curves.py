@@ -43,6 +43,9 @@ class Curve:
     def __len__(self) -> int:
         return len(self.capacity)
 
+    def __repr__(self) -> str:
+        return f"Curve({len(self)} points)"
+
     def raised(self, capacity: int, accesses: int = 0) -> Curve:
         """With so much more of both at every point."""
         if not capacity and not accesses:

@@ -132,6 +132,9 @@ class FusedGraph:
     shared: Mapping[str, SharedTensor]
     rules: Rules
 
+    def __repr__(self) -> str:
+        return f"FusedGraph({len(self.members)} Einsums; shared tensors: {', '.join(self.shared) or 'none'})"
+
     def touched(self, at: int) -> tuple[SharedTensor, ...]:
         """Shared tensors of an Einsum, in the order of its accesses."""
         return tuple(self.shared[t] for t in self.members[at].einsum.tensors if t in self.shared)

@@ -19,6 +19,17 @@ from polymodel.evaluate import evaluate_problem
 from polymodel.explore.common import plain_hierarchy, two_levels
 from polymodel.explore.compatibility import FusedLoop, OperationMapping, Verdict, compatible
 from polymodel.explore.curves import Curve
+from polymodel.explore.curvetext import (
+    Curves,
+    Points,
+    check_point,
+    counted,
+    figures_text,
+    fitting_or_fault,
+    no_einsum,
+    shown,
+    steps_text,
+)
 from polymodel.explore.fusedgraph import FusedGraph, Kind, fused_graph
 from polymodel.explore.graphjoin import join
 from polymodel.explore.groupcurves import EinsumChoice
@@ -51,12 +62,27 @@ class GraphPoint:
     accesses: int
     handed: tuple[tuple[str, str], ...]
     einsums: tuple[EinsumChoice, ...]
+    unit: str = "words"
 
     def __getitem__(self, einsum: str) -> EinsumChoice:
         for e in self.einsums:
             if e.einsum == einsum:
                 return e
-        raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.einsum for e in self.einsums)}")
+        raise no_einsum(einsum, [e.einsum for e in self.einsums])
+
+    @property
+    def brief(self) -> str:
+        """The tensors that stay in the buffer, with the ranks along which they are tiled."""
+        kept = [f"{t} ({how})" for t, how in self.handed if how != "backing"]
+        return ", ".join(kept) if kept else "unfused"
+
+    def __repr__(self) -> str:
+        words = {"backing": "backing store", "whole": "whole in the buffer"}
+        handed = [f"  {t}: {words.get(how, f'tiles of {how}')}" for t, how in self.handed]
+        width = max((len(e.einsum) for e in self.einsums), default=0) + 1
+        loops = [f"  {e.einsum + ':':{width}} {told(e)}" for e in self.einsums]
+        key = "  per Einsum: fused loops | loops below, each with its tile [tensors stored between the two]"
+        return "\n".join([figures_text(self), *handed, *loops, key])
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +94,7 @@ class GraphCurve:
     curve: Curve
     states: int
     seconds: float
+    unit: str = "words"
 
     def __len__(self) -> int:
         return len(self.curve)
@@ -78,20 +105,23 @@ class GraphCurve:
         return tuple(zip(self.curve.capacity.tolist(), self.curve.accesses.tolist(), strict=True))
 
     @cached_property
-    def points(self) -> tuple[GraphPoint, ...]:
-        return tuple(self.point(i) for i in range(len(self)))
+    def points(self) -> Points[GraphPoint]:
+        return Points(self.point(i) for i in range(len(self)))
 
     def point(self, at: int) -> GraphPoint:
         """The choices behind one point."""
         capacity, accesses = self.figures[at]
         chosen = {c.einsum: c for c in self.curve.choices(at) if isinstance(c, EinsumChoice)}
         einsums = tuple(chosen[m.einsum.name] for m in self.graph.members)
-        return GraphPoint(capacity, accesses, tuple(self._handed(einsums)), einsums)
+        return GraphPoint(capacity, accesses, tuple(self._handed(einsums)), einsums, self.unit)
 
-    def at(self, capacity: float) -> GraphPoint | None:
-        """The point with the least traffic that fits a capacity; None if nothing fits."""
-        fitting = [i for i, (c, _) in enumerate(self.figures) if c <= capacity]
-        return self.point(fitting[-1]) if fitting else None
+    def at(self, capacity: float) -> GraphPoint:
+        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        return self.point(fitting_or_fault(self.name, self.figures, capacity, self.unit))
+
+    def __repr__(self) -> str:
+        points = [self.point(i) for i in shown(len(self))]
+        return steps_text(f"{self.name}: {counted(len(self))}", self.figures, points)
 
     def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
         for name, tensor in self.graph.shared.items():
@@ -172,14 +202,26 @@ class GraphSlope:
 
     def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
         """One Einsum of a point as its neighbours see it; `footprint` without tensors held whole."""
-        one = next(m.einsum for m in self.graph.members if m.einsum.name == einsum)
+        return self._operation("operation", point, einsum)
+
+    def _operation(self, call: str, point: GraphPoint, einsum: str) -> OperationMapping:
+        self._check(call, point)
+        known = {m.einsum.name: m.einsum for m in self.graph.members}
+        if einsum not in known:
+            raise no_einsum(einsum, list(known))
+        one = known[einsum]
         choice = point[einsum]
         extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
         loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
         return OperationMapping(one, loops, choice.held)
 
+    def _check(self, call: str, point: object) -> None:
+        curve = next(reversed([*self.curves]), "unfused")
+        check_point(point, GraphPoint, call, f'pass a point of a curve: slope["{curve}"].at(capacity)')
+
     def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
         """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
+        self._check("verdicts", point)
         found = {}
         for name, tensor in self.graph.shared.items():
             users = [self.graph.members[i].einsum.name for i in tensor.users]
@@ -193,7 +235,7 @@ class GraphSlope:
         """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
         not part of the slope."""
         outer, inner, compute = two_levels(self.hierarchy)
-        choice, one = point[einsum], self.operation(point, einsum).einsum
+        one, choice = self._operation("looptree", point, einsum).einsum, point[einsum]
         held = dict(choice.held)
         nodes: list[Node] = [StorageNode(outer, one.tensors)]
         for depth in range(len(choice.fused) + 1):
@@ -208,7 +250,8 @@ class GraphSlope:
 
     def report(self, point: GraphPoint, einsum: str) -> Report:
         """`evaluate` of one Einsum's mapping alone."""
-        alone = Cascade((self.operation(point, einsum).einsum,), self.cascade.rank_sizes, self.cascade.name)
+        one = self._operation("report", point, einsum).einsum
+        alone = Cascade((one,), self.cascade.rank_sizes, self.cascade.name)
         return evaluate_problem(Problem(alone, self.hierarchy, self.looptree(point, einsum)))
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -292,6 +335,7 @@ def graph_slope(
 
         joined = join(graph, kinds[name], tell)
         seconds = time.perf_counter() - begin
-        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds)
+        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
-    return GraphSlope(spec.workload, graph, found, unit, hierarchy, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return GraphSlope(spec.workload, graph, Curves(found, unit), unit, hierarchy, seconds)

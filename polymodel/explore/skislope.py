@@ -27,6 +27,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.common import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
+from polymodel.explore.curvetext import Points, check_point, figures_text, fitting_or_fault
 from polymodel.explore.front import Front
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
@@ -57,6 +58,16 @@ class SlopePoint:
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     kept: tuple[str, ...]
+    unit: str = "words"
+
+    @property
+    def brief(self) -> str:
+        """The loops and tile sizes; `in buffer` if not every tensor is."""
+        tiles = " ".join(f"{v}={t}" for v, t in self.tiles)
+        return f"loops {' '.join(self.order) or '(none)'}, tiles {tiles}"
+
+    def __repr__(self) -> str:
+        return f"{figures_text(self)}\n  {self.brief}; in the buffer {' '.join(self.kept) or '(nothing)'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +75,7 @@ class SkiSlope:
     """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
 
     problem: Problem
-    points: tuple[SlopePoint, ...]
+    points: Points[SlopePoint]
     unit: str
     combined: int
     seconds: float
@@ -95,13 +106,16 @@ class SkiSlope:
         frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
         return frame
 
-    def at(self, capacity: float) -> SlopePoint | None:
-        """The point with the least traffic that fits a capacity; None if nothing fits."""
-        fitting = [p for p in self.points if p.capacity <= capacity]
-        return fitting[-1] if fitting else None
+    def at(self, capacity: float) -> SlopePoint:
+        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        return self.points[fitting_or_fault(self.einsum.name, self.points.figures, capacity, self.unit)]
 
     def looptree(self, point: SlopePoint) -> LoopTree:
         """The mapping of one point, on the two outermost memories."""
+        return self._tree("looptree", point)
+
+    def _tree(self, call: str, point: SlopePoint) -> LoopTree:
+        check_point(point, SlopePoint, call, "pass a point: slope.at(capacity)")
         outer, inner, compute = two_levels(self.problem.hierarchy)
         tiles = dict(point.tiles)
         nodes: list[Node] = [StorageNode(outer, self.einsum.tensors)]
@@ -112,12 +126,12 @@ class SkiSlope:
 
     def mapping_yaml(self, point: SlopePoint) -> str:
         """The mapping of one point as YAML that loads back."""
-        return mapping_to_yaml(self.looptree(point))
+        return mapping_to_yaml(self._tree("mapping_yaml", point))
 
     def report(self, point: SlopePoint) -> Report:
         """`evaluate` of one point."""
         cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
-        return evaluate_problem(Problem(cascade, hierarchy, self.looptree(point)))
+        return evaluate_problem(Problem(cascade, hierarchy, self._tree("report", point)))
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The curve on logarithmic axes, with the least traffic that any capacity allows."""
@@ -183,7 +197,7 @@ def ski_slope(
     front = Front()
     for kept in _subsets(one.tensors) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
-    points = tuple(_points(front, one, sizes))
+    points = Points(_points(front, one, sizes, unit))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
     return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
 
@@ -284,19 +298,19 @@ class _Source:
     block: int
 
     def point(
-        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes]
+        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes], unit: str
     ) -> SlopePoint:
         tiles = {v: extent(one, v) for v in one.rank_variables}
         if self.active:
             inside = np.unravel_index(at, (1, *self.shape[1:]))
             for v, i in zip(self.active, (self.block, *map(int, inside[1:])), strict=True):
                 tiles[v] = int(sizes[v].tiles[i])
-        return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept)
+        return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept, unit)
 
 
-def _points(front: Front, one: Einsum, sizes: dict[str, Sizes]) -> Iterator[SlopePoint]:
+def _points(front: Front, one: Einsum, sizes: dict[str, Sizes], unit: str) -> Iterator[SlopePoint]:
     rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
     for capacity, accesses, (number, at) in rows:
         source = front.sources[number]
         assert isinstance(source, _Source)
-        yield source.point(at, capacity, accesses, one, sizes)
+        yield source.point(at, capacity, accesses, one, sizes, unit)

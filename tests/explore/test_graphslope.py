@@ -114,7 +114,6 @@ def test_the_ends_of_the_curves() -> None:
     assert slope["unfused"].points[-1].accesses == slope.least_unfused
     assert slope["tiled_fused"].points[-1].accesses == slope.least_fused
     assert slope.least_unfused - slope.least_fused == 4 * 2 * 4 * 2  # QK and S are not written, nor read
-    assert slope["tiled_fused"].at(2) is None
     assert slope["tiled_fused"].at(10**9) == slope["tiled_fused"].points[-1]
 
 
@@ -142,8 +141,6 @@ def test_frame_and_text() -> None:
     assert "3 Einsums; points: unfused" in repr(slope)
     last = slope["tiled_fused"].points[-1]
     assert last["T"].einsum == "T"
-    with pytest.raises(KeyError, match="no Einsum X"):
-        last["X"]
 
 
 def test_progress_is_told() -> None:

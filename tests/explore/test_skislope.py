@@ -115,9 +115,7 @@ def test_the_mapping_of_a_point_loads_back(tmp_path: object) -> None:
     spec = pm.load("matmul", "simple_two_level")
     slope = pm.ski_slope(spec)
     best = slope.at(1000)
-    assert best is not None
     assert best.capacity <= 1000
-    assert slope.at(0) is None
     assert "reuse: slide" in slope.mapping_yaml(best)
     assert len(slope.frame) == len(slope)
     assert (slope.frame["accesses_words"].diff().dropna() < 0).all()
