@@ -110,7 +110,7 @@ def _text(found: Front, style: str) -> str:
         return f"{found!r}\n"
     if not found.complete or not len(found):
         sys.stderr.write("".join(f"{n}\n" for n in found.notes))
-    return table_json(found.table) if style == "json" else found.to_csv()
+    return table_json(found.exported) if style == "json" else found.to_csv()
 
 
 class Bar(Line):

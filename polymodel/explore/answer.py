@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
+ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
 
 
@@ -111,6 +113,17 @@ class Front:
         return self.table.frame()
 
     @cached_property
+    def exported(self) -> Table:
+        """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
+        was cut short every row says `complete`: False."""
+        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in self.table.columns]
+        rows = self.table.rows
+        if not self.complete:
+            columns.append(Column("complete"))
+            rows = tuple((*row, False) for row in rows)
+        return Table("front", tuple(columns), rows, self.notes)
+
+    @cached_property
     def stages(self) -> pd.DataFrame:
         """What each step of the search looked at: templates, points combined, those too large for a memory,
         points kept after dominance, seconds."""
@@ -152,8 +165,8 @@ class Front:
         return tuple(dict.fromkeys(found))
 
     def to_csv(self, file: str | Path | None = None) -> str:
-        """The table as CSV text; also written to `file`."""
-        text = self.table.to_csv()
+        """The table as CSV text, units in the names of its columns; also written to `file`."""
+        text = self.exported.to_csv()
         if file is not None:
             with writing(file):
                 Path(file).write_text(text, encoding="utf-8")
@@ -166,13 +179,16 @@ class Front:
         return Path(file)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
-        """Everything in one folder: front.csv, front.parquet, stages.csv, and `mapping-N.yaml` per point."""
+        """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
+        the notes), and `mapping-N.yaml` per point."""
         target = Path(folder)
         with writing(target):
             target.mkdir(parents=True, exist_ok=True)
             self.stages.to_csv(target / "stages.csv", index=False)
+            (target / "front.txt").write_text(f"{self!r}\n", encoding="utf-8")
         self.to_csv(target / "front.csv")
-        found = [target / "front.csv", self.to_parquet(target / "front.parquet"), target / "stages.csv"]
+        self.to_parquet(target / "front.parquet")
+        found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]
         return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
 
     def plot(self, x: str = "", y: str = "", *, ax: Axes | None = None) -> Axes:
@@ -180,9 +196,9 @@ class Front:
         buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective."""
         from polymodel.report.plots_explore import explored_axes
 
-        shown = _axes_of(self, x, y)
         if not self.points:
-            self.best()
+            raise SpecError([Diagnostic(*_told_empty(self))])
+        shown = _axes_of(self, x, y)
         return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax)
 
     def __repr__(self) -> str:
@@ -201,7 +217,7 @@ class Front:
         """The first rows, and the columns that fit on a screen."""
         drop = {"energy_delay"} - set(self.objectives)
         if "buffer" in self.objectives:
-            drop.add(f"buffer:{measured_buffer(self.spec)}")
+            drop.add("buffer")  # the same as that of the memory, which says which one it is
         table = self.table.only(*(c.name for c in self.table.columns if c.name not in drop))
         return Table(table.name, table.columns, table.rows[:SHOWN])
 
@@ -215,10 +231,9 @@ class Front:
     def _headline(self) -> str:
         looked = sum(s.points for s in self.found.stages)
         count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
-        return (
-            f"Front over {', '.join(self.objectives)}: {count}, in {self.seconds:.3g} s "
-            f"({looked:.4g} combinations looked at)"
-        )
+        over = [f"buffer of {measured_buffer(self.spec)}" if o == "buffer" else o for o in self.objectives]
+        combined = f" ({looked:.4g} combinations looked at)" if looked else ""
+        return f"Front over {', '.join(over)}: {count}, in {self.seconds:.3g} s{combined}"
 
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
@@ -254,19 +269,38 @@ def _whole(bits: float | None) -> Cell:
     return None if bits is None else int(bits)
 
 
+def _within(front: Front) -> str:
+    """The space that the search promises something about."""
+    limits, fanouts = front.request.limits, any(d.fanout > 1 for _, d in front.spec.arch.dimensions)
+    even = "tile sizes divide" if limits.sizes != "all" else "spatial tiles divide" if fanouts else ""
+    return f"the mapspace (docs/explore.md says what it leaves out{f'; {even}' if even else ''})"
+
+
+def _unbounded(front: Front) -> Iterator[str]:
+    """Where no size says which memory is the buffer."""
+    inner = [c for c in front.spec.arch.components if c.kind == "memory"][1:]
+    if "buffer" in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
+        yield (
+            f"no memory inside the backing storage is bounded: `buffer` is that of {inner[-1].name}, the "
+            f"innermost; name another one as `buffer:{inner[0].name}`"
+        )
+
+
 def _notes(front: Front) -> Iterator[str]:
     found, request = front.found, front.request
+    yield from _unbounded(front)
     if not front.points:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"
         yield from more
     elif found.complete and request.eps:
         yield (
-            f"within a factor of {1 + request.eps:g} in every objective: for each valid mapping of the space "
-            f"there is one here that is no more than that above it (eps={request.eps:g})"
+            f"within a factor of {1 + request.eps:g} in every objective: for each valid mapping of "
+            f"{_within(front)} there is one here that is no more than that above it (eps={request.eps:g})"
         )
     elif found.complete:
-        yield "exact: no valid mapping of the space is better in one objective and no worse in the others"
+        within = _within(front)
+        yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
     if not found.complete:
         what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
         rest = "; ".join(found.unsearched) or "a part of the space"

@@ -41,7 +41,7 @@ def test_a_front_is_printed_and_saved(capsys: Captured, tmp_path: Path) -> None:
     wanted = ("--objective", "energy", "--objective", "buffer", "--out", str(folder))
     code, out, err = run(capsys, "explore", *SMALL, *wanted)
     assert (code, err) == (FINE, "")
-    assert out.startswith("Front over energy, buffer: ")
+    assert out.startswith("Front over energy, buffer of GLB: ")
     assert "exact: no valid mapping" in out
     assert f"files in {folder}" in out
     spec = pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
@@ -63,8 +63,8 @@ def test_formats_and_options(capsys: Captured) -> None:
     code, out, _ = run(capsys, "explore", *SMALL, *unfused)
     head, line = out.splitlines()
     assert code == FINE
-    assert head.startswith("mapping,energy,latency,energy_delay,buffer:GLB,fused")
-    assert float(line.split(",")[1]) > row["energy"]
+    assert head.startswith("mapping,energy_J,latency_s,energy_delay_J_s,buffer:GLB_bits,fused")
+    assert float(line.split(",")[1]) > row["energy_J"]
     loops = ("--objective", "buffer", "--objective", "energy", "--max-fused-loops", "0", "--format", "json")
     rows = json.loads(run(capsys, "explore", *SMALL, *loops)[1])
     assert all(r["fused_loops"] == "" for r in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import csv
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -55,10 +56,20 @@ def test_a_mapping_saves_and_loads_back_unchanged(front: pm.Front, spec: pm.Spec
     assert pm.evaluate(again).total_energy == fused.energy
     saved = front.save(tmp_path / "all")
     assert {f.name for f in saved} >= {"front.csv", "front.parquet", "stages.csv", "mapping-0.yaml"}
-    assert len(saved) == len(front) + 3
+    assert len(saved) == len(front) + 4
+    assert (tmp_path / "all" / "front.txt").read_text(encoding="utf-8") == f"{front!r}\n"
     rows = pd.read_parquet(tmp_path / "all" / "front.parquet")
     pd.testing.assert_frame_equal(rows, front.frame, check_dtype=False)
-    assert pd.read_csv(tmp_path / "all" / "front.csv")["energy"].tolist() == front.frame["energy"].tolist()
+    assert _columns_of(front, tmp_path / "all" / "front.csv") == set(front.exported.units)
+
+
+def _columns_of(front: pm.Front, file: Path) -> set[str]:
+    """Names of the columns of figures in a file, which are those of the frame."""
+    read = pd.read_csv(file)
+    ends = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}
+    for name, unit in front.frame.attrs["units"].items():
+        assert read[name + ends[unit]].tolist() == front.frame[name].tolist()
+    return {n + ends[u] for n, u in front.frame.attrs["units"].items()}
 
 
 def test_the_frame_has_units_buffers_and_what_is_fused(front: pm.Front) -> None:
@@ -107,9 +118,19 @@ def test_the_least_of_another_figure_is_not_promised(spec: pm.Spec) -> None:
 
 def test_what_is_shown(front: pm.Front) -> None:
     text = repr(front)
-    assert text.startswith(f"Front over energy, latency, buffer: {len(front)} mappings")
+    assert text.startswith(f"Front over energy, latency, buffer of GLB: {len(front)} mappings, in ")
+    assert text.splitlines()[1].split() == [
+        "mapping",
+        "energy",
+        "latency",
+        "buffer:GLB",
+        "fused",
+        "fused",
+        "loops",
+    ]
+    assert "no memory inside the backing storage is bounded" not in text
     assert engineering(front[0].energy, "J") in text
-    assert "exact: no valid mapping of the space is better" in text
+    assert "exact: no valid mapping of the mapspace (docs/explore.md says what it leaves out; tile" in text
     html = front._repr_html_()
     assert 'title="intermediates that never reach the backing storage"' in html
     assert html.count("<tr>") == min(len(front), 20) + 1
@@ -178,6 +199,9 @@ def test_nothing_fits(spec: pm.Spec) -> None:
     assert len(pm.explore(wider, constraints=rule)) > 0
     with pytest.raises(IndexError, match="the front is empty"):
         found[0]
+    alone = pm.explore(small, objectives="energy", constraints=rule)
+    with pytest.raises(SpecError, match="no valid mapping: Einsum Matmul1: capacity of GLB"):
+        alone.plot()
 
 
 def _with_buffer(bits: int) -> dict[str, object]:
@@ -200,6 +224,28 @@ def test_a_time_limit_says_what_was_not_searched(spec: pm.Spec) -> None:
     assert "the time limit of 1e-09 s struck" in repr(found)
     assert "not searched: " in repr(found)
     assert not found.interrupted
+    assert not replace(found, found=replace(found.found, stages=()))._headline().endswith("looked at)")
+
+
+def test_files_say_that_they_are_a_part(front: pm.Front) -> None:
+    """In a column, as `confirmed` is told."""
+    part = replace(front, found=replace(front.found, complete=False, stages=()), interrupted=True)
+    rows = list(csv.DictReader(part.to_csv().splitlines()))
+    assert [r["complete"] for r in rows] == ["False"] * len(front)
+    assert "complete" not in front.to_csv().splitlines()[0].split(",")
+    assert "looked at" not in repr(part)
+
+
+def test_the_buffer_of_a_machine_without_bounds_is_named() -> None:
+    names = ("DRAM", "GLB", "RF")
+    memories = [{"type": "Memory", "name": n, "tensors": {"keep": "All"}} for n in names]
+    machine = {"arch": {"nodes": [*memories, {"type": "Compute", "name": "MAC"}]}}
+    spec = pm.load("matmul", machine, M=4, K=2, N=2)
+    found = pm.explore(spec, objectives="buffer")
+    assert "no memory inside the backing storage is bounded: `buffer` is that of RF" in repr(found)
+    assert "name another one as `buffer:GLB`" in repr(found)
+    assert found[0].value("buffer") == found[0].buffers["RF"]
+    assert "is bounded" not in repr(pm.explore(spec, objectives="buffer:GLB"))
 
 
 def test_ctrl_c_returns_what_there_is(spec: pm.Spec) -> None:
