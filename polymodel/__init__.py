@@ -150,4 +150,5 @@ sys.modules[__name__].__class__ = _Facade
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "evaluate", "explore", "sweep", *_LAZY])
+    """What users call, and the module's own dunder names; not what this file imports, nor rooms in use."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -298,6 +298,8 @@ def test_facade_keeps_its_function_when_the_module_is_imported() -> None:
         "assert pm.evaluate is evaluate\n"
         "assert set(pm.__all__) <= set(dir(pm))\n"
         "assert all(getattr(pm, name) is not None for name in pm.__all__)\n"
+        "listed = [name for name in dir(pm) if not name.startswith('__')]\n"
+        "assert listed == sorted(pm.__all__), set(listed) ^ set(pm.__all__)\n"
         "print(hasattr(pm, 'nothing'))"
     )
     done = process("-c", script)
