@@ -217,10 +217,32 @@ def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) 
 
 
 def _box(one: Einsum) -> None:
-    cut = any(c.kind != "ge" or _least(one, c.expr) < 0 for c in one.constraints)
-    if cut or any(low for low, _ in one.bounds):
-        what = f"the search covers boxes that start at 0; the iteration space of {one.name} is none"
-        raise Refused(what, REMEDY)
+    """Refuses what is no box from 0 on, by the rank that makes it none."""
+    for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
+        if low:
+            what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
+            raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {REMEDY}")
+    for c in one.constraints:
+        if c.kind == "ge" and _least(one, c.expr) >= 0:
+            continue
+        rank = _rank_within(one, c.expr)
+        if rank is None:
+            raise Refused(f"{c} cuts the iteration space of {one.name}; the search covers boxes", REMEDY)
+        raise Refused(
+            f"rank {rank} in {one.name} is narrower than its windows reach (padding or a halo), so that "
+            "iterations at the edge do not exist; the search covers boxes, where all do",
+            f"store the padding as elements of the tensor, or {REMEDY}",
+        )
+
+
+def _rank_within(one: Einsum, cut: Affine) -> str | None:
+    """The rank of several variables whose size a constraint is, as text."""
+    signs = {tuple((v, s * c) for v, c in cut.terms) for s in (1, -1)}
+    for access in one.accesses:
+        for rank, expr in zip(access.ranks, access.projection, strict=True):
+            if len(expr.terms) > 1 and expr.terms in signs:
+                return f"{rank} = {expr} of {access.tensor}"
+    return None
 
 
 def _least(one: Einsum, expr: Affine) -> int:

@@ -242,3 +242,28 @@ def test_constraints_of_a_spec() -> None:
     assert 0 < none < pm.mapspace(spec, {"max_fused_loops": 0}).size() < pm.mapspace(spec).size()
     with pytest.raises(pm.SpecError, match="did you mean"):
         pm.mapspace(spec, {"max_fused_lops": 0})
+
+
+@pytest.mark.parametrize(
+    ("einsum", "shape", "ranks", "message"),
+    [
+        ("O[p] = I[H=p+r-1] * F[r]", {"p": 8, "r": 3}, {"H": 8}, r"p \+ r - 1 of I in O .*padding or a halo"),
+        ("O[p] = I[H=2*p+r] * F[r]", {"p": 8, "r": 3}, {"H": 16}, r"H = 2\*p \+ r of I in O is narrower"),
+        ("O[m] = I[m]", {"m": "1 <= m < 4"}, {}, "rank variable m of O starts at 1"),
+        ("O[m] = A[m,k]", {"m": 4, "k": "0 <= k <= m"}, {}, "m - k >= 0 cuts the iteration space of O"),
+    ],
+)  # fmt: skip
+def test_what_is_no_box_is_refused_by_its_rank(
+    einsum: str, shape: dict[str, int | str], ranks: dict[str, int], message: str
+) -> None:
+    bounds = {v: f"0 <= {v} < {n}" if isinstance(n, int) else n for v, n in shape.items()}
+    workload = {
+        "iteration_space_shape": bounds,
+        "rank_sizes": ranks,
+        "bits_per_value": {"All": 8},
+        "einsums": [einsum],
+    }
+    spec = pm.load({"workload": workload, "arch": {"nodes": [DRAM, GLB, {"type": "Compute", "name": "MAC"}]}})
+    with pytest.raises(pm.Refused, match=message) as caught:
+        pm.explore(spec)
+    assert "write its mapping by hand" in str(caught.value)
