@@ -260,7 +260,7 @@ def _told_empty(front: Front) -> tuple[str, str]:
     found = front.diagnosis
     if found is None or not found.obstacles:
         return f"no valid mapping: {front.reason}", "relax the constraints"
-    ways = [f"a mapping exists with {r.text}" for r in found.relaxations]
+    ways = [f"a mapping exists if {r.text}" for r in found.relaxations]
     return "no valid mapping: " + "; ".join(o.text for o in found.obstacles), "; or ".join(ways)
 
 

@@ -111,7 +111,7 @@ class _Diagnosis:
 
     def _obstacle(self, c: Constraint, e: Einsum, before: int, left: int | None) -> Obstacle:
         tensors = tuple(t for t in e.tensors if t in c.tensors)
-        return Obstacle(c.kind, c.level, e.name, tensors, before, left)
+        return Obstacle(c.kind, c.level, e.name, tensors, before, left, written=c.written)
 
     def _capacities(self, e: Einsum, mappings: int) -> Iterator[Obstacle]:
         """Memories that are too small for an Einsum by itself."""

@@ -11,6 +11,8 @@ from polymodel.spec.explore_schema import MemoryRule
 from polymodel.spec.faults import Path, suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
+MARK = " | explore: "  # between what the architecture says of a rule and what the exploration does
+
 
 def narrowed(
     hierarchy: Hierarchy, cascade: Cascade, rules: Mapping[str, MemoryRule], reader: Rules, path: Path
@@ -53,13 +55,16 @@ class _Narrowing:
             must, may_hold = self._within(one, keep, may, bypass)
             keeps.append((one.name, must))
             mays.append((one.name, may_hold))
-        texts = [f"{n}: {t}" for n in ("keep", "may_keep", "bypass") if (t := getattr(self.rule, n))]
-        told = "; ".join(texts)
-        return replace(
-            self.memory,
-            keep=TensorRule(_joined(self.memory.keep, told), tuple(keeps)),
-            may_keep=TensorRule(_joined(self.memory.may_keep, told), tuple(mays)),
-        )
+        kept, limited = self._texts("keep"), self._texts("may_keep", "bypass")
+        found = self.memory
+        if kept:
+            found = replace(found, keep=TensorRule(_joined(found.keep, kept), tuple(keeps)))
+        if limited:
+            found = replace(found, may_keep=TensorRule(_joined(found.may_keep, limited), tuple(mays)))
+        return found
+
+    def _texts(self, *names: str) -> str:
+        return "; ".join(f"{n}: {text}" for n in names if (text := getattr(self.rule, n)))
 
     def _within(
         self, one: Einsum, keep: TensorRule | None, may: TensorRule | None, bypass: TensorRule | None
@@ -79,8 +84,8 @@ class _Narrowing:
 
     def _told(self, field: str, tensors: frozenset[str], one: Einsum, reason: str, of: str) -> None:
         if tensors:
-            written = self.memory.keep if of == "keep" else self.memory.may_keep
-            text = f" ({of}: {written.text})" if written else ""
+            rule = self.memory.keep if of == "keep" else self.memory.may_keep
+            text = f" ({of}: {rule.text})" if rule else ""
             what = f"{self.memory.name} cannot {field} {_names(tensors)} in Einsum {one.name}: {reason}{text}"
             self._fault(field, what, f"an exploration narrows rules; change `{of}` of {self.memory.name}")
 
@@ -93,4 +98,10 @@ def _names(tensors: frozenset[str]) -> str:
 
 
 def _joined(rule: TensorRule | None, told: str) -> str:
-    return f"{rule.text} (explore: {told})" if rule else f"explore: {told}"
+    return f"{rule.text}{MARK}{told}" if rule else f"{MARK}{told}"
+
+
+def written(rule: TensorRule | None) -> str:
+    """What the exploration says of a rule that it narrows, e.g. `bypass: All`; empty for those of the
+    architecture alone."""
+    return rule.text.partition(MARK)[2] if rule else ""

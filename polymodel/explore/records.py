@@ -77,7 +77,8 @@ class Obstacle:
     (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it meets those before
     it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not relaxed with it
     (capacities aside); `left`: those that satisfy it as well; None: some, but none that satisfies
-    every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops.
+    every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops. `written`:
+    what the exploration says of a memory's `keep` or `may_keep`, if it narrows it.
     """
 
     constraint: str
@@ -89,6 +90,7 @@ class Obstacle:
     need: float | None = None
     have: float | None = None
     joined: bool = False
+    written: str = ""
 
     @property
     def text(self) -> str:
@@ -96,6 +98,7 @@ class Obstacle:
         held = f" ({', '.join(self.tensors)})" if self.tensors else ""
         gone = "some" if self.left is None else f"{self.before - self.left:,}"
         what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
+        held += f", narrowed by `{self.written}`," if self.written else ""
         figures = f": needs {self.need:g}, has {self.have:g}" if self.need is not None else ""
         return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
 
@@ -103,7 +106,7 @@ class Obstacle:
 @dataclass(frozen=True)
 class Change:
     """One constraint of a relaxation: from `have` to the least that works, `need` (bits, share of a fanout,
-    loops); None: it is given up, for these tensors or this Einsum."""
+    loops); None: it is given up, for these tensors or this Einsum. `written` as in `Obstacle`."""
 
     constraint: str
     level: str = ""
@@ -111,23 +114,29 @@ class Change:
     tensors: tuple[str, ...] = ()
     need: float | None = None
     have: float | None = None
+    written: str = ""
 
     @property
     def text(self) -> str:
         tensors = ", ".join(self.tensors)
-        loops = f"{self.constraint}: {self.need:g} instead of {self.have:g}" if self.need is not None else ""
+        loops = (
+            f"{self.constraint} is {self.need:g} instead of {self.have:g}" if self.need is not None else ""
+        )
+        against = f" (`{self.written}` rules it out)" if self.written else ""
         return {
-            "capacity": f"size of {self.level}: {self.need or 0:.15g} bits instead of {self.have or 0:.15g}",
-            "min_utilisation": f"min_utilisation of {self.level}: {self.need or 0:.6g} instead of "
+            "capacity": f"the size of {self.level} is {self.need or 0:.15g} bits instead of "
+            f"{self.have or 0:.15g}",
+            "min_utilisation": f"min_utilisation of {self.level} is {self.need or 0:.6g} instead of "
             f"{self.have or 0:.6g}",
-            "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead)",
-            "may_keep": f"{self.level} may keep {tensors}",
-            "exchange": f"intermediates exchanged in {self.level}",
+            "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead"
+            f"{f' of `{self.written}`' if self.written else ''})",
+            "may_keep": f"{self.level} may keep {tensors}{against}",
+            "exchange": f"intermediates may be exchanged in {self.level}",
             "fuse": f"{tensors} need not be fused",
             "unfused": f"{tensors} may be fused",
-            "compute": f"Einsum {self.einsum} on any compute unit, not only {self.level}",
-            "loop_order": f"no loop_order for Einsum {self.einsum}",
-            "force_memory_order": "force_memory_order: false",
+            "compute": f"Einsum {self.einsum} may be on any compute unit, not only {self.level}",
+            "loop_order": f"Einsum {self.einsum} has no loop_order",
+            "force_memory_order": "force_memory_order is false",
         }.get(self.constraint, loops)
 
 
@@ -140,7 +149,7 @@ class Relaxation:
 
     @property
     def text(self) -> str:
-        return "; and ".join(c.text for c in self.changes)
+        return ", and ".join(c.text for c in self.changes)
 
 
 @dataclass(frozen=True)
@@ -157,7 +166,7 @@ class Diagnosis:
     @property
     def text(self) -> str:
         lines = [o.text for o in self.obstacles]
-        lines += [f"a mapping exists with {r.text}" for r in self.relaxations]
+        lines += [f"a mapping exists if {r.text}" for r in self.relaxations]
         if not self.relaxations and not self.untried:
             lines.append("no relaxation of these constraints admits one")
         if self.untried:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
+from polymodel.explore.narrowed import written
 from polymodel.explore.records import Change, Found, Limits, Relaxation, Request
 from polymodel.workload.einsum import Cascade
 
@@ -24,13 +25,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint; `have` is its figure, if it has one."""
+    """One constraint; `have` is its figure, if it has one; `written`: what the exploration says of a rule."""
 
     kind: str
     level: str = ""
     einsum: str = ""
     tensors: tuple[str, ...] = ()
     have: float | None = None
+    written: str = ""
 
     def concerns(self, einsum: str, tensors: Sequence[str]) -> bool:
         """Whether an Einsum of these tensors feels it."""
@@ -88,7 +90,7 @@ class Constraint:
         )
 
     def change(self, need: float | None = None) -> Change:
-        return Change(self.kind, self.level, self.einsum, self.tensors, need, self.have)
+        return Change(self.kind, self.level, self.einsum, self.tensors, need, self.have, self.written)
 
 
 def _with(p: Problem, name: str, changed: Callable[[Component], Component]) -> Problem:
@@ -140,9 +142,9 @@ def _of_memories(cascade: Cascade, p: Problem) -> Iterator[Constraint]:
             )
             # What is no intermediate has to be in the outermost memory.
             if kept and (c.name != outermost or t in cascade.intermediates):
-                yield Constraint("keep", c.name, tensors=(t,))
+                yield Constraint("keep", c.name, tensors=(t,), written=written(c.keep))
             if barred:
-                yield Constraint("may_keep", c.name, tensors=(t,))
+                yield Constraint("may_keep", c.name, tensors=(t,), written=written(c.may_keep))
     for c in memories[1:]:
         if not math.isinf(c.size_bits):
             yield Constraint("capacity", c.name, have=c.size_bits)

@@ -194,7 +194,7 @@ def test_nothing_fits(spec: pm.Spec) -> None:
     assert found.frame.empty
     with pytest.raises(SpecError, match="no valid mapping: Einsum Matmul1: capacity of GLB") as caught:
         found.best()
-    assert "a mapping exists with size of GLB: 24 bits instead of 7" in str(caught.value)
+    assert "a mapping exists if the size of GLB is 24 bits instead of 7" in str(caught.value)
     wider = pm.load("matmul_chain_2", _with_buffer(24), M=16, N0=8, N1=12, N2=10)
     assert len(pm.explore(wider, constraints=rule)) > 0
     with pytest.raises(IndexError, match="the front is empty"):
@@ -202,6 +202,21 @@ def test_nothing_fits(spec: pm.Spec) -> None:
     alone = pm.explore(small, objectives="energy", constraints=rule)
     with pytest.raises(SpecError, match="no valid mapping: Einsum Matmul1: capacity of GLB"):
         alone.plot()
+
+
+def test_an_empty_front_names_what_the_user_wrote(spec: pm.Spec) -> None:
+    """`bypass` of an exploration is a rule on what a memory may keep."""
+    rule = {"memories": {"GLB": {"bypass": "All"}}, "fuse": "T1"}
+    found = pm.explore(spec, objectives="energy", constraints=rule)
+    lines = found.reason.split("\n")
+    what = "Einsum Matmul1: may_keep of GLB (T1), narrowed by `bypass: All`, rules out "
+    assert any(line.startswith(what) for line in lines)
+    assert "a mapping exists if GLB may keep T1 (`bypass: All` rules it out)" in lines
+    assert "a mapping exists if T1 need not be fused" in lines
+    forced = {"memories": {"GLB": {"keep": "W0"}}}
+    small = pm.load("matmul_chain_2", _with_buffer(7), M=16, N0=8, N1=12, N2=10)
+    found = pm.explore(small, objectives="energy", constraints=forced)
+    assert "a mapping exists if GLB need not keep W0 (`may_keep` it instead of `keep: W0`)" in found.reason
 
 
 def _with_buffer(bits: int) -> dict[str, object]:
