@@ -100,6 +100,7 @@ class Obstacle:
         what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
         held += f", narrowed by `{self.written}`," if self.written else ""
         figures = f": needs {self.need:g}, has {self.have:g}" if self.need is not None else ""
+        figures += " (spatial tiles divide)" if self.constraint == "min_utilisation" else ""
         return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
 
 
