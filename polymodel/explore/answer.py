@@ -191,15 +191,16 @@ class Front:
         found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]
         return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
 
-    def plot(self, x: str = "", y: str = "", *, ax: Axes | None = None) -> Axes:
+    def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
         """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
-        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective."""
+        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
+        the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
         from polymodel.report.plots_explore import explored_axes
 
         if not self.points:
             raise SpecError([Diagnostic(*_told_empty(self))])
         shown = _axes_of(self, x, y)
-        return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax)
+        return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax, label)
 
     def __repr__(self) -> str:
         return "\n".join([self._headline(), *self._body(self.shown.text().split("\n"))])

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from polymodel.report.plots_sweep import COLOURS, front_axes
+from polymodel.report.plots_sweep import COLOURS, front_axes, shown_values
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from numpy.typing import NDArray
 
 
 def explored_axes(
@@ -20,37 +22,35 @@ def explored_axes(
     shown: tuple[str, str],
     units: Mapping[str, str],
     ax: Axes | None = None,
+    label: str = "",
 ) -> Axes:
     """A front over the two figures `shown`; a further objective is the colour, else the fused tensors are.
 
-    `rows` have a column per figure and `fused`, the names of the fused tensors of each point.
+    `rows` have a column per figure and `fused`, the names of the fused tensors of each point. `label` names
+    the front in the legend of a picture with several.
     """
     drawn = rows.assign(mapping=_fused_labels(rows))
     others = [o for o in objectives if o not in shown and rows[o].nunique() > 1 and not _same(rows, o, shown)]
     names = [*shown, *others[:1]]
-    ax = front_axes(drawn, drawn, names, [units.get(n, "bit") for n in names], ax)
-    for points in ax.collections:  # one kind alone is told as well
-        alone = str(points.get_label())
-        if alone.startswith("Pareto front"):
-            points.set_label(alone.replace("Pareto front", drawn["mapping"].iloc[0]))
-    ax.legend(frameon=False, fontsize=8)
-    for axis, name in ((ax.xaxis, shown[0]), (ax.yaxis, shown[1])):
-        _with_zero(axis, rows[name])
-    ax.set_title(f"Pareto front over {', '.join(objectives)}", fontsize=10)
+    only = drawn["mapping"].iloc[0]  # one kind alone is told as well
+    ax = front_axes(drawn, drawn, names, [units.get(n, "bit") for n in names], ax, label, only)
+    for k, axis in enumerate((ax.xaxis, ax.yaxis)):
+        _with_zero(axis, shown_values(ax, k))
+    one = ": one mapping" if len(shown_values(ax, 0)) == 1 else ""
+    ax.set_title(f"Pareto front over {', '.join(objectives)}{one}", fontsize=10)
     return ax
 
 
-def _with_zero(axis: Axis, values: pandas.Series[float]) -> None:
+def _with_zero(axis: Axis, values: NDArray[np.float64]) -> None:
     """Decades down to the smallest value, and then 0: a buffer that nothing is kept in is no rare point."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     positive = values[values > 0]
-    if values.min() or positive.empty or positive.max() <= 20 * positive.min():
+    if values.min() or not len(positive) or positive.max() <= 20 * positive.min():
         return
     low, high = float(positive.min()), float(positive.max())
     formatter, along_x = axis.get_major_formatter(), axis is axis.axes.xaxis
     (axis.axes.set_xscale if along_x else axis.axes.set_yscale)("symlog", linthresh=low)
-    high = max(high, axis.get_view_interval()[1] / 2)  # of a front that is there already
     (axis.axes.set_xlim if along_x else axis.axes.set_ylim)(-low / 2, 2 * high)
     powers = range(math.ceil(math.log10(low)), math.ceil(math.log10(high)) + 1)
     axis.set_major_locator(FixedLocator([0.0, *(10.0**p for p in powers)]))

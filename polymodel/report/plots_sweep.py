@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.report.figures import new_axes
-from polymodel.report.quantities import SHORT
+from polymodel.report.quantities import SHORT, engineering
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import PathCollection
+    from numpy.typing import NDArray
 
 # More than these as bars are neither readable nor fast: an area under steps then.
 BARS = 60
 COLOURS = ("#2563a8", "#b45309", "#1d7a46", "#7440a8", "#b02a50", "#2b6b78", "#7d6b10", "#4a4a4a")
 MARKERS = "os^Dv<>P"
+LINES = ("-", "--", ":", "-.")
 
 
 def _label(name: str, unit: str) -> str:
@@ -43,37 +48,102 @@ def front_axes(
     objectives: Sequence[str],
     units: Sequence[str],
     ax: Axes | None = None,
+    label: str = "",
+    only: str = "Pareto front",
 ) -> Axes:
     """The front over the first two objectives; other feasible rows, if kept, as dots.
 
     A staircase joins the points only where there are no further objectives, which the two axes would not
-    show; else the third is the colour. Each mapping has a colour of its own, or a marker.
+    show; else the third is the colour. Each mapping has a colour of its own, or a marker. Fronts in one
+    picture differ in line and marker; the legend tells them by `label`, else by number. `only`: what the
+    points are called if all are of one mapping.
     """
     ax = ax if ax is not None else new_axes(7.0, 4.4)
     x, y = objectives[:2]
-    earlier = len(ax.get_legend_handles_labels()[1])  # fronts that are there keep their colours to themselves
+    before = list(fronts(ax))
     others = rows.drop(front.index)
     if len(others):
-        ax.scatter(
-            others[x],
-            others[y],
-            s=8,
-            color="0.78",
-            label=f"{_points(len(others))} off the front",
-            linewidths=0,
-        )
+        text = f"{_points(len(others))} off the front"
+        ax.scatter(others[x], others[y], s=8, color="0.78", label=text, linewidths=0)
     if len(objectives) == 2:
-        _staircase(ax, front.sort_values(x), x, y, earlier)
+        _staircase(ax, front.sort_values(x), x, y, only)
     else:
-        _coloured(ax, front, objectives, units)
-    for axis, name, unit in ((ax.xaxis, x, units[0]), (ax.yaxis, y, units[1])):
-        _scaled(axis, rows[name], unit)
+        _coloured(ax, front, objectives, units, only)
+    _named(ax, before, label)
+    for k, (axis, name, unit) in enumerate(((ax.xaxis, x, units[0]), (ax.yaxis, y, units[1]))):
+        _scaled(axis, shown_values(ax, k), unit)
         axis.set_label_text(_label(name, unit))
     ax.grid(True, color="0.92")
     ax.set_axisbelow(True)
     ax.set_title(f"Pareto front over {', '.join(objectives)}", fontsize=10)
-    ax.legend(frameon=False, fontsize=8)
+    if len(shown_values(ax, 0)) == 1:
+        _alone(ax, units)
+    else:
+        _front_legend(ax)
     return ax
+
+
+def fronts(ax: Axes) -> dict[int, list[PathCollection]]:
+    """The fronts in a picture, from 1, each with the points of every mapping."""
+    from matplotlib.collections import PathCollection
+
+    found: dict[int, list[PathCollection]] = {}
+    for points in ax.collections:
+        kind, _, rest = (points.get_gid() or "").partition("-")
+        if kind == "front" and isinstance(points, PathCollection):
+            found.setdefault(int(rest.partition("-")[0]), []).append(points)
+    return found
+
+
+def shown_values(ax: Axes, k: int) -> NDArray[np.float64]:
+    """What all points of the picture, of whatever front, have along x (0) or y (1)."""
+    import numpy as np
+    from matplotlib.collections import PathCollection
+
+    drawn = [
+        np.asarray(p.get_offsets(), float)[:, k] for p in ax.collections if isinstance(p, PathCollection)
+    ]
+    return np.concatenate(drawn)
+
+
+def _named(ax: Axes, before: Sequence[int], label: str) -> None:
+    """Where there are several fronts, or one has a name, the legend says of which its points are."""
+    found = fronts(ax)
+    for number, parts in found.items():
+        for points in parts:
+            name = label if number not in before else ""
+            gid = points.get_gid() or ""
+            if gid.endswith("-named") or not (name or len(found) > 1):
+                continue
+            points.set_label(f"{points.get_label()} ({name or f'front {number}'})")
+            points.set_gid(f"{gid}-named")
+
+
+def _front_legend(ax: Axes) -> None:
+    """The legend of fronts; of points that a colour bar colours it shows the marker alone, in grey."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.lines import Line2D
+
+    handles, labels = ax.get_legend_handles_labels()
+    shown = [
+        Line2D([], [], linestyle="", marker=h.get_paths()[0], color="0.35", markersize=5.5)
+        if isinstance(h, PathCollection) and h.get_array() is not None
+        else h
+        for h in handles
+    ]
+    ax.legend(shown, labels, frameon=False, fontsize=8)
+
+
+def _alone(ax: Axes, units: Sequence[str]) -> None:
+    """A point with nothing to compare it with: its name and figures beside it, on axes that start at 0."""
+    x, y = (float(shown_values(ax, k)[0]) for k in (0, 1))
+    (line,) = ax.plot([0, x, x], [y, y, 0], color="0.75", linestyle=":", linewidth=1.0)
+    line.sticky_edges.x.append(0)
+    line.sticky_edges.y.append(0)
+    (points,) = (p for parts in fronts(ax).values() for p in parts)
+    name = textwrap.wrap(str(points.get_label()).replace(", 1 point", ""), 48)
+    text = "\n".join([*name, *(engineering(v, u) for v, u in zip((x, y), units, strict=False))])
+    ax.annotate(text, (x, y), xytext=(-8, -8), textcoords="offset points", ha="right", va="top", fontsize=8.5)
 
 
 def _points(n: int) -> str:
@@ -84,30 +154,38 @@ def _mappings(front: pandas.DataFrame) -> list[str]:
     return list(dict.fromkeys(front["mapping"]))
 
 
-def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, earlier: int) -> None:
+def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, only: str) -> None:
+    earlier = fronts(ax)  # they keep their colours to themselves
+    number, used = len(earlier) + 1, sum(map(len, earlier.values()))
+    line, shade = LINES[(number - 1) % len(LINES)], ("0.55", "0.3")[(number - 1) % 2]
+    ax.step(front[x], front[y], where="post", color=shade, linewidth=1.1, linestyle=line)
     named = _mappings(front)
-    ax.step(front[x], front[y], where="post", color="0.55", linewidth=1.1)
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
-        label = f"{'Pareto front' if len(named) == 1 else name}, {_points(len(mine))}"
-        colour = COLOURS[(earlier + i) % len(COLOURS)]
-        ax.scatter(mine[x], mine[y], s=22, color=colour, label=label, zorder=3)
+        label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
+        # Larger behind those that are there: a mapping on both fronts shows as both.
+        ax.scatter(
+            mine[x], mine[y], s=22 * number, color=COLOURS[(used + i) % len(COLOURS)], label=label,
+            marker=MARKERS[(number - 1) % len(MARKERS)], zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
+        )  # fmt: skip
 
 
-def _coloured(ax: Axes, front: pandas.DataFrame, objectives: Sequence[str], units: Sequence[str]) -> None:
+def _coloured(
+    ax: Axes, front: pandas.DataFrame, objectives: Sequence[str], units: Sequence[str], only: str
+) -> None:
     from matplotlib.colors import LogNorm, Normalize
 
     x, y, third = objectives[:3]
     low, high = front[third].min(), front[third].max()
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
     named = _mappings(front)
-    drawn = None
+    number, drawn = len(fronts(ax)) + 1, None
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
-        label = f"{'Pareto front' if len(named) == 1 else name}, {_points(len(mine))}"
+        label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
         drawn = ax.scatter(
             mine[x], mine[y], c=mine[third].to_numpy(float), norm=norm, cmap="viridis", s=24, label=label,
-            marker=MARKERS[i % len(MARKERS)], zorder=3,
+            marker=MARKERS[i % len(MARKERS)], zorder=3, gid=f"front-{number}-{i}",
         )  # fmt: skip
     if drawn is not None:
         _bar(ax, drawn, third, units[2])
