@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from polymodel.explore.records import Progress, Request
 
 
 class Late(Exception):
@@ -29,3 +32,47 @@ class Tally:
         """Raises Late once time is over."""
         if not self.going_on():
             raise Late
+
+
+@dataclass
+class Watch:
+    """The clock of a search, and what it tells."""
+
+    request: Request
+    begun: float
+    total: int
+    done: int = 0
+    late: bool = False
+    end: float | None = None
+
+    def __post_init__(self) -> None:
+        limit = self.request.time_limit
+        self.end = None if limit is None else self.begun + limit
+
+    def going_on(self) -> bool:
+        if self.end is not None and time.perf_counter() > self.end:
+            self.late = True
+        if self.request.stop is not None and self.request.stop():
+            self.late = True
+        return not self.late
+
+    def silent(self) -> Watch:
+        """The same clock, but it tells nothing."""
+        return Watch(replace(self.request, progress=None), self.begun, 1)
+
+    def grace(self, seconds: float) -> Watch:
+        """A clock with so much time from now on, whatever the limit is."""
+        other = Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
+        other.end = time.perf_counter() + seconds
+        return other
+
+    def share(self, part: float) -> Callable[[], bool]:
+        """Whether there is time left, of this part of the limit from now on."""
+        limit = self.request.time_limit
+        end = None if limit is None else time.perf_counter() + part * limit
+        return lambda: self.going_on() and (end is None or time.perf_counter() < end)
+
+    def tell(self, of: str, best: float | None = None) -> None:
+        self.done += 1
+        if self.request.progress is not None:
+            self.request.progress(Progress(self.done, self.total, of, best))

@@ -31,8 +31,9 @@ BLOCK = 2**18  # points made at once
 class Interest:
     """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
     Einsums or are an objective; `buffers`: positions of the latter; `relaxed`: exchanged tensors take no
-    space. `eps`: share by which energy and latency may be above those of points that are left out; `rough`:
-    by which all figures may (a first guess)."""
+    space. `eps`: share by which the objectives may be above those of points that are left out; `rough`: by
+    which the space may, too (where any good mapping will do). `added`: what the rest of a whole mapping
+    adds to energy and latency at least: shares are of the whole."""
 
     energy: bool
     latency: bool
@@ -41,6 +42,7 @@ class Interest:
     relaxed: bool = False
     eps: float = 0.0
     rough: float = 0.0
+    added: tuple[float, float] = (0.0, 0.0)
 
     def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
         """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
@@ -52,11 +54,10 @@ class Interest:
     ) -> list[Array]:
         """The same and what takes space, as far as they are told apart."""
         objectives = self.figures(energy, latency, peaks)
-        if self.rough:
-            return [coarse(f, self.rough) for f in (*objectives, *space)]
         if self.eps:
+            objectives = self.figures(energy + self.added[0], latency + self.added[1], peaks)
             objectives = [coarse(f, self.eps) for f in objectives]
-        return [*objectives, *space]
+        return [*objectives, *((coarse(f, self.rough) for f in space) if self.rough else space)]
 
 
 @dataclass(frozen=True)
@@ -163,8 +164,7 @@ class Combination:
             m = mine.n
             mine = self._undominated(mine, others)
             every = m / mine.n
-        # At the end what comes next compares them, and knows better which; floors need only the lowest.
-        prune = bool(self.left) or (self.template.top and self.interest.relaxed)
+        prune = bool(self.left)  # at the end what comes next compares them, and knows better which
         rows = max(1, BLOCK // max(mine.n, 1))
         parts: list[Points] = []
         for begin in range(0, max(before.n, 1), rows):
@@ -195,7 +195,11 @@ class Combination:
             if mine is not None:
                 keys[k] = self.chains[mine].keys[k][position[mine]]
         values = {t: self.factors[t, group] for t in self.terms}
-        return Points(values, np.array(spread).reshape(-1, m), keys, position, m)
+        points = Points(values, np.array(spread).reshape(-1, m), keys, position, m)
+        wanted = np.ones(m, bool)
+        for row, sizes in zip(keys, self.bound.sizes if self.bound is not None else (), strict=False):
+            wanted &= (row == 0) | np.isin(row, sizes)
+        return points.only(wanted)
 
     def _possible(self, points: Points, every: float) -> Points:
         """Points that nothing rules out; each stands for `every` points."""
@@ -240,7 +244,7 @@ class Combination:
         latency = latency * self.space.times
         energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
         peaks = [self._held(points, m) for m in self.interest.buffers]
-        return bound.hopeful(self.interest.figures(energy, latency, peaks))
+        return bound.coarser.hopeful(self.interest.figures(energy, latency, peaks))
 
     def _held(self, points: Points, memory: int) -> Array:
         """The least bits in a memory."""
@@ -252,36 +256,11 @@ class Combination:
 
     def _undominated(self, points: Points, others: Sequence[tuple[int, ...]]) -> Points:
         """Without those that another one beats, whatever the groups that are not among them give."""
-        if self.template.top and self.interest.relaxed and not others:
-            return points.only(self._lowest(points))
         figures = list(self.figures.of(points, others))
         if self.interest.rough:
             figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]
         figures += self._ends(points)
         return points.only(undominated(figures, group_numbers(points.keys, points.n)))
-
-    def _lowest(self, points: Points) -> Array:
-        """Positions of the points of least energy and of least times, per tile that the region needs."""
-        above = {m.name for m in self.space.memories[: self.template.cut + 1]}
-        figures = [self._form(self.costs.energy, points)]
-        rest = np.zeros(points.n)
-        for name, form, fixed in self.costs.times:
-            seconds = self._form(form, points)
-            if name in above:
-                figures.append(seconds)
-            else:
-                rest = np.maximum(rest, seconds + fixed)
-        ends = self._ends(points)
-        cells = np.zeros(points.n, np.int64)
-        if ends:
-            cells = np.ravel_multi_index(tuple(ends), tuple(int(e.max()) + 1 for e in ends))
-        found = []
-        for f in (*figures, rest):
-            least = np.full(int(cells.max()) + 1, np.inf)
-            np.minimum.at(least, cells, f)
-            of_least = np.flatnonzero(f == least[cells])
-            found.append(of_least[np.unique(cells[of_least], return_index=True)[1]])
-        return np.unique(np.concatenate(found))
 
     def ends(self) -> list[Array]:
         """How often each prime divides the tile that the region needs, and those that it gives (negative)."""

@@ -54,7 +54,7 @@ def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...
     faults: list[Diagnostic] = []
     for name in ("loop_order", "compute"):
         if _rows(data[name], 2):
-            data[name] = dict(data[name])  # type: ignore[call-overload]  # pairs
+            data[name] = dict(data[name])  # type: ignore[call-overload]  # rows of two
     given = data["min_utilisation"]
     if _rows(given, 3):
         data["min_utilisation"] = _nested(limits)

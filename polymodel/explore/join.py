@@ -12,12 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.explore.bounds import Bound
+from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.clock import Tally, always
 from polymodel.explore.combine import Interest, group_numbers
 from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.space import EinsumSpace
-from polymodel.explore.states import Lives, Source, States, Step, Structure, fits, joined_space, start, step
+from polymodel.explore.states import (
+    Lives,
+    Source,
+    States,
+    Step,
+    Structure,
+    joined_space,
+    most_held,
+    start,
+    step,
+)
 from polymodel.explore.undominated import undominated
 
 Array = Any
@@ -34,7 +44,15 @@ class Rules:
     capacity: Array
     interest: Interest
     buffers: tuple[int, ...]
-    bound: Bound | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Whole mappings that are known, and what the Einsums to come cost at least behind states of a structure
+    and their tile sizes [sums, levels, n]."""
+
+    known: Known
+    behind: Callable[[Structure, Array], Array]
 
 
 Stage = tuple[States, ...]
@@ -52,6 +70,7 @@ def next_stage(
     rules: Rules,
     tally: Tally,
     going_on: Callable[[], bool] = always,
+    outlook: Outlook | None = None,
 ) -> Stage:
     """The states behind Einsum `number`."""
     parts: dict[Structure, list[States]] = {}
@@ -61,27 +80,24 @@ def next_stage(
             if found is None:
                 continue
             tally.templates += 1
-            for taken, chosen in _pairs(states, points):
+            for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
                 if not going_on():
                     break
-                part = _combined(
-                    states, points, taken, chosen, found, rules, tally, Source(g, s, taken, chosen)
-                )
+                source = Source(g, s, taken, chosen)
+                part = _combined(states, points, taken, chosen, found, rules, tally, source, outlook)
                 if part is not None:
                     parts.setdefault(found.after, []).append(part)
-    merged = tuple(_merged(structure, some, rules) for structure, some in parts.items())
+    merged = tuple(_merged(structure, some, rules, outlook) for structure, some in parts.items())
     tally.kept += sum(len(m) for m in merged)
     return merged
 
 
-def _pairs(states: States, points: Pmappings) -> Iterator[tuple[Array, Array]]:
-    """Pairs of states and points with equal tile sizes of the open loops, in blocks."""
-    c = states.structure.depth
-    n = len(states)
-    both = np.concatenate([states.tiles, points.keys[:c]], axis=1)
-    groups = group_numbers(both, both.shape[1] or n + len(points))
-    if not c:
-        groups = np.zeros(n + len(points), np.int64)
+def pairs(tiles: Array, keys: Array, depth: int) -> Iterator[tuple[Array, Array]]:
+    """Pairs of states [loops, n] and points [loops, m] with equal tile sizes of the open loops, in blocks."""
+    n, m = tiles.shape[1], keys.shape[1]
+    groups = np.zeros(n + m, np.int64)
+    if depth:
+        groups = group_numbers(np.concatenate([tiles, keys[:depth]], axis=1), n + m)
     mine, theirs = groups[:n], groups[n:]
     order = np.argsort(theirs, kind="stable")
     low = np.searchsorted(theirs[order], mine, side="left")
@@ -109,25 +125,34 @@ def _combined(
     rules: Rules,
     tally: Tally,
     source: Source,
+    outlook: Outlook | None,
 ) -> States | None:
     tally.points += len(taken)
     peak, held = joined_space(states, taken, points, chosen, found, rules.lives, rules.which)
     depth = found.after.depth
     tiles = points.keys[:depth, chosen]
-    ok = fits(peak, held, found.after, tiles, rules.lives, rules.which, rules.capacity)
+    most = most_held(peak, held, found.after, tiles, rules.lives, rules.which)
+    ok = (most <= rules.capacity[:, None]).all(axis=0)
     tally.too_large += int(len(ok) - ok.sum())
-    if not ok.any():
-        return None
     energy = states.energy[taken] + points.energy[chosen]
     latency = states.latency[taken] + points.latency[chosen]
+    if outlook is not None and ok.any():
+        here = np.flatnonzero(ok)
+        rest = outlook.behind(found.after, tiles[:, here])
+        peaks = [most[m, here] for m in rules.buffers]
+        figures = rules.interest.figures(energy[here], latency[here], peaks)
+        none = np.zeros(rest.shape[:2])
+        ok[here] = Bound(outlook.known, none).hopeful(figures, rest)
+    if not ok.any():
+        return None
     origin = np.stack([np.zeros(len(taken), int), np.arange(len(taken))])
     whole = States(found.after, tiles, energy, latency, peak, held, origin, (source,)).only(
         np.flatnonzero(ok)
     )
-    return _pruned(whole, rules)
+    return _pruned(whole, rules, outlook)
 
 
-def _merged(structure: Structure, parts: Sequence[States], rules: Rules) -> States:
+def _merged(structure: Structure, parts: Sequence[States], rules: Rules, outlook: Outlook | None) -> States:
     if len(parts) == 1:
         return _compact(parts[0])
     shift = np.cumsum([0, *(len(p.sources) for p in parts)])
@@ -142,7 +167,7 @@ def _merged(structure: Structure, parts: Sequence[States], rules: Rules) -> Stat
         np.concatenate(origin, axis=1),
         tuple(s for p in parts for s in p.sources),
     )
-    return _compact(_pruned(whole, rules))
+    return _compact(_pruned(whole, rules, outlook))
 
 
 def _compact(states: States) -> States:
@@ -161,8 +186,14 @@ def _compact(states: States) -> States:
     )  # fmt: skip
 
 
-def _pruned(states: States, rules: Rules) -> States:
+def _pruned(states: States, rules: Rules, outlook: Outlook | None) -> States:
     peaks = [states.peak[0, m] for m in rules.buffers]
     space = [f for d in range(1, states.structure.depth + 1) for f in (*states.peak[d], *states.held[d])]
-    figures = rules.interest.compared(states.energy, states.latency, peaks, space)
+    energy, latency, interest = states.energy, states.latency, rules.interest
+    if outlook is not None and (interest.eps or interest.rough):
+        # A share of the whole counts: what others add to it is no less than this.
+        rest = list(outlook.behind(states.structure, states.tiles)[:, -1])
+        energy = energy + rest.pop(0) if interest.energy else energy
+        latency = latency + rest.pop(0) if interest.latency else latency
+    figures = interest.compared(energy, latency, peaks, space)
     return states.only(undominated(figures, group_numbers(states.tiles, len(states))))

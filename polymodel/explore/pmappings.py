@@ -7,7 +7,7 @@ costs grow with all products (a product that lowers a cost must be equal).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ from polymodel.explore.bounds import Bound
 from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
-from polymodel.explore.regions import Inner, cut_points, cuttable, floor, inner_region, merged_template
+from polymodel.explore.regions import Inner, cheapest, cut_points, cuttable, inner_region, merged_template
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
@@ -129,6 +129,15 @@ def separated(
     return sizes, wide
 
 
+@dataclass(frozen=True)
+class Cheap:
+    """The least energy, the least latency and the space [memories, n] of points, one by one."""
+
+    energy: Array
+    latency: Array
+    local: Array
+
+
 @dataclass
 class Regions:
     """Lower regions that are searched already, by parents and cut."""
@@ -153,61 +162,90 @@ class Explorer:
         self.known = known if known is not None else Regions()
         self.regions = self.known.regions
 
-    def pmappings(self, depth: int, tally: Tally, bound: Bound | None = None) -> tuple[Pmappings, ...]:
-        """Every shape of so many fused loops, its pmappings without those that others or `bound` beat.
+    def with_interest(self, interest: Interest) -> Explorer:
+        """The same, of other interest above the cut."""
+        return Explorer(self.space, self.limits, interest, self.passing, self.known)
 
-        Once the tally's time is over, those found by then.
+    def pmappings(
+        self, wanted: Mapping[Shape, Bound | None], depth: int, tally: Tally
+    ) -> Iterator[tuple[Shape, Pmappings | None]]:
+        """The pmappings of these shapes (of up to so many fused loops) without those that others or the
+        bounds beat, None if none are left; in order of their fused loops.
+
+        Once the tally's time is over, those of a shape found by then, and no more shapes.
         """
-        by_shape: dict[Shape, list[Template]] = {}
-        for t in self._templates(depth):
-            by_shape.setdefault(t.shape, []).append(t)
-        found: list[Pmappings] = []
-        for shape, some in by_shape.items():
-            parts: list[Part] = []
-            for number, template in enumerate(some):
-                try:
-                    tally.ask()
-                    tally.templates += 1
-                    for p in self._points(template, number, bound, tally):
-                        parts += [p] if len(p.energy) else []
-                except Late:
-                    break
-            if parts:
-                merged = self._merged(shape, tuple(some), parts)
-                tally.kept += len(merged)
-                found.append(merged)
-        return tuple(found)
+        for d in range(depth + 1):
+            by_shape: dict[Shape, list[Template]] = {}
+            for t in self._templates(d, wanted):
+                by_shape.setdefault(t.shape, []).append(t)
+            for shape, some in by_shape.items():
+                found, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
+                if found is not None or not late:
+                    yield shape, found
+                if late:
+                    return
 
-    def least(self, tally: Tally) -> tuple[float, float]:
-        """The least energy and the least latency with any fused loops: where exchanged tensors take no space
-        (`Interest.relaxed`), fused loops cannot do better than none. Raises Late once time is over."""
-        pairs: list[tuple[float, float]] = []
-        for t in self._templates(0):
+    def _of_shape(
+        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+    ) -> tuple[Pmappings | None, bool]:
+        """Those found, and whether time is over."""
+        parts: list[Part] = []
+        late = False
+        interest = self.interest
+        if bound is not None and (interest.eps or interest.rough):
+            rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[:, -1]]
+            energy = rest.pop(0) if interest.energy else 0.0
+            interest = replace(interest, added=(energy, rest.pop(0) if interest.latency else 0.0))
+        for number, template in enumerate(some):
+            try:
+                tally.ask()
+                tally.templates += 1
+                for p in self._points(template, number, interest, bound, tally):
+                    parts += [p] if len(p.energy) else []
+            except Late:
+                late = True
+                break
+        if not parts:
+            return None, late
+        merged = self._merged(shape, some, parts, interest)
+        tally.kept += len(merged)
+        return merged, late
+
+    def floors(self, tally: Tally) -> Iterator[tuple[tuple[tuple[int, int], ...], Cheap]]:
+        """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take
+        no space. Raises Late once time is over."""
+        for number, t in enumerate(self._templates(0, loose=True)):
+            exchanges = tuple((i, m) for i, m, _ in t.shape.shared)
             if t.bottom:
-                below = self.regions[self._below(t, None, tally)]
-                pairs.append(floor(self.space, t, self.limits, self.interest, below, tally))
+                below = self.regions[self._below(t, tally)]
+                found = cheapest(self.space, t, self.limits, self.interest, below, tally)
+                if found is not None:
+                    yield exchanges, Cheap(*found)
             else:
-                parts = self._points(t, 0, None, tally)
-                pairs += [(float(p.energy.min()), float(p.latency.min())) for p in parts if len(p.energy)]
-        return min((e for e, _ in pairs), default=0.0), min((t for _, t in pairs), default=0.0)
+                for p in self._points(t, number, self.interest, None, tally):
+                    yield exchanges, Cheap(p.energy, p.latency, p.local)
 
-    def _templates(self, depth: int) -> Iterator[Template]:
+    def _templates(
+        self, depth: int, wanted: Container[Shape] | None = None, loose: bool = False
+    ) -> Iterator[Template]:
         if not self.cut:
-            yield from templates(self.space, self.limits, self.passing, depth)
+            yield from templates(self.space, self.limits, self.passing, depth, wanted, loose)
             return
         most = min(max(self.space.exchange), min(u.memories for u in self.space.units) - 1)
         for cut in range(1, most + 1):
-            yield from outer_templates(self.space, self.limits, self.passing, depth, cut)
+            yield from outer_templates(self.space, self.limits, self.passing, depth, cut, wanted, loose)
 
-    def _points(self, template: Template, number: int, bound: Bound | None, tally: Tally) -> Iterator[Part]:
+    def _points(
+        self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: Tally
+    ) -> Iterator[Part]:
         if template.bottom:
-            lower = self._below(template, bound, tally)
+            lower = self._below(template, tally)
             yield from cut_points(
                 self.space,
                 template,
                 number,
                 self.limits,
-                self.interest,
+                interest,
                 bound,
                 self.regions[lower],
                 lower,
@@ -217,27 +255,30 @@ class Explorer:
         space = self.space
         chains = all_chains(space, template, self.limits.sizes)
         tally.points += prod(c.count for c in chains)
-        joined = Combination(space, template, chains, costs(space, template), self.interest, bound, tally.ask)
+        joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
         for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
             tally.ask()
             joined.add(group)
         tally.too_large += joined.too_large
         if joined.n:
-            yield joined.part(number).undominated(self.interest)
+            yield joined.part(number).undominated(interest)
 
-    def _below(self, template: Template, bound: Bound | None, tally: Tally) -> int:
+    def _below(self, template: Template, tally: Tally) -> int:
         """The number of the region below an upper template."""
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
         key = (parents, template.cut)
         if key not in self.known.numbers:
-            # The bound only gets tighter: what it rules out now stays ruled out.
-            found = inner_region(self.space, self.limits, self.interest, parents, template.cut, bound, tally)
+            # Without the bound and the shares of this shape: other shapes share the region.
+            exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
+            found = inner_region(self.space, self.limits, exact, parents, template.cut, None, tally)
             self.known.numbers[key] = len(self.regions)
             self.regions.append(found)
         return self.known.numbers[key]
 
-    def _merged(self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part]) -> Pmappings:
+    def _merged(
+        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part], interest: Interest
+    ) -> Pmappings:
         def joined(name: str) -> Array:
             return np.concatenate([getattr(p, name) for p in parts], axis=-1)
 
@@ -252,7 +293,7 @@ class Explorer:
         )  # fmt: skip
         figures = Part(
             whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
-        ).figures(self.interest)
+        ).figures(interest)
         return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
 
 

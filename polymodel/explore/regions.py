@@ -133,6 +133,15 @@ class Inner:
         return self.compared[0]
 
     @cached_property
+    def quickest(self) -> Inner:
+        """Those of its points that are best in time."""
+        kept = undominated([self.rest, *self.ports, *self.needs], np.zeros(len(self.rest), np.int64))
+        return Inner(
+            self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:0, kept],
+            self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],
+        )  # fmt: skip
+
+    @cached_property
     def _cheapest(self) -> Array:
         """The position of the point of least energy that fits, for every tile."""
         order = np.argsort(self.energy, kind="stable")
@@ -155,8 +164,8 @@ def inner_region(
     bound: Bound | None,
     tally: Tally,
 ) -> Inner:
-    """Search the lower region for operands that come from `parents`; all points of it if `relaxed`. Raises
-    Late once time is over."""
+    """Search the lower region for operands that come from `parents`; Raises Late
+    once time is over."""
     objectives, interest = interest, _with_leakage(space, interest)
     some = tuple(inner_templates(space, limits, parents, cut))
     found: list[Inner] = []
@@ -171,12 +180,11 @@ def inner_region(
         points = Inner(
             joined.energy(), ports, rest, local, needs, some, np.full(joined.n, number), joined.choice()
         )
-        found.append(points if interest.relaxed else _best(points, interest))
+        found.append(_best(points, interest))
     if not found:
         none = np.zeros(0)
         return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), some, none, none)
-    whole = _together(found)
-    return whole if interest.relaxed else _best(whole, interest)
+    return _best(_together(found), interest)
 
 
 def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
@@ -257,7 +265,7 @@ def cut_points(
         return
     tighter = bound
     if bound is not None and interest.energy:
-        tighter = bound.with_rest((bound.rest[0] + float(below.energy.min()), *bound.rest[1:]))
+        tighter = bound.plus([float(below.energy.min()), *([0.0] if interest.latency else [])])
     upper = _joined(space, template, limits, interest, tighter, tally)
     if not upper.n:
         return
@@ -301,20 +309,44 @@ def least_together(
     return energy + joules + leaked, time
 
 
-def floor(
+def cheapest(
     space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner, tally: Tally
-) -> tuple[float, float]:
-    """The least energy and the least latency of an upper template with what lies below."""
+) -> tuple[Array, Array, Array] | None:
+    """The least energy and latency that the points of an upper template can have with what lies below, and
+    their space in the memories of interest [memories, n], apart from what is below."""
     if not len(below.energy):
-        return np.inf, np.inf
+        return None
     upper = _joined(space, template, limits, interest, None, tally)
     if not upper.n:
-        return np.inf, np.inf
+        return None
     ports, _ = _times(upper, space, template.cut)
     ends = upper.ends()
     gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
-    energy, time = least_together(space, upper.energy(), ports, gives, below)
-    return float(energy.min()), float(time.min())
+    local, _ = upper.slots()
+    joules, _ = below.least(gives)
+    time = np.zeros(upper.n)
+    if _with_leakage(space, interest).latency:
+        time = _fastest(space, ports, gives, below.quickest)
+    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, local
+
+
+def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: Inner) -> Array:
+    """The least latency of upper points with what lies below; inf where nothing fits."""
+    found = np.full(ports.shape[1], np.inf)
+    fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
+    if len(fits):
+        rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
+        time = _latency(space, ports[:, fits[rows]], below, inside)
+        starts = np.searchsorted(rows, np.arange(len(fits)))
+        found[fits] = np.minimum.reduceat(time, starts)
+    return found
+
+
+def _latency(space: EinsumSpace, ports: Array, below: Inner, inside: Array) -> Array:
+    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
+    both = ports + below.ports[:, inside]
+    found: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    return found
 
 
 def _paired(
@@ -327,9 +359,7 @@ def _paired(
     bound: Bound | None,
 ) -> Part:
     """Both regions' costs together."""
-    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
-    both = ports + below.ports[:, inside]
-    latency = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    latency = _latency(space, ports, below, inside)
     energy = upper.energy + below.energy[inside] + space.leak * latency
     local = upper.local + below.local[:, inside]
     whole = replace(upper, energy=energy, latency=latency, local=local, below=inside)

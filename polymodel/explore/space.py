@@ -173,7 +173,27 @@ class EinsumSpace:
 def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
-    return tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    found = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    _backed(found, cascade, hierarchy)
+    return found
+
+
+def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
+    """The search takes it that the backing storage has room for all tensors at once."""
+    backing = next(c for c in hierarchy.components if c.kind == "memory")
+    bits: dict[str, int] = {}
+    for space, one in zip(spaces, cascade.einsums, strict=True):
+        for o, a in zip(space.operands, one.accesses, strict=True):
+            copies = one.n_instances if a.persistent else 1
+            need = math.ceil(o.elements * o.bits * a.backing_scale) * copies
+            bits[o.tensor] = max(need, bits.get(o.tensor, 0))
+    every = sum(bits.values())
+    if every > backing.size_bits:
+        raise Refused(
+            f"the search takes it that {backing.name} has room for all tensors at once: they need {every:,} "
+            f"bits, it has {backing.size_bits:,.0f}",
+            f"give {backing.name} at least that size, or {REMEDY}",
+        )
 
 
 def _covered(hierarchy: Hierarchy) -> None:

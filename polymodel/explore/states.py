@@ -246,16 +246,15 @@ def joined_space(
     return peak[: after + 1], held[: after + 1]
 
 
-def fits(
+def most_held(
     peak: Array,
     held: Array,
     structure: Structure,
     tiles: Array,
     lives: Lives,
     which: tuple[int, ...],
-    capacity: Array,
 ) -> Array:
-    """False where what is open already exceeds a memory (`capacity` [memories])."""
+    """The peaks [memories, n] if nothing were added to what is open."""
     n = peak.shape[2]
     base = np.zeros((len(structure.above) + 1, len(which), n))
     for live in structure.live:
@@ -267,5 +266,4 @@ def fits(
     for d in range(len(structure.above), 0, -1):
         total = np.maximum(total + held[d] + base[d - 1], peak[d - 1])
         worst = total
-    ok: Array = (worst <= capacity[:, None]).all(axis=0)
-    return ok
+    return worst

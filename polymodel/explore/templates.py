@@ -8,7 +8,7 @@ j-th node of the branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
@@ -79,13 +79,22 @@ class Passing:
     bound: bool = False
 
 
-def templates(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Template]:
-    """Every template with so many fused loops."""
+def templates(
+    space: EinsumSpace,
+    limits: Limits,
+    passing: Passing,
+    depth: int,
+    wanted: Container[Shape] | None = None,
+    loose: bool = False,
+) -> Iterator[Template]:
+    """Every template with so many fused loops (of the shapes that are wanted). `loose`: exchanged tensors are
+    bound to no order."""
     for unit in range(1 if space.copy else len(space.units)):
         reach = len(space.memories) if space.copy else space.units[unit].memories
         for shape in shapes(space, limits, passing, depth, reach):
-            for nodes in _placements(space, limits, shape, reach):
-                yield Template(shape, nodes, unit)
+            if wanted is None or shape in wanted:
+                for nodes in _placements(space, limits, shape, reach, loose):
+                    yield Template(shape, nodes, unit)
 
 
 def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
@@ -147,13 +156,19 @@ def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
 
 
 def outer_templates(
-    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, cut: int
+    space: EinsumSpace,
+    limits: Limits,
+    passing: Passing,
+    depth: int,
+    cut: int,
+    wanted: Container[Shape] | None = None,
+    loose: bool = False,
 ) -> Iterator[Template]:
     """The region of memories up to `cut`, in which all exchanges are: some in memory `cut` itself, if it is
     not the first inside the backing storage."""
     for shape in shapes(space, limits, passing, depth, cut + 1):
-        if max((m for _, m, _ in shape.shared), default=1) == cut:
-            for nodes in _placements(space, limits, shape, cut + 1):
+        if max((m for _, m, _ in shape.shared), default=1) == cut and (wanted is None or shape in wanted):
+            for nodes in _placements(space, limits, shape, cut + 1, loose):
                 yield Template(shape, nodes, 0, bottom=True, cut=cut)
 
 
@@ -171,7 +186,9 @@ def inner_templates(
                 yield Template(Shape((), ()), nodes, unit, parents, top=True, cut=cut)
 
 
-def _placements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int) -> Iterator[tuple[Node, ...]]:
+def _placements(
+    space: EinsumSpace, limits: Limits, shape: Shape, reach: int, loose: bool
+) -> Iterator[tuple[Node, ...]]:
     shared = tuple(Node(i, m, d, True) for i, m, d in shape.shared)
     if space.copy:
         yield shared
@@ -180,7 +197,11 @@ def _placements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int) ->
     subsets = [list(_holdings(space, i, outer.get(i, 0), reach)) for i in range(len(space.operands))]
     for chosen in product(*subsets):
         private = [(i, m) for i, held in enumerate(chosen) for m in held]
-        yield from _arranged(space, limits, shape, shared, private, reach)
+        if loose:
+            for nodes in _arranged(space, limits, shape, (), private, reach):
+                yield (*shared, *nodes)
+        else:
+            yield from _arranged(space, limits, shape, shared, private, reach)
 
 
 def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterator[tuple[int, ...]]:

@@ -198,7 +198,7 @@ def _prefix_sizes(
         if v not in now:
             yield from grow(now, (*products, products[-1]), (*keys, 0))
             return
-        for size in _below(now[v], sizes):
+        for size in sizes_below(now[v], sizes):
             if size < now[v]:
                 after = {**now, v: size}
                 yield from grow(after, (*products, math.prod(after.values())), (*keys, size))
@@ -211,12 +211,12 @@ def _descending(most: int, count: int, sizes: str) -> Iterator[tuple[int, ...]]:
     if not count:
         yield ()
         return
-    for size in _below(most, sizes):
+    for size in sizes_below(most, sizes):
         for more in _descending(size, count - 1, sizes):
             yield (size, *more)
 
 
-def _below(most: int, sizes: str) -> Sequence[int]:
+def sizes_below(most: int, sizes: str) -> Sequence[int]:
     if sizes == "all":
         return range(1, most + 1)
     every = divisors(most)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from polymodel.sweep.dominance import least
+from moocore import is_nondominated
 
 Array = Any
+SMALL = 64  # points of a group compared pair by pair
 CELLS = 2**24  # comparisons made at once
 
 
@@ -70,35 +70,15 @@ def _any(values: Array, starts: Array) -> Array:
         mine = starts[lengths == length]
         if length == 1:
             kept.append(mine)
-        elif length <= 256:
+        elif length <= SMALL:
             step = max(1, CELLS // int(length) ** 2)
             for begin in range(0, len(mine), step):
                 kept.append(_batch(values, mine[begin : begin + step], int(length)))
         else:
             for start in mine:
-                some = start + _unguarded(values[:, start : start + length])
-                kept.append(some[least(list(values[:, some]), np.arange(len(some)))])
+                some = np.ascontiguousarray(values[:, start : start + length].T, dtype=float)
+                kept.append(start + np.flatnonzero(is_nondominated(some, keep_weakly=False)))
     return np.concatenate(kept)
-
-
-def _unguarded(values: Array) -> Array:
-    """Positions of points that none of a few well-placed points beats: most go at little cost."""
-    scale = values.max(axis=1, keepdims=True) + 1.0
-    weights = [np.ones(len(values)), *(np.eye(len(values)) * 8 + 1), *(1 - 0.9 * np.eye(len(values)))]
-    left = np.arange(values.shape[1])
-    for weight in weights:
-        some = values[:, left]
-        guard = int(np.argmin((weight / scale[:, 0]) @ some))
-        best = some[:, guard, None]
-        beaten = (best <= some).all(axis=0)
-        beaten[guard] = False
-        # Of equal points the first stays: sorted, it is the guard or stands before it.
-        equal = (best == some).all(axis=0)
-        if equal[:guard].any():
-            beaten[np.flatnonzero(equal)[0]] = False
-            beaten[guard] = True
-        left = left[~beaten]
-    return left
 
 
 def _batch(values: Array, starts: Array, length: int) -> Array:

@@ -3,38 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from polymodel.explore.combine import coarse
+from polymodel.explore.interest import THIN, share_of
 from polymodel.explore.join import Rules, Stage
 from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.records import Candidate, Request
 from polymodel.explore.space import EinsumSpace
+from polymodel.explore.states import States
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.explore.undominated import undominated
 
+Array = Any
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One run of the join: its stages, the pmappings of every Einsum that went into it, and its rules."""
+
+    joined: tuple[Stage, ...]
+    found: tuple[tuple[Pmappings, ...], ...]
+    rules: Rules
+
+    def __len__(self) -> int:
+        return sum(len(s) for s in self.joined[-1])
+
+    def figures(self) -> list[Array]:
+        """Figures of the whole mappings, one array each."""
+        rows = [
+            self.rules.interest.figures(s.energy, s.latency, [s.peak[0, m] for m in self.rules.buffers])
+            for s in self.joined[-1]
+        ]
+        return [np.concatenate(f) for f in zip(*rows, strict=True)]
+
 
 def candidates_of(
-    joined: Sequence[Stage],
-    found: Sequence[tuple[Pmappings, ...]],
-    spaces: Sequence[EinsumSpace],
-    rules: Rules,
-    request: Request,
+    wholes: Sequence[Whole], spaces: Sequence[EinsumSpace], request: Request
 ) -> tuple[Candidate, ...]:
-    """Every state of the last stage."""
-    result = []
-    for states in joined[-1]:
-        for k in range(len(states)):
-            chosen = _traced(joined, found, spaces, states.structure.depth, k)
-            energy, latency = float(states.energy[k]), float(states.latency[k])
-            peaks = [float(p) for p in states.peak[0, :, k]]
-            buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
-            values = tuple(
-                _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
-                for name in request.objectives
-            )
-            result.append(Candidate(values, energy, latency, buffers, looptree(chosen)))
+    """The whole mappings that no other one beats; of near ones (`eps`) one."""
+    wholes = [w for w in wholes if len(w)]
+    if not wholes:
+        return ()
+    figures = [np.concatenate(f) for f in zip(*(w.figures() for w in wholes), strict=True)]
+    if request.eps:
+        figures = [*(coarse(f, share_of(request.eps, THIN)) for f in figures), *figures]
+        kept = undominated(figures[: len(figures) // 2], np.zeros(len(figures[0]), np.int64))
+    else:
+        kept = undominated(figures, np.zeros(len(figures[0]), np.int64))
+    places = [(w, s, k) for w in wholes for s in w.joined[-1] for k in range(len(s))]
+    result = [_candidate(*places[int(n)], spaces, request) for n in kept]
     return tuple(sorted(result, key=lambda c: c.values))
+
+
+def _candidate(
+    whole: Whole, states: States, k: int, spaces: Sequence[EinsumSpace], request: Request
+) -> Candidate:
+    rules = whole.rules
+    chosen = _traced(whole.joined, whole.found, states, k)
+    energy, latency = float(states.energy[k]), float(states.latency[k])
+    peaks = [float(p) for p in states.peak[0, :, k]]
+    buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
+    values = tuple(
+        _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
+        for name in request.objectives
+    )
+    return Candidate(values, energy, latency, buffers, looptree(chosen))
 
 
 def _value(
@@ -46,30 +83,16 @@ def _value(
 
 
 def _traced(
-    joined: Sequence[Stage],
-    found: Sequence[tuple[Pmappings, ...]],
-    spaces: Sequence[EinsumSpace],
-    depth: int,
-    position: int,
+    joined: Sequence[Stage], found: Sequence[tuple[Pmappings, ...]], last: States, position: int
 ) -> list[Chosen]:
     """The pmappings of a state of the last stage, first Einsum first."""
     chosen: list[Chosen] = []
-    group = 0
-    for i in range(len(spaces), 0, -1):
-        states = joined[i][group]
+    states = last
+    for i in range(len(found), 0, -1):
         number, at = (int(x) for x in states.origin[:, position])
         source = states.sources[number]
         points = found[i - 1][source.shape]
         template, tiles, spread = points.tiles(int(source.point[at]))
-        chosen.append(Chosen(spaces[i - 1], template, tiles, spread, states.structure.depth))
-        group, position = source.group, int(source.state[at])
+        chosen.append(Chosen(points.space, template, tiles, spread, states.structure.depth))
+        states, position = joined[i - 1][source.group], int(source.state[at])
     return chosen[::-1]
-
-
-def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Those that no other one beats."""
-    if not candidates:
-        return ()
-    values = list(np.array([c.values for c in candidates]).T)
-    kept = undominated(values, np.zeros(len(candidates), np.int64))
-    return tuple(sorted((candidates[int(i)] for i in kept), key=lambda c: c.values))

@@ -96,8 +96,8 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"workers": 0}, "workers: 0 is no number of processes"),
         ({"progress": True}, "progress: True is no function"),
         ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
-        ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong
-        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong
+        ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong on purpose
+        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong on purpose
         ({"constraints": pm.Limits(exchange="RF")}, "cannot be handed on in RF"),  # type: ignore[arg-type]  # one name
         ({"constraints": pm.Limits(sizes="few")}, "'few' is not one of divisors, all"),
     ],

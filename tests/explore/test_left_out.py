@@ -84,3 +84,19 @@ def test_windows_do_not_slide() -> None:
         energy, peak = report.total_energy, report.peak("GLB").bits
         beside.append(any(p.energy <= energy * (1 + 1e-9) and p.buffers["GLB"] <= peak for p in front))
     assert beside == [True, False]
+
+
+def test_a_backing_storage_without_room_for_all_tensors_is_refused() -> None:
+    """A, B and Z together take 8 x (6 + 6 + 4) = 128 bits."""
+    sizes = {"m": 2, "k": 3, "n": 2}
+    small = [{**DRAM, "size": 127}, GLB, MAC]
+    shape = {v: f"0 <= {v} < {n}" for v, n in sizes.items()}
+    workload = {
+        "iteration_space_shape": shape,
+        "bits_per_value": {"All": 8},
+        "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+    }
+    with pytest.raises(pm.Refused, match="DRAM has room for all tensors at once: they need 128 bits"):
+        pm.explore(pm.load({"workload": workload, "arch": {"nodes": small}}))
+    small[0] = {**DRAM, "size": 128}
+    assert len(pm.explore(pm.load({"workload": workload, "arch": {"nodes": small}})))

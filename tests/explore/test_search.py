@@ -89,7 +89,7 @@ def test_bounds_rule_out_nothing_that_is_best(einsums: list[str], monkeypatch: p
     for objectives in [("energy",), ("energy", "latency", "buffer")]:
         bounded = front(spec, objectives, Limits())
         with monkeypatch.context() as patch:
-            patch.setattr(Bound, "hopeful", lambda self, figures: np.ones(len(figures[0]), bool))
+            patch.setattr(Bound, "hopeful", lambda self, figures, rest=None: np.ones(len(figures[0]), bool))
             free = front(spec, objectives, Limits())
         assert len(bounded)
         assert np.array_equal(bounded, free)

@@ -1,0 +1,95 @@
+"""What `interfaces` and `floors` say a whole mapping costs at least: no mapping costs less, none is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.explore.bounds import Bound, Known
+from polymodel.explore.clock import Tally, Watch
+from polymodel.explore.deepening import Deepening
+from polymodel.explore.interest import rules_of
+from polymodel.explore.interfaces import Interfaces
+from polymodel.explore.records import Limits, Request
+from polymodel.explore.search import search
+from polymodel.explore.space import einsum_spaces
+from tests.explore.test_search import ATTENTION, CHAIN, RESIDUAL, front, spec_of
+
+LONG = ["T[m,n] = A[m,k] * B[k,n]", "U[m,p] = T[m,n] * C[n,p]", "Z[m,q] = U[m,p] * D[p,q]"]
+
+
+def some_spec(pick: random.Random) -> pm.Spec:
+    einsums = pick.choice([CHAIN, RESIDUAL, LONG, ATTENTION])
+    sizes = {r: pick.choice([2, 4, 6]) for r in "MNKPQEF" if any(r.lower() in e for e in einsums)}
+    if einsums is RESIDUAL:
+        sizes["P"] = sizes["N"]
+    fan = {"name": "X", "fanout": pick.choice([1, 2, 4]), "may_reuse": pick.choice(["All", "Outputs"])}
+    return spec_of(einsums, sizes, pick.choice([120, 300, 800]), pick.choice([0, 24, 100]), [fan])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pick = random.Random(seed)
+    spec = some_spec(pick)
+    every = ("energy", "latency", "buffer")
+    objectives = pick.choice([("energy",), ("latency",), every[:2], ("energy", "buffer"), every])
+    limits = Limits(max_fused_loops=pick.choice([0, 1, 2]))
+    bounded = front(spec, objectives, limits)
+    with monkeypatch.context() as patch:
+        patch.setattr(Bound, "hopeful", lambda self, figures, rest=None: np.ones(len(figures[0]), bool))
+        free = front(spec, objectives, limits)
+    assert bounded.shape == free.shape
+    np.testing.assert_allclose(bounded, free, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
+    """The least energy and the least latency, per level of the buffer, against the front of all three."""
+    pick = random.Random(100 + seed)
+    spec = some_spec(pick)
+    request = Request(("energy", "latency", "buffer"), Limits(max_fused_loops=1))
+    spaces = einsum_spaces(spec.workload, spec.arch, request.limits)
+    work = Deepening(spaces, request, Watch(request, time.perf_counter(), 1), rules_of(spaces, request))
+    work.floor()
+    paths = Interfaces(spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, Tally())
+    paths.work_out(None)
+    least = paths.behind[0][:, :, 0]
+    found = search(spec.workload, spec.arch, request).candidates
+    for c in found:
+        level = int(np.searchsorted(work.known.edges, c.values[2]))
+        assert c.energy >= least[0, level] * (1 - 1e-9)
+        assert c.latency >= least[1, level] * (1 - 1e-9)
+    if not found:
+        assert not np.isfinite(least).all()
+
+
+def test_mixtures_rule_out_what_no_corner_of_the_front_has_room_for() -> None:
+    """Against a look at every corner."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        count = int(rng.integers(2, 9))
+        first = np.sort(rng.choice(100, count, replace=False)).astype(float) + 1
+        second = np.sort(rng.choice(100, count, replace=False))[::-1].astype(float) + 1
+        weights = np.array([[1.0, w] for w in (0.25, 1.0, 4.0)])
+        known = Known(np.stack([first, second]), 2, np.array([np.inf]), weights=weights)
+        points = rng.integers(1, 110, (2, 200)).astype(float)
+        extra = rng.integers(0, 40, (3, 200)).astype(float)
+        rest = np.concatenate([np.zeros((2, 1, 200)), extra[:, None]])
+        got = Bound(known, np.zeros((5, 1))).hopeful(list(points), rest)
+        corners = [*zip([*first, np.inf], [np.inf, *second], strict=True)]
+        for n in range(200):
+            mixed = weights @ points[:, n] + extra[:, n]
+            room: Any = [c for c in corners if points[0, n] <= c[0] and points[1, n] <= c[1]]
+            pairs = zip(weights, mixed, strict=True)
+            each = all(any(w[0] * c[0] + w[1] * c[1] >= m for c in room) for w, m in pairs)
+            if not room:
+                assert not got[n]
+            elif any((weights @ np.array(c) >= mixed).all() for c in room):
+                assert got[n]
+            elif not each and points[0, n] > first[0] and points[1, n] > second[-1]:
+                assert not got[n]
