@@ -243,7 +243,7 @@ class Interfaces:
         space: float = 0.0,
     ) -> None:
         """From now on the shape costs what its pmappings do, at some of its tile sizes (None: at all);
-        `slack`, `space`: shares by which their costs and their space may be above those of others."""
+        `slack`, `space`: shares by which the whole's costs and their space may be above those of others."""
         c = self.choice(number, shape)
         table = np.full((self.sums, len(c), len(self.usage) + 1), np.inf)
         if points is not None and len(points):
@@ -256,8 +256,11 @@ class Interfaces:
                 )
             figures = self.rules.interest.figures(points.energy, points.latency, ())
             sums = np.stack(figures) if figures else np.zeros((0, len(points)))
+            if slack:
+                whole = sums + self.rest_of(number, shape, points.keys)[: len(sums), -1]
+                sums = sums - whole * (slack / (1 + slack))
             for row, figure in zip(table, self._mixed(sums), strict=True):
-                np.minimum.at(row, (place, at), figure / (1 + slack))
+                np.minimum.at(row, (place, at), figure)
             np.minimum.accumulate(table[:, :, :-1], axis=2, out=table[:, :, :-1])
         if some is not None:
             table[:, ~some] = 0.0

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.explore import deepening
 from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.clock import Tally, Watch
 from polymodel.explore.deepening import Deepening
@@ -45,6 +46,24 @@ def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.Monkey
         free = front(spec, objectives, limits)
     assert bounded.shape == free.shape
     np.testing.assert_allclose(bounded, free, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rough_dives_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dives far rougher than usual, whose results bound the rest all the same."""
+    pick = random.Random(50 + seed)
+    spec = some_spec(pick)
+    every = ("energy", "latency", "buffer")
+    objectives = pick.choice([("energy",), ("latency",), every[:2], every])
+    limits = Limits(max_fused_loops=pick.choice([1, 2]))
+    with monkeypatch.context() as patch:
+        patch.setattr(deepening, "DIVES", ())
+        without = front(spec, objectives, limits)
+    monkeypatch.setattr(deepening, "DIVES", ((0.3, 1.0), (0.05, 0.3)))
+    monkeypatch.setattr(deepening, "NEAR", 0.2)
+    rough = front(spec, objectives, limits)
+    assert rough.shape == without.shape
+    np.testing.assert_allclose(rough, without, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
