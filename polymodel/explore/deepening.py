@@ -32,7 +32,8 @@ from polymodel.explore.templates import Shape, shapes
 from polymodel.explore.wholes import Whole
 
 Array = Any
-DIVES = ((3e-3, 0.4), (6e-4, 0.1))  # shares by which costs and space in a dive may be above the best
+FINE = (6e-4, 0.1)  # shares by which costs and space may be above the best in a fine dive
+DIVES = ((3e-3, 0.4), FINE)  # rough ones first
 NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
 CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
 TIMES = 6  # a dive looks for better paths so often
@@ -44,7 +45,15 @@ GRACE = 2.0  # seconds to make a whole mapping of what there is when time is ove
 class Deepening:
     """Deeper and deeper fused loops; what is known of the shallower ones bounds the search of the next."""
 
-    def __init__(self, spaces: Sequence[EinsumSpace], request: Request, watch: Watch, rules: Rules) -> None:
+    def __init__(
+        self,
+        spaces: Sequence[EinsumSpace],
+        request: Request,
+        watch: Watch,
+        rules: Rules,
+        before: Deepening | None = None,
+    ) -> None:
+        """`before`: of a part of these spaces, whose whole mappings are known."""
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         sums = int(rules.interest.energy) + int(rules.interest.latency)
         self.steps = ladders(rules.capacity, _bits(spaces))
@@ -64,6 +73,9 @@ class Deepening:
         self.paths: Interfaces | None = None
         self.wholes: list[Whole] = []
         self.tallies: dict[str, tuple[Tally, float]] = {}
+        if before is not None:
+            self.wholes, self.tallies = before.wholes, before.tallies
+            self.known = replace(self.known, figures=before.known.figures)
         self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
 
     def floor(self) -> None:
@@ -86,19 +98,9 @@ class Deepening:
         """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
         self.known = replace(self.known, weights=self._weights())
         self.found = [[] for _ in self.spaces]
-        try:
-            self.paths = Interfaces(
-                self.spaces,
-                self.request.limits,
-                self.rules,
-                self.floors,
-                self.passing,
-                depth,
-                self.known,
-                Tally(going_on=self.watch.going_on),
-            )
-        except Late:
+        if not self._map_paths(depth):
             return
+        assert self.paths is not None
         self.paths.work_out(self.known)
         dives = self._dives()
         for interest in dives:
@@ -114,6 +116,45 @@ class Deepening:
             self.join(self._left(), interest)
             self.paths.work_out(self.known)
         self.join(self._left())
+
+    def settled(self, depth: int) -> bool:
+        """True if nothing that is handed on further inside than the first memory is part of better whole
+        mappings than are known."""
+        self.known = replace(self.known, weights=self._weights())
+        if not self._map_paths(depth):
+            return True
+        assert self.paths is not None
+        seen: list[dict[Shape, Array]] = [{} for _ in self.spaces]
+        eps, space = FINE
+        interest = replace(self.rules.interest, eps=max(eps, self.rules.interest.eps), rough=space)
+        for _ in range(TIMES):
+            self.paths.work_out(self.known)
+            hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
+            left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
+            if not any(left):
+                return True
+            wanted = [_unlike(some, done) for some, done in zip(left, seen, strict=True)]
+            if not any(wanted):
+                return False
+            for i, some in enumerate(wanted):
+                explorer = self.explorers[i].with_interest(interest)
+                for shape, points in self._looked_at(explorer, i, some, depth):
+                    self.paths.refine(i, shape, points, some[shape], interest.eps, interest.rough)
+                    seen[i][shape] = seen[i].get(shape, False) | some[shape]
+                if not self.watch.going_on():
+                    return True
+        return False
+
+    def _map_paths(self, depth: int) -> bool:
+        """False if there was no time for it."""
+        limits, tally = self.request.limits, Tally(going_on=self.watch.going_on)
+        try:
+            self.paths = Interfaces(
+                self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
+            )
+        except Late:
+            return False
+        return True
 
     def _dives(self) -> list[Interest]:
         """What the dives look at, rougher ones first: of several figures near ones are left out."""

@@ -49,15 +49,15 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     """The Pareto front of whole mappings."""
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     depths = range(deepest(spaces, request.limits) + 1)
-    watch = Watch(request, time.perf_counter(), 2 * len(spaces))
-    work = Deepening(spaces, request, watch, rules_of(spaces, request))
+    outside = _exchanged_outside(spaces, request)
+    watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
     guess = _guess(spaces, request, watch, depths)
-    if guess is not None:
-        work.wholes.append(guess)
-        work.learn(guess)
-    work.floor()
-    for depth in (FIRST, depths[-1]) if depths[-1] > FIRST + 1 else depths[-1:]:
-        work.deepen(depth)
+    work = _worked_out(outside or spaces, request, watch, [] if guess is None else [guess])
+    if outside and not watch.late:
+        work = Deepening(spaces, request, watch, rules_of(spaces, request), work)
+        work.floor()
+        if not work.settled(depths[-1]):
+            work.deepen(depths[-1])
     if watch.late:
         stopped = request.stop is not None and request.stop()
         if not any(len(w) for w in work.wholes) and not stopped:
@@ -72,6 +72,32 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
         request.eps,
         time.perf_counter() - watch.begun,
     )
+
+
+def _worked_out(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[Whole]
+) -> Deepening:
+    """All whole mappings of these spaces that may be better than those that are known."""
+    work = Deepening(spaces, request, watch, rules_of(spaces, request))
+    for whole in wholes:
+        work.wholes.append(whole)
+        work.learn(whole)
+    work.floor()
+    depth = deepest(spaces, request.limits)
+    for d in (FIRST, depth) if depth > FIRST + 1 else (depth,):
+        work.deepen(d)
+    return work
+
+
+def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[EinsumSpace]:
+    """Where hierarchies are cut, the part of the space in which nothing is handed on further inside than the
+    first memory: there it does not matter what Einsums take of the others. It is searched first, and then
+    there may be nothing better in the rest. None if it is the whole."""
+    if len(spaces) < 2 or not all(s.copy or cuttable(s, request.limits) for s in spaces):
+        return []
+    if not all(1 in s.exchange for s in spaces) or all(len(s.exchange) == 1 for s in spaces):
+        return []
+    return [replace(s, exchange=frozenset({1})) for s in spaces]
 
 
 def _where_none_is_left(spaces: Sequence[EinsumSpace], request: Request) -> tuple[StageRecord, ...]:

@@ -64,6 +64,7 @@ def test_rough_dives_lose_no_point_of_the_front(
         patch.setattr(deepening, "DIVES", ())
         without = front(spec, objectives, limits)
     monkeypatch.setattr(deepening, "DIVES", ((0.3, 1.0), (0.05, 0.3)))
+    monkeypatch.setattr(deepening, "FINE", (0.05, 0.3))
     monkeypatch.setattr(deepening, "NEAR", 0.2)
     rough = front(spec, objectives, limits)
     assert rough.shape == without.shape
