@@ -214,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure polymodel beside its peers.")
     parser.add_argument("--long", action="store_true", help="also the peers that take minutes")
     long = parser.parse_args().long
-    # First, as all three processes then start with cold memory; a warm one sweeps three times as fast.
+    # First, so that all three processes start with cold memory.
     paired = workers()
     swept, differences = sweeps()
     searched, beaten = explored(forget, long)
