@@ -20,6 +20,7 @@ from polymodel.spec.faults import Faults
 CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
 START = 1.0  # seconds that other processes need to start
 LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
+SHARE = 0.1  # of a time limit at most
 
 
 @dataclass(frozen=True)
@@ -90,18 +91,21 @@ def all_confirmed(
     candidates: Sequence[Candidate],
     workers: int,
     done: Callable[[int], bool],
+    time_limit: float | None = None,
 ) -> list[Figures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
-    those left keep the figures of the search. So do those not reached within a time."""
+    those left keep the figures of the search. So do those not reached within a time, which is a part of the
+    time limit of the search, if there is one."""
     begun, found = perf_counter(), list[Figures]()
+    longest = LONGEST if time_limit is None else min(LONGEST, SHARE * time_limit)
     for candidate in candidates:
         if not done(len(found)):
             break
         passed, left = perf_counter() - begun, len(candidates) - len(found)
-        if passed > LONGEST:
+        if passed > longest:
             break
         if workers > 1 and passed > START and passed * left > 2 * START * len(found):
-            return _together(spec, candidates, found, workers, done)
+            return _together(spec, candidates, found, workers, done, longest)
         found.append(_known(spec, candidate))
     return found + [searched(c) for c in candidates[len(found) :]]
 
@@ -112,6 +116,7 @@ def _together(
     found: list[Figures],
     workers: int,
     done: Callable[[int], bool],
+    longest: float,
 ) -> list[Figures]:
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
     from joblib import Parallel, delayed
@@ -124,7 +129,7 @@ def _together(
     try:
         for part in running:
             found += part
-            if not done(len(found)) or perf_counter() - begun > LONGEST:
+            if not done(len(found)) or perf_counter() - begun > longest:
                 break
     except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
         done(len(found))

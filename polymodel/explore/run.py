@@ -59,14 +59,20 @@ def explore(
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
         found = search(spec.workload, asked.hierarchy, request)
-        points = _evaluated(spec, found, request.objectives, workers, told, stopped)
+        points = _evaluated(spec, found, request.objectives, workers, told, stopped, request.time_limit)
     interrupted = stopped.flag and not found.complete
     asking = replace(asked.request, progress=None)
     return Front(spec, asking, found, points, perf_counter() - begun, interrupted)
 
 
 def _evaluated(
-    spec: Spec, found: Found, objectives: tuple[str, ...], workers: int, told: _Told, stopped: _Stop
+    spec: Spec,
+    found: Found,
+    objectives: tuple[str, ...],
+    workers: int,
+    told: _Told,
+    stopped: _Stop,
+    time_limit: float | None,
 ) -> tuple[Point, ...]:
     """The points that none beats, with what `evaluate` says of them."""
     before = [Point(0, spec, c, objectives, searched(c)) for c in found.candidates]
@@ -78,7 +84,7 @@ def _evaluated(
         told.tell(Progress(number, len(some), "evaluate", min((p.values[0] for p in kept), default=None)))
         return not stopped.flag
 
-    figures = all_confirmed(spec, some, workers, done)
+    figures = all_confirmed(spec, some, workers, done, time_limit)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.
