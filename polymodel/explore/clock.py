@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from polymodel.explore.records import Progress, Request
 
+GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
+
 
 class Late(Exception):
     """The time of a search is over; never leaves the search."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.explore.bounds import Bound, Known
-from polymodel.explore.clock import Late, Tally, Watch
+from polymodel.explore.clock import GRACE, Late, Tally, Watch
 from polymodel.explore.combine import Interest
 from polymodel.explore.floors import Floors, floors_of, ladders
 from polymodel.explore.interest import BEATEN, by_name, share_of
@@ -39,7 +39,6 @@ CLOSE = 2e-4  # how near the least that is possible the best may be, so that no 
 TIMES = 6  # a dive looks for better paths so often
 MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # latency against energy
 FLOORS = 0.25  # of the time limit at most, for what every Einsum costs at least
-GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
 
 class Deepening:
@@ -137,10 +136,7 @@ class Deepening:
             if not any(wanted):
                 return False
             for i, some in enumerate(wanted):
-                explorer = self.explorers[i].with_interest(interest)
-                for shape, points in self._looked_at(explorer, i, some, depth):
-                    self.paths.refine(i, shape, points, some[shape], interest.eps, interest.rough)
-                    seen[i][shape] = seen[i].get(shape, False) | some[shape]
+                self._sketched(i, some, depth, interest, seen[i])
                 if not self.watch.going_on():
                     return True
         return False
@@ -203,14 +199,23 @@ class Deepening:
             for i, some in enumerate(wanted):
                 if not self.watch.going_on():
                     return
-                explorer = self.explorers[i].with_interest(interest)
-                for shape, points in self._looked_at(explorer, i, some, depth):
-                    self.paths.refine(i, shape, points, some[shape], interest.eps, interest.rough)
-                    seen[i][shape] = seen[i].get(shape, False) | some[shape]
-                    rough[i] += [points] if points is not None else []
+                rough[i] += self._sketched(i, some, depth, interest, seen[i])
             self.join(rough, interest)
             if self.watch.going_on():
                 self.paths.work_out(self.known)
+
+    def _sketched(
+        self, i: int, some: Mapping[Shape, Array], depth: int, interest: Interest, seen: dict[Shape, Array]
+    ) -> list[Pmappings]:
+        """The pmappings of these shapes and tile sizes as a dive sees them; from now on they bound paths."""
+        assert self.paths is not None
+        found = []
+        explorer = self.explorers[i].with_interest(interest)
+        for shape, points in self._looked_at(explorer, i, some, depth):
+            self.paths.refine(i, shape, points, some[shape], interest.eps, interest.rough)
+            seen[shape] = seen.get(shape, False) | some[shape]
+            found += [points] if points is not None else []
+        return found
 
     def plain(self, depth: int) -> None:
         """Look at all pmappings of so many fused loops."""

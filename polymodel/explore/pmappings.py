@@ -7,6 +7,7 @@ costs grow with all products (a product that lowers a cost must be equal).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -140,10 +141,12 @@ class Cheap:
 
 @dataclass
 class Regions:
-    """Lower regions that are searched already, by parents and cut."""
+    """Lower regions that are searched already, by parents and cut. Einsums of one shape share them, also
+    when they are looked at side by side."""
 
     numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
     regions: list[Inner] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
 
 class Explorer:
@@ -268,10 +271,14 @@ class Explorer:
         innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
         parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
         key = (parents, template.cut)
+        with self.known.lock:
+            return self._region(key, tally)
+
+    def _region(self, key: tuple[tuple[int, ...], int], tally: Tally) -> int:
         if key not in self.known.numbers:
             # Without the bound and the shares of this shape: other shapes share the region.
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
-            found = inner_region(self.space, self.limits, exact, parents, template.cut, None, tally)
+            found = inner_region(self.space, self.limits, exact, *key, None, tally)
             self.known.numbers[key] = len(self.regions)
             self.regions.append(found)
         return self.known.numbers[key]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.explore.clock import Watch
+from polymodel.explore.clock import GRACE, Watch
 from polymodel.explore.deepening import Deepening
 from polymodel.explore.interest import rules_of
 from polymodel.explore.records import Found, Request
@@ -29,7 +29,6 @@ from polymodel.workload.einsum import Cascade
 
 ROUGH = 0.03
 FIRST = 1  # fused loops that are looked at before deeper ones
-GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
 
 def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:

@@ -11,18 +11,7 @@ import polymodel as pm
 from polymodel.errors import InternalError, SpecError
 from polymodel.explore import confirm, run
 from polymodel.explore.records import Candidate, Found
-
-OBJECTIVES = ("energy", "latency", "buffer")
-
-
-@pytest.fixture(scope="module")
-def spec() -> pm.Spec:
-    return pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
-
-
-@pytest.fixture(scope="module")
-def front(spec: pm.Spec) -> pm.Front:
-    return pm.explore(spec, objectives=OBJECTIVES)
+from tests.explore.conftest import OBJECTIVES
 
 
 def _changed(found: Found, **values: float) -> Found:

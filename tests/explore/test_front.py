@@ -15,18 +15,7 @@ from polymodel.errors import SpecError
 from polymodel.explore.confirm import figures_of
 from polymodel.explore.records import Progress
 from polymodel.report.quantities import engineering
-
-OBJECTIVES = ("energy", "latency", "buffer")
-
-
-@pytest.fixture(scope="module")
-def spec() -> pm.Spec:
-    return pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
-
-
-@pytest.fixture(scope="module")
-def front(spec: pm.Spec) -> pm.Front:
-    return pm.explore(spec, objectives=OBJECTIVES)
+from tests.explore.conftest import OBJECTIVES
 
 
 def test_every_point_evaluates_to_its_figures_and_none_beats_another(front: pm.Front) -> None:

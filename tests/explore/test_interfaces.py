@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.explore import deepening
+from polymodel.explore import deepening, interfaces
 from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.clock import Tally, Watch
 from polymodel.explore.deepening import Deepening
@@ -69,6 +69,33 @@ def test_rough_dives_lose_no_point_of_the_front(
     rough = front(spec, objectives, limits)
     assert rough.shape == without.shape
     np.testing.assert_allclose(rough, without, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = some_spec(random.Random(200 + seed))
+    objectives, limits = ("energy", "latency", "buffer"), Limits(max_fused_loops=2)
+    listed = front(spec, objectives, limits)
+    monkeypatch.setattr(interfaces, "MOST_KEYS", 0)
+    unlisted = front(spec, objectives, limits)
+    assert unlisted.shape == listed.shape
+    np.testing.assert_allclose(unlisted, listed, rtol=1e-12)
+
+
+def test_einsums_of_one_shape_are_looked_at_side_by_side() -> None:
+    """They share the lower regions of a hierarchy that is cut in two."""
+    sizes = {"M": 8, "N": 8, "K": 8, "P": 8, "Q": 8}
+    spec = spec_of(LONG, sizes, 1000, 100, [])
+    both = [
+        search(spec.workload, spec.arch, Request(limits=Limits(max_fused_loops=1), workers=workers))
+        for workers in (1, 3)
+    ]
+    assert [c.values for c in both[0].candidates] == [c.values for c in both[1].candidates]
+    for c in both[1].candidates:
+        report = pm.evaluate(spec.with_mapping(c.tree))
+        assert report.total_energy == pytest.approx(c.energy, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
