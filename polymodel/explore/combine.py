@@ -6,7 +6,7 @@ many are left, those that another one beats in every product so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -127,7 +127,7 @@ class Combination:
         self.space, self.template, self.chains, self.costs = space, template, chains, found
         self.bound = bound
         factors = Factors(space, chains)
-        forms: list[Form] = [found.energy, *(form for _, form, _ in found.times)]
+        forms: list[Form] = [found.energy, *found.besides, *(form for _, form, _ in found.times)]
         terms = {t: None for form in forms for t in form}
         terms.update({t: None for t, _ in found.nodes})
         self.terms = tuple(terms)
@@ -137,14 +137,15 @@ class Combination:
         self.left = list(space.groups)
         self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
         timed = interest.latency or space.leak > 0
-        forms = ([found.energy] if interest.energy else []) + (
+        self.forms = ([found.energy, *found.besides] if interest.energy else []) + (
             [f for _, f, _ in found.times] if timed else []
         )
         where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
-        self.figures = Figures(space, template, found, self.factors, forms, where, interest.relaxed)
+        self.figures = Figures(space, template, found, self.factors, self.forms, where, interest.relaxed)
         self.too_large = 0
         if not self.left:
-            self.points = self._possible(self.points, 1)
+            one = self.points
+            self.points = self._hopeful_of(one.paired(one, *self._fitting(one, one, 1)))
 
     @property
     def n(self) -> int:
@@ -169,9 +170,8 @@ class Combination:
         parts: list[Points] = []
         for begin in range(0, max(before.n, 1), rows):
             self.ask()
-            end = min(begin + rows, before.n)
-            pairs = np.repeat(np.arange(begin, end), mine.n), np.tile(np.arange(mine.n), end - begin)
-            part = self._possible(before.paired(mine, *pairs), every)
+            block = before.between(begin, begin + rows)
+            part = self._hopeful_of(block.paired(mine, *self._fitting(block, mine, every)))
             if part.n > PRUNE_ABOVE and before.n > rows and prune:
                 part = self._undominated(part, self.left)
             parts.append(part)
@@ -201,29 +201,31 @@ class Combination:
             wanted &= (row == 0) | np.isin(row, sizes)
         return points.only(wanted)
 
-    def _possible(self, points: Points, every: float) -> Points:
-        """Points that nothing rules out; each stands for `every` points."""
-        points = points.only(self._fitting(points, every))
+    def _hopeful_of(self, points: Points) -> Points:
+        """Points that no known whole mapping rules out."""
         if self.bound is not None and points.n and points.index:
             points = points.only(self._hopeful(points, self.bound))
         return points
 
-    def _fitting(self, points: Points, every: float) -> Array:
-        """Points that no memory and no fanout rules out, whatever the other variables do."""
-        fits = np.ones(points.n, bool)
+    def _fitting(self, some: Points, mine: Points, every: float) -> tuple[Array, Array]:
+        """Positions of the pairs that no memory and no fanout rules out, whatever the other variables do;
+        each stands for `every` ones. Looked at first, so that all else is worked out for few of them."""
+        fits = np.ones((some.n, mine.n), bool)
         for m, memory in enumerate(self.space.memories):
             if not np.isinf(memory.capacity):
-                fits &= self._held(points, m) <= memory.capacity
+                fits &= self._held_by(some, mine, m) <= memory.capacity
         completions = prod(self.chains[b].count for group in self.left for b in group)
-        self.too_large += int((points.n - int(fits.sum())) * every) * completions
+        self.too_large += int((fits.size - int(fits.sum())) * every) * completions
         # Copies use no fanout, and the region above a cut leaves them to the one below.
         above = self.space.copy or self.template.bottom
         reach = 0 if above else self.space.units[self.template.unit].fanouts
-        for number, (f, wide) in enumerate(zip(self.space.fanouts, points.spread, strict=True)):
+        for number, f in enumerate(self.space.fanouts):
+            wide = some.spread[number][:, None] * mine.spread[number][None, :]
             fits &= wide <= f.width
-            if f.least and not self.left and number < reach:
-                fits &= wide >= f.least * f.width
-        return fits
+            if f.least and number < reach:
+                fits &= wide * self._most(number) >= f.least * f.width
+        rows, columns = np.nonzero(fits)
+        return rows, columns
 
     def _rest(self, term: Term, extreme: Callable[[Array], Any]) -> float:
         """The smallest or largest factor that the groups not joined yet can give."""
@@ -249,10 +251,26 @@ class Combination:
     def _held(self, points: Points, memory: int) -> Array:
         """The least bits in a memory."""
         found = np.zeros(points.n)
+        for t, bits in self._nodes(memory):
+            found = found + points.values[t] * bits
+        return found
+
+    def _held_by(self, some: Points, mine: Points, memory: int) -> Array:
+        """The same of pairs [some, mine]."""
+        found = np.zeros((some.n, mine.n))
+        for t, bits in self._nodes(memory):
+            found += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
+        return found
+
+    def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
+        """What stands in a memory: terms, and the least bits of each by what is not joined yet."""
         for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
             if n.memory == memory and not (n.shared and self.interest.relaxed):
-                found = found + points.values[t] * (self._rest(t, np.min) * bits)
-        return found
+                yield t, self._rest(t, np.min) * bits
+
+    def _most(self, fanout: int) -> int:
+        """The most instances that the groups not joined yet can use."""
+        return prod(int(self.chains[b].spread[fanout].max(initial=1)) for g in self.left for b in g)
 
     def _undominated(self, points: Points, others: Sequence[tuple[int, ...]]) -> Points:
         """Without those that another one beats, whatever the groups that are not among them give."""
@@ -286,6 +304,10 @@ class Combination:
         local, above = self.slots()
         energy = self.energy() + space.leak * latency
         return Part(self.points.keys, energy, latency, local, above, number, self.choice())
+
+    def told_apart(self) -> list[Array]:
+        """Every form that matters, of every point."""
+        return [self.form(f) for f in self.forms]
 
     def slots(self) -> tuple[Array, Array]:
         """Bits [memories, n] in the branch, and [D, memories, n] above the fused loops, without exchanges."""

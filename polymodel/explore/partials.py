@@ -46,6 +46,17 @@ class Points:
             len(which),
         )
 
+    def between(self, begin: int, end: int) -> Points:
+        """Those from one position to another."""
+        some = slice(begin, end)
+        return Points(
+            {t: v[some] for t, v in self.values.items()},
+            self.spread[:, some],
+            self.keys[:, some],
+            {b: i[some] for b, i in self.index.items()},
+            max(0, min(end, self.n) - begin),
+        )
+
     def paired(self, other: Points, mine: Array, theirs: Array) -> Points:
         """Pairs of points, by their positions [n] here and there."""
         return Points(

@@ -19,7 +19,15 @@ from polymodel.explore.bounds import Bound
 from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
-from polymodel.explore.regions import Inner, cheapest, cut_points, cuttable, inner_region, merged_template
+from polymodel.explore.regions import (
+    Inner,
+    cheapest,
+    cut_points,
+    cuttable,
+    inner_regions,
+    merged_template,
+    origins,
+)
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
@@ -278,9 +286,11 @@ class Explorer:
         if key not in self.known.numbers:
             # Without the bound and the shares of this shape: other shapes share the region.
             exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
-            found = inner_region(self.space, self.limits, exact, *key, None, tally)
-            self.known.numbers[key] = len(self.regions)
-            self.regions.append(found)
+            several, cut = origins(self.space, key[1]), key[1]
+            found = inner_regions(self.space, self.limits, exact, several, cut, tally)
+            for parents, region in zip(several, found, strict=True):
+                self.known.numbers[parents, cut] = len(self.regions)
+                self.regions.append(region)
         return self.known.numbers[key]
 
     def _merged(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -22,7 +23,7 @@ from polymodel.explore.combine import Combination, Interest, Part, group_numbers
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.templates import Node, Template, inner_templates
-from polymodel.explore.terms import costs
+from polymodel.explore.terms import Costs, costs, jointly
 from polymodel.explore.tilechains import all_chains
 from polymodel.explore.undominated import undominated
 
@@ -155,36 +156,57 @@ class Inner:
         return found
 
 
-def inner_region(
+def inner_regions(
     space: EinsumSpace,
     limits: Limits,
     interest: Interest,
-    parents: tuple[int, ...],
+    origins: Sequence[tuple[int, ...]],
     cut: int,
-    bound: Bound | None,
     tally: Tally,
-) -> Inner:
-    """Search the lower region for operands that come from `parents`; Raises Late
-    once time is over."""
+) -> list[Inner]:
+    """Search the lower region for operands that come from each of `origins` (memory of each operand); Raises
+    Late once time is over.
+
+    The points are the same for all of them, and all that differs is what reading and writing above the cut
+    costs: so they are combined once, and what goes by itself in each is what the others are told apart by.
+    """
     objectives, interest = interest, _with_leakage(space, interest)
-    some = tuple(inner_templates(space, limits, parents, cut))
-    found: list[Inner] = []
+    some = tuple(inner_templates(space, limits, origins[0], cut))
+    found: list[list[Inner]] = [[] for _ in origins]
     for number, template in enumerate(some):
         tally.templates += 1
-        joined = _joined(space, template, limits, objectives, bound, tally)
+        each = [costs(space, replace(template, parents=parents)) for parents in origins]
+        joint = jointly(each)
+        joined = _joined(space, template, joint, limits, objectives, None, tally)
         if not joined.n:
             continue
-        ports, rest = _times(joined, space, cut)
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
         local, _ = joined.slots()
-        points = Inner(
-            joined.energy(), ports, rest, local, needs, some, np.full(joined.n, number), joined.choice()
-        )
-        found.append(_best(points, interest))
-    if not found:
-        none = np.zeros(0)
-        return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), some, none, none)
-    return _best(_together(found), interest)
+        kept = undominated([*joined.told_apart(), *local, *needs], np.zeros(joined.n, np.int64))
+        choice = joined.choice()[kept]
+        for mine, own in zip(found, each, strict=True):
+            ports, rest = _times(joined, own, space, cut)
+            energy = joined.form(own.energy) * space.times
+            points = Inner(
+                energy[kept], ports[:, kept], rest[kept], local[:, kept], needs[:, kept], some,
+                np.full(len(kept), number), choice,
+            )  # fmt: skip
+            mine.append(_best(points, interest))
+    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in found]
+
+
+def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
+    """Where operands may come from: the innermost memory up to the cut that holds each."""
+    several = []
+    for o in space.operands:
+        must = max((m for m in range(cut + 1) if o.tensor in space.keep[m]), default=0)
+        several.append([m for m in range(cut + 1) if m >= must and (m == 0 or o.tensor in space.may[m])])
+    return list(product(*several))
+
+
+def _nothing(templates: tuple[Template, ...]) -> Inner:
+    none = np.zeros(0)
+    return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), templates, none, none)
 
 
 def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
@@ -215,13 +237,14 @@ def _best(x: Inner, interest: Interest) -> Inner:
 def _joined(
     space: EinsumSpace,
     template: Template,
+    found: Costs,
     limits: Limits,
     interest: Interest,
     bound: Bound | None,
     tally: Tally,
 ) -> Combination:
     chains = all_chains(space, template, limits.sizes)
-    joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
+    joined = Combination(space, template, chains, found, interest, bound, tally.ask)
     for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
         tally.ask()
         joined.add(group)
@@ -231,14 +254,14 @@ def _joined(
     return joined
 
 
-def _times(joined: Combination, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
+def _times(joined: Combination, found: Costs, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
     """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
     time)."""
     names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
     ports = np.zeros((2 * (cut + 1), joined.n))
     rest = np.zeros(joined.n)
     seen: dict[str, int] = {}
-    for name, form, fixed in joined.costs.times:
+    for name, form, fixed in found.times:
         value = joined.form(form)
         if name in names:
             k = seen.get(name, 0)
@@ -266,10 +289,10 @@ def cut_points(
     tighter = bound
     if bound is not None and interest.energy:
         tighter = bound.plus([float(below.energy.min()), *([0.0] if interest.latency else [])])
-    upper = _joined(space, template, limits, interest, tighter, tally)
+    upper = _joined(space, template, costs(space, template), limits, interest, tighter, tally)
     if not upper.n:
         return
-    ports, _ = _times(upper, space, template.cut)
+    ports, _ = _times(upper, upper.costs, space, template.cut)
     apart = _with_leakage(space, interest)
     energy, ends = upper.energy(), upper.ends()
     local, above = upper.slots()
@@ -316,10 +339,10 @@ def cheapest(
     their space in the memories of interest [memories, n], apart from what is below."""
     if not len(below.energy):
         return None
-    upper = _joined(space, template, limits, interest, None, tally)
+    upper = _joined(space, template, costs(space, template), limits, interest, None, tally)
     if not upper.n:
         return None
-    ports, _ = _times(upper, space, template.cut)
+    ports, _ = _times(upper, upper.costs, space, template.cut)
     ends = upper.ends()
     gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
     local, _ = upper.slots()

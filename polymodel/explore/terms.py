@@ -9,7 +9,7 @@ back but for the visits that find nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -60,11 +60,25 @@ def plus(a: Form, b: Form, times: float = 1.0) -> Form:
 @dataclass(frozen=True)
 class Costs:
     """Linear forms over terms. `energy`: joules of all actions. `times`: per port, seconds of its busiest
-    instance, with the fixed time of its component. `nodes`: bits of each node, in the template's order."""
+    instance, with the fixed time of its component. `nodes`: bits of each node, in the template's order.
+    `besides`: of `jointly`, what some of the costs grow with besides."""
 
     energy: Form
     times: tuple[tuple[str, Form, float], ...]
     nodes: tuple[tuple[Term, int], ...]
+    besides: tuple[Form, ...] = ()
+
+
+def jointly(each: Sequence[Costs]) -> Costs:
+    """What several templates cost that differ only in the memories that their operands come from: a point
+    that is no worse in any of its forms is no worse in any of theirs."""
+    terms = dict.fromkeys(t for c in each for t in c.energy)
+    least = {t: min(c.energy.get(t, 0.0) for c in each) for t in terms}
+    more = [t for t in terms if any(c.energy.get(t, 0.0) > least[t] for c in each)]
+    times = {(name, tuple(form.items()), fixed): form for c in each for name, form, fixed in c.times}
+    besides = tuple({t: 1.0} for t in more)
+    energy = {t: c for t, c in least.items() if c}
+    return Costs(energy, tuple((n, f, x) for (n, _, x), f in times.items()), each[0].nodes, besides)
 
 
 class Traffic:
