@@ -9,7 +9,6 @@ from itertools import pairwise
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.explore.common import check_einsum
 from polymodel.explore.windows import extent, overlapping
-from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
 GRAPHS = "for branches, residuals and Einsums apart call pm.graph_slope(spec); "
@@ -53,13 +52,9 @@ class Chain:
 def chain_of(cascade: Cascade, names: Sequence[str] | None = None) -> Chain:
     """The chain of these Einsums, by default all, in order of execution.
 
-    SpecError for unknown Einsums and fewer than two, Refused where they are no chain (branches, residuals,
+    SpecError for fewer than two, Refused where they are no chain (branches, residuals,
     copies), NotSeparable for windows, among them halos between Einsums, and for spaces that are no box.
     """
-    known = [e.name for e in cascade]
-    for name in names or ():
-        if name not in known:
-            raise SpecError([Diagnostic(f"there is no Einsum {name!r}", suggestion(name, known, "Einsums"))])
     einsums = tuple(e for e in cascade if names is None or e.name in names)
     if len(einsums) < 2:
         what = f"a chain has at least two Einsums, here there is {len(einsums)}"

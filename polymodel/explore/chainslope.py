@@ -36,6 +36,7 @@ from polymodel.explore.curvetext import (
     fitting,
     fitting_or_fault,
 )
+from polymodel.explore.options import Options
 from polymodel.explore.segments import Segment, Workbench
 from polymodel.explore.staircase import Staircase, lowest_of, one_after_the_other
 from polymodel.mapping.looptree import LoopTree
@@ -234,7 +235,7 @@ class ChainSlope:
 def chain_slope(
     spec: Spec,
     *,
-    einsums: Sequence[str] | None = None,
+    einsums: str | Sequence[str] | None = None,
     curves: Curve | Sequence[Curve] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
     whole: bool = False,
     tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
@@ -247,30 +248,33 @@ def chain_slope(
     `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
     sizes to try per rank variable (of fused loops: that of the group's first Einsum).
     Counts are those of one instance (`n_instances`).
-    Raises SpecError for fewer than two Einsums, Refused for what is no chain (branches, residuals, copies,
-    different numbers of instances)
-    and for counts beyond 2^62, NotSeparable for windows, halos between Einsums, and spaces that are no box.
+    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is no
+    chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
+    NotSeparable for windows, halos between Einsums, and spaces that are no box.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("chain_slope", spec)
-    # A single name is what a hurried user passes; every curve is told against the unfused one.
-    curves = tuple(dict.fromkeys(("unfused", *((curves,) if isinstance(curves, str) else curves))))
-    einsums = (einsums,) if isinstance(einsums, str) else einsums
-    for name in curves:
-        if name not in get_args(Curve):
-            what = suggestion(name, get_args(Curve))
-            raise SpecError([Diagnostic(f"there is no curve {name!r}", what)])
-    chain = chain_of(spec.workload, einsums)
+    every, options = spec.workload, Options()
+    if einsums is not None:
+        einsums = options.names(("einsums",), einsums, [e.name for e in every], "Einsum")
+    asked = options.names(("curves",), curves, get_args(Curve), "curve")
+    whole = options.truth("whole", whole)
+    some = [e for e in every if einsums is None or e.name in einsums]
+    options.tiles(tiles, some, {v for e in every for v in e.rank_variables})
+    options.unit(unit)
+    options.raise_if_any()
+    names = tuple(dict.fromkeys(("unfused", *asked)))  # every curve is told against the unfused one
+    chain = chain_of(every, einsums)
     weights = _weights(chain, unit)
     check_counts(chain.einsums, weights)
     bench = Workbench(chain, tiles, weights)
     found: dict[str, Points[ChainPoint]] = {
-        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in curves
+        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
     }
-    cascade = Cascade(chain.einsums, spec.workload.rank_sizes, spec.workload.name)
+    cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     problem = Problem(cascade, hierarchy, LoopTree(()))
     return ChainSlope(problem, chain, Curves(found, unit), unit, bench.compared, time.perf_counter() - start)

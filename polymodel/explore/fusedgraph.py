@@ -16,7 +16,6 @@ from polymodel.explore.rules import Rules
 from polymodel.explore.tilings import Sizes as Tiles
 from polymodel.explore.tilings import sizes_of
 from polymodel.explore.windows import extent
-from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, Einsum
 
 # How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
@@ -153,12 +152,6 @@ def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: Tiles) -> Fuse
     A copy of a workload input moves nothing, as both lie in the backing store: its readers read the source.
     Raises Refused and NotSeparable for what has no curve.
     """
-    rules.check_names(cascade)
-    known = sorted({v for e in cascade for v in e.rank_variables})
-    for v in tiles if isinstance(tiles, Mapping) else ():
-        if v not in known:
-            what = f"tiles: there is no rank variable {v!r}"
-            raise SpecError([Diagnostic(what, suggestion(v, known, "rank variables"))])
     einsums = without_copies(cascade)
     weights: dict[str, int] = {}
     for one in einsums:

@@ -6,20 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 
 from polymodel.errors import Diagnostic
+from polymodel.explore.options import shown
 from polymodel.explore.records import Limits
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import not_a
 
 Constraints = Limits | Mapping[str, object] | ExploreSection
 SHARES = 'write {"PE": {"X": 0.5}} or (("PE", "X", 0.5),)'
 
 
 def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
-    """A section in which only what was given is set, and the faults of what had to be left out of it.
-
-    Raises SpecError for what is no set of constraints at all.
-    """
+    """A section in which only what was given is set, and the faults of what had to be left out of it."""
     if constraints is None:
         return ExploreSection(), ()
     if isinstance(constraints, ExploreSection):
@@ -28,7 +25,8 @@ def given_section(constraints: object) -> tuple[ExploreSection, tuple[Diagnostic
         return _read(*_of_limits(constraints))
     if not isinstance(constraints, Mapping):
         remedy = 'write e.g. {"max_fused_loops": 1}, or pm.Limits(max_fused_loops=1)'
-        raise not_a("set of constraints", "explore", constraints, remedy)
+        fault = Diagnostic(f"{shown(constraints)} is no set of constraints", remedy, "constraints")
+        return ExploreSection(), (fault,)
     return _read({str(k): v for k, v in constraints.items()})
 
 

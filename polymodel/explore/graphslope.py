@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, SpecError
@@ -33,7 +33,8 @@ from polymodel.explore.curvetext import (
 from polymodel.explore.fusedgraph import FusedGraph, Kind, fused_graph
 from polymodel.explore.graphjoin import join
 from polymodel.explore.groupcurves import EinsumChoice
-from polymodel.explore.rules import Operands, Rules
+from polymodel.explore.options import TRUTH, Options
+from polymodel.explore.rules import ROLES, Operands, Rules
 from polymodel.explore.tilings import Sizes
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.faults import not_a_spec, suggestion
@@ -283,17 +284,17 @@ def told(choice: EinsumChoice) -> str:
 def graph_slope(
     spec: Spec,
     *,
-    curves: Iterable[str] = CURVES,
+    curves: str | Iterable[str] = CURVES,
     tiles: Sizes = "divisors",
     unit: Literal["words", "bits"] = "words",
     head: bool = True,
     batch: bool = True,
     head_is_tiled_fusion: bool = True,
-    uneven: bool | Iterable[str] = True,
+    uneven: bool | str | Iterable[str] = True,
     operands: Operands = "both",
     partial_overlap: bool = False,
     equal_outer_sizes: bool = False,
-    roles: Mapping[str, Iterable[str]] | None = None,
+    roles: Mapping[str, str | Iterable[str]] | None = None,
     layout: object = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> GraphSlope:
@@ -304,29 +305,25 @@ def graph_slope(
     ranks that are heads or batches, `{"head": ["H"], "batch": ["B"]}`; without, ranks whose name says so. The
     other switches are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
     Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
-    divisors and counts beyond 2^62, SpecError for unknown curves, roles and sizes.
+    divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("graph_slope", spec)
-    given = tuple((role, tuple(names)) for role, names in (roles or {}).items())
-    some = uneven if isinstance(uneven, bool) else tuple(uneven)
-    rules = Rules(
-        head, batch, head_is_tiled_fusion, some, operands, partial_overlap, equal_outer_sizes, given, layout
-    )
-    graph = fused_graph(spec.workload, rules, unit, tiles)
-    freed: tuple[Kind, ...] = () if head_is_tiled_fusion else ("headed",)
-    kinds: dict[str, tuple[Kind, ...]] = {
-        "unfused": ("backing",),
-        "untiled_fused": ("backing", "whole", *freed),
-        "tiled_fused": ("backing", "whole", *freed, "tiled"),
-    }
+    cascade, options = spec.workload, Options()
+    names = _curves(options, curves)
+    options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
+    options.unit(unit)
+    options.called("progress", progress)
+    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, equal_outer_sizes)
+    rules = _rules(options, plain, uneven, roles, cascade)
+    options.raise_if_any()
+    graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
+    kinds = _kinds(rules)
     found: dict[str, GraphCurve] = {}
-    for name in curves:
-        if name not in kinds:
-            raise SpecError([Diagnostic(f"there is no curve {name!r}", suggestion(name, CURVES, "curves"))])
+    for name in names:
         begin = time.perf_counter()
 
         def tell(done: int, of: int, name: str = name) -> None:
@@ -338,4 +335,56 @@ def graph_slope(
         found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     seconds = time.perf_counter() - start
-    return GraphSlope(spec.workload, graph, Curves(found, unit), unit, hierarchy, seconds)
+    return GraphSlope(cascade, graph, Curves(found, unit), unit, hierarchy, seconds)
+
+
+def _kinds(rules: Rules) -> dict[str, tuple[Kind, ...]]:
+    """How each curve lets a shared tensor be handed on."""
+    freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
+    return {
+        "unfused": ("backing",),
+        "untiled_fused": ("backing", "whole", *freed),
+        "tiled_fused": ("backing", "whole", *freed, "tiled"),
+    }
+
+
+def _curves(options: Options, curves: object) -> tuple[str, ...]:
+    before = len(options.faults)
+    found = options.names(("curves",), curves, CURVES, "curve")
+    if not found and len(options.faults) == before:
+        options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
+    return found
+
+
+def _rules(options: Options, plain: Rules, uneven: object, roles: object, cascade: Cascade) -> Rules:
+    """The switches of a call as rules, with the names in `uneven` and `roles`."""
+    options.choice(("operands",), plain.operands, get_args(Operands), "choice")
+    return replace(
+        plain,
+        head=options.truth("head", plain.head),
+        batch=options.truth("batch", plain.batch),
+        head_is_tiled_fusion=options.truth("head_is_tiled_fusion", plain.head_is_tiled_fusion),
+        uneven=_uneven(options, uneven, cascade),
+        partial_overlap=options.truth("partial_overlap", plain.partial_overlap),
+        equal_outer_sizes=options.truth("equal_outer_sizes", plain.equal_outer_sizes),
+        roles=_roles(options, roles, cascade),
+    )
+
+
+def _uneven(options: Options, uneven: object, cascade: Cascade) -> bool | tuple[str, ...]:
+    if isinstance(uneven, TRUTH):
+        return bool(uneven)
+    named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
+    return options.names(("uneven",), uneven, sorted(named), "tensor or rename")
+
+
+def _roles(options: Options, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Per role the ranks and rank variables that have it."""
+    ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
+    known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
+    found = []
+    given = {} if roles is None else options.table("roles", roles, "roles", '{"head": ["H"]}')
+    for role, names in given.items():
+        options.choice(("roles", str(role)), role, ROLES, "role")
+        found.append((role, options.names(("roles", str(role)), names, known, "rank")))
+    return tuple(found)

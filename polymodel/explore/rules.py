@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.spec.faults import suggestion
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+from polymodel.errors import Refused
+from polymodel.workload.einsum import Einsum, TensorAccess
 
 ROLES = ("head", "batch")
 Operands = Literal["as_written", "flipped", "both"]
@@ -49,29 +48,6 @@ class Rules:
                 "penalties for an order of access that differs between Einsums (`layout`) are not counted",
                 "leave `layout` out; compare orders with pm.evaluate and the energies of your memory",
             )
-        for role, _ in self.roles:
-            if role not in ROLES:
-                raise SpecError([Diagnostic(f"there is no role {role!r}", suggestion(role, ROLES, "roles"))])
-        if self.operands not in ("as_written", "flipped", "both"):
-            remedy = suggestion(self.operands, ("as_written", "flipped", "both"), "choices")
-            raise SpecError([Diagnostic(f"operands={self.operands!r}", remedy)])
-
-    def check_names(self, cascade: Cascade) -> None:
-        """SpecError for roles that name no rank and no rank variable of the workload, and for uneven tensors
-        that are no tensor and no rename."""
-        ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
-        ranks |= {v for e in cascade for v in e.rank_variables}
-        named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
-        told = [("roles", "rank", name, ranks) for _, names in self.roles for name in names]
-        if not isinstance(self.uneven, bool):
-            told += [("uneven", "tensor or rename", name, named) for name in self.uneven]
-        faults = [
-            Diagnostic(f"{where}: there is no {what} {name!r}", suggestion(name, sorted(known), f"{what}s"))
-            for where, what, name, known in told
-            if name not in known
-        ]
-        if faults:
-            raise SpecError(faults)
 
     def has_role(self, role: str, access: TensorAccess, variable: str) -> bool:
         """Whether a rank variable indexes a rank of this role in a tensor."""

@@ -24,16 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.common import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.explore.curvetext import Points, check_point, figures_text, fitting_or_fault
 from polymodel.explore.front import Front
+from polymodel.explore.options import Options
 from polymodel.explore.orders import OrderClass, as_indexed, order_classes
 from polymodel.explore.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.spec.faults import not_a_spec
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def ski_slope(
     `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
     subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
     Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
-    Raises NotSeparable for other sums of rank variables and for spaces that are no box,
-    Refused for more than 7 rank variables or counts beyond 2^62.
+    Raises SpecError with every option that is wrong, NotSeparable for other sums of rank variables and for
+    spaces that are no box, Refused for more than 7 rank variables or counts beyond 2^62.
     """
     start = time.perf_counter()
     from polymodel.loading import Spec as Loaded
@@ -176,19 +176,18 @@ def ski_slope(
     if not isinstance(spec, Loaded):
         raise not_a_spec("ski_slope", spec)
     cascade = spec.workload
-    if einsum is None and len(cascade) > 1:
+    options = Options()
+    if einsum is not None:
+        options.choice(("einsum",), einsum, [e.name for e in cascade], "Einsum")
+    elif len(cascade) > 1:
         names = ", ".join(e.name for e in cascade)
-        raise SpecError(
-            [
-                Diagnostic(
-                    "the workload has several Einsums",
-                    f"say which: einsum=... of {names}; a chain of them has chain_slope",
-                )
-            ]
-        )
-    known = [e.name for e in cascade]
-    if einsum is not None and einsum not in known:
-        raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", suggestion(einsum, known, "Einsums"))])
+        remedy = f"say which: einsum=... of {names}; a chain of them has chain_slope"
+        options.faults.add(("einsum",), "the workload has several Einsums", remedy)
+    bypass = options.truth("bypass", bypass)
+    named = [e for e in cascade if e.name == einsum or len(cascade) == 1]
+    options.tiles(tiles, named, {v for e in cascade for v in e.rank_variables})
+    options.unit(unit)
+    options.raise_if_any()
     one = cascade[einsum] if einsum else cascade.einsums[0]
     check_einsum(one)
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Refused
 
 Ints = NDArray[np.int64]
 MOST = 2**24  # pairs of tile sizes of one rank variable
@@ -50,20 +50,15 @@ class Tilings:
 
 
 def sizes_of(extent: int, variable: str, tiles: Sizes) -> tuple[tuple[int, ...], bool]:
-    """Tile sizes below the extent to try, and whether a tile must divide what encloses it. SpecError for
-    sizes outside 1 to extent."""
+    """Tile sizes below the extent to try, and whether a tile must divide what encloses it."""
     if tiles == "divisors":
         every = np.arange(1, extent // 2 + 1)
         return tuple(every[extent % every == 0].tolist()), True
     if tiles == "all":
         return tuple(range(1, extent)), False
-    if isinstance(tiles, Mapping):
-        chosen = sorted(set(map(int, tiles.get(variable, ()))))
-        if chosen and not 1 <= chosen[0] <= chosen[-1] <= extent:
-            what = f"tile sizes of {variable} must lie in 1 to {extent}"
-            raise SpecError([Diagnostic(what, "leave out the others")])
-        return tuple(t for t in chosen if t < extent), False
-    raise SpecError([Diagnostic(f"tiles={tiles!r}", 'use "divisors", "all" or {variable: sizes}')])
+    assert isinstance(tiles, Mapping)
+    chosen = sorted(set(map(int, tiles.get(variable, ()))))
+    return tuple(t for t in chosen if t < extent), False
 
 
 @lru_cache(maxsize=512)

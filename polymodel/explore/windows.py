@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.errors import Diagnostic, NotSeparable, SpecError
+from polymodel.errors import NotSeparable
 from polymodel.sweep.dominance import least
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -83,13 +83,9 @@ def candidates(one: Einsum, variable: str, tiles: object) -> Sizes:
         return sizes(x, every[x % every == 0], steps)
     if tiles == "all":
         return without_replaceable(sizes(x, every, steps))
-    if isinstance(tiles, Mapping):
-        chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))
-        if chosen[0] < 1 or chosen[-1] > x:
-            what = f"tile sizes of {variable} must lie in 1 to {x}"
-            raise SpecError([Diagnostic(what, "leave out the others")])
-        return sizes(x, chosen, steps)
-    raise SpecError([Diagnostic(f"tiles={tiles!r}", 'use "divisors", "all" or {variable: sizes}')])
+    assert isinstance(tiles, Mapping)
+    chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))
+    return sizes(x, chosen, steps)
 
 
 def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> Sizes:

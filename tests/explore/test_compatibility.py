@@ -309,11 +309,6 @@ def test_roles_say_what_is_a_head() -> None:
     assert Rules().outermost(workload["QK"]) == ()
     given = Rules(roles=(("head", ("H",)),))
     assert given.outermost(workload["QK"]) == ("h",)
-    given.check_names(workload)
-    with pytest.raises(pm.SpecError, match="there is no rank 'X'"):
-        Rules(roles=(("head", ("X",)),)).check_names(workload)
-    with pytest.raises(pm.SpecError, match="there is no role 'heads'"):
-        Rules(roles=(("heads", ("H",)),))
 
 
 def test_head_is_tiled_fusion_decides_whether_heads_add() -> None:
@@ -357,5 +352,3 @@ def test_layout_penalties_are_refused_by_name() -> None:
 def test_a_tensor_that_is_not_shared_is_a_fault() -> None:
     with pytest.raises(pm.SpecError, match="U has no tensor A"):
         compatible(mapped(FIRST, "", {}), mapped(SECOND, "", {}), "A", PLAIN)
-    with pytest.raises(pm.SpecError, match="operands='swapped'"):
-        Rules(operands="swapped")  # type: ignore[arg-type]  # what a caller may write
