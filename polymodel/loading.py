@@ -20,6 +20,7 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
+from polymodel.mapping.wanted import check_section
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
@@ -161,7 +162,7 @@ class Spec:
         return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
 
     def check(self) -> tuple[Diagnostic, ...]:
-        """Every fault that stands between this spec and an evaluation; empty if there is none."""
+        """Every fault that stands between this spec and an evaluation or exploration; empty if none does."""
         return self._resolution.diagnostics
 
     @cached_property
@@ -232,6 +233,7 @@ def _resolve(spec: Spec) -> _Resolution:
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
+    check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found))
 
 
@@ -264,7 +266,7 @@ def load(
     broken = [s for s in document.entries if s not in document.sections and s != "symbols"]
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
-        partial = () if broken and broken != ["mapping"] else spec.check()
+        partial = () if {*broken} - {"mapping", "sweep", "explore"} else spec.check()
         document.faults.extend(d for d in partial if d.code != UNBOUND)
         document.faults.raise_if_any()
     return spec._checked()
@@ -290,7 +292,7 @@ class _Pair:
 def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
     found = document.sections
     workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
-    swept, explored = found.get("sweep"), found.get("explore")
+    swept, explored = found.get("sweep"), found.get("explore", document.rest)
     assert swept is None or isinstance(swept, SweepSection)
     assert explored is None or isinstance(explored, ExploreSection)
     assert workload is None or isinstance(workload, Workload)

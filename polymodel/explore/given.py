@@ -35,15 +35,11 @@ def _read(
 ) -> tuple[ExploreSection, tuple[Diagnostic, ...]]:
     document = Document()
     read_mapping({"explore": data}, document)
-    if not len(document.faults):
-        found = document.sections["explore"]
-        assert isinstance(found, ExploreSection)
-        return found, faults
     told = [replace(d, path=d.path.replace("explore", "constraints", 1)) for d in document.faults.found]
-    # The other keys are read all the same, so that wrong values among them are told with these faults.
-    wrong = {d.path.removeprefix("constraints.").partition(".")[0].partition("[")[0] for d in told}
-    rest = {k: v for k, v in data.items() if k not in wrong}
-    return _read(rest if len(rest) < len(data) else {}, (*faults, *told))
+    # What is right besides is read all the same, so that wrong values in it are told with these faults.
+    found = document.sections.get("explore", document.rest)
+    assert isinstance(found, ExploreSection)
+    return found, (*faults, *told)
 
 
 def _of_limits(limits: Limits) -> tuple[dict[str, object], tuple[Diagnostic, ...]]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
-from polymodel.explore.narrowed import written
 from polymodel.explore.records import Change, Found, Limits, Relaxation, Request
+from polymodel.mapping.narrowed import written
 from polymodel.workload.einsum import Cascade
 
 # Giving these up makes a search long, and seldom helps.

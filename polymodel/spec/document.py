@@ -44,6 +44,9 @@ class Document:
     """The sections found so far; `folders` holds the folder of the file each section came from."""
 
     sections: dict[str, SchemaObject] = field(default_factory=dict)
+    rest: ExploreSection | None = (
+        None  # what is right of an `explore:` section with faults, to check it further
+    )
     symbols: dict[str, int | float | str | None] = field(default_factory=dict)
     extras: dict[str, object] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
@@ -253,6 +256,9 @@ def _section(entry: Entry, document: Document) -> None:
         document.sections[entry.key] = model.model_validate(data)
     except ValidationError as error:
         faults_of(error, model, (entry.key,), document.faults)
+        if model is ExploreSection and isinstance(data, dict):
+            wrong = {e["loc"][0] for e in error.errors() if e["loc"]}
+            document.rest = ExploreSection.model_validate({k: v for k, v in data.items() if k not in wrong})
 
 
 def check_variables(given: Mapping[str, object], document: Document) -> None:

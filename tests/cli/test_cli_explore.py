@@ -127,6 +127,18 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"{BUG} a bug" in capsys.readouterr().out
 
 
+def test_a_wrong_section_takes_one_round(capsys: Captured, tmp_path: Path) -> None:
+    """What is no key, what is no number and what names nothing; all commands that read it tell the same."""
+    file = tmp_path / "wanted.yaml"
+    file.write_text("explore:\n  objective: [energy]\n  eps: -1\n  objectives: [buffer:GLC]\n  sizes: al\n")
+    for command in ("explore", "validate"):
+        code, out, err = run(capsys, command, *SMALL[:2], str(file), *SMALL[2:])
+        assert (code, out) == (BAD_INPUT, "")
+        for line in (2, 3, 4, 5):
+            assert f"{file}:{line}:" in err
+        assert err.count(": explore.") == 4
+
+
 def _tiny(folder: Path) -> str:
     """The small architecture with a buffer of 16 bits."""
     text = (Path(__file__).parents[2] / "arch" / "simple_two_level.yaml").read_text(encoding="utf-8")

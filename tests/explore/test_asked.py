@@ -13,8 +13,9 @@ import yaml
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.explore import run
-from polymodel.explore.asked import PLAIN, asked_for
+from polymodel.explore.asked import asked_for
 from polymodel.explore.records import Found, Request
+from polymodel.mapping.wanted import PLAIN
 from polymodel.spec.explore_schema import ExploreSection
 from tests.test_documents import ROOT
 from tests.test_documents import run as execute
@@ -112,15 +113,74 @@ def test_all_faults_are_told_at_once_with_their_places(tmp_path: Path) -> None:
     file.write_text(
         "symbols: {N: 2}\nexplore:\n  objectives: [energi]\n  max_fused_loops: N - 3\n  fuse: T9\n"
     )
-    read = pm.load("matmul_chain_2", "simple_two_level", file)
     with pytest.raises(SpecError) as caught:
-        pm.explore(read, eps=-1)
+        pm.load("matmul_chain_2", "simple_two_level", file)
     text = str(caught.value)
-    assert len(caught.value.diagnostics) == 4
-    for wanted in (f"{file}:3:16: explore.objectives[0]", f"{file}:4:20", f"{file}:5:9", "eps: negative"):
+    assert len(caught.value.diagnostics) == 3
+    for wanted in (f"{file}:3:16: explore.objectives[0]", f"{file}:4:20", f"{file}:5:9"):
         assert wanted in text
     with pytest.raises(SpecError, match=r"pm\.load"):
         pm.explore("matmul")  # type: ignore[arg-type]  # wrong on purpose
+
+
+WRONG = """\
+symbols: {N: 2}
+explore:
+  objectives: [energi]
+  max_fused_loop: 1
+  max_fused_loops: N - 3
+  sizes: al
+  fuse: T9
+  loop_order: {Matmul1: [q]}
+  min_utilisation: {PE: {X: [1]}}
+  compute: {Matmul1: MAD}
+  exchange: [GLC]
+  memories: {DRAM: {bypass: T0}, GLC: {}}
+  eps: -1
+  time_limit: a
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"M": 16}])
+def test_loading_tells_all_that_is_wrong_with_a_section(tmp_path: Path, variables: dict[str, int]) -> None:
+    """Keys, kinds and values: one round, before anything is asked of the spec."""
+    file = tmp_path / "wanted.yaml"
+    file.write_text(WRONG)
+    with pytest.raises(SpecError) as caught:
+        pm.load("matmul_chain_2", "simple_two_level", file, **variables)  # type: ignore[arg-type]  # for templates
+    assert [(d.path.removeprefix("explore."), d.place.line) for d in caught.value.diagnostics] == [
+        ("objectives[0]", 3), ("max_fused_loop", 4), ("max_fused_loops", 5), ("sizes", 6), ("fuse", 7),
+        ("loop_order.Matmul1[0]", 8), ("min_utilisation.PE.X", 9), ("compute.Matmul1", 10),
+        ("exchange[0]", 11), ("memories.DRAM.bypass", 12), ("memories.GLC", 12), ("eps", 13),
+        ("time_limit", 14),
+    ]  # fmt: skip
+    assert all(d.remedy for d in caught.value.diagnostics)
+
+
+def test_numbers_of_a_section_are_checked_without_a_workload(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(WRONG)
+    with pytest.raises(SpecError) as caught:
+        pm.load(file)
+    assert {d.place.line for d in caught.value.diagnostics} == {4, 5, 6, 9, 13, 14}
+
+
+def test_faults_of_other_sections_are_told_with_those_of_the_exploration(tmp_path: Path) -> None:
+    section = {"objectives": "energi", "size": "all"}
+    machine = {"nodes": [{"type": "Memory", "name": "DRAM", "size": -1}, {"type": "Compute", "name": "MAC"}]}
+    with pytest.raises(SpecError) as caught:
+        pm.load("matmul_chain_2", {"arch": machine, "explore": section})
+    assert {d.path for d in caught.value.diagnostics} >= {"arch.nodes[0].size", "explore.size"}
+
+
+def test_what_waits_for_a_symbol_is_told_by_the_exploration() -> None:
+    given = {"symbols": {"N": None}, "explore": {"max_fused_loops": "N"}}
+    read = pm.load("matmul_chain_2/untiled_fused", "simple_two_level", given, M=4)
+    pm.evaluate(read)
+    with pytest.raises(SpecError, match=r"explore\.max_fused_loops: symbol N has no value"):
+        pm.explore(read)
+    with pytest.raises(SpecError, match=r"explore\.max_fused_loops: negative number of fused loops -1"):
+        read.bind(N=-1)
 
 
 def test_the_page_on_exploring_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,269 @@
+"""Which mappings an exploration looks at, as an `explore:` section says it: names and numbers, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.numbers import Numbers
+from polymodel.architecture.rules import Rules
+from polymodel.mapping.narrowed import narrowed
+from polymodel.spec import Arch
+from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.spec.numbers import UnboundSymbol, Value
+from polymodel.workload.resolve import Resolved
+
+PLAIN = ("energy", "latency", "energy_delay", "buffer")
+SAME = {"edp": "energy_delay", "energy_delay_product": "energy_delay", "delay": "latency", "time": "latency"}
+
+
+def check_section(
+    section: ExploreSection | None,
+    symbols: Mapping[str, Value | None],
+    workload: Resolved | None,
+    arch: Arch | None,
+    hierarchy: Hierarchy | None,
+    faults: Faults,
+) -> None:
+    """Add every fault of a section; without workload and architecture those of its numbers.
+
+    Numbers that wait for the value of a symbol are no fault: they keep nobody from evaluating.
+    """
+    if section is None:
+        return
+    found = Faults(faults.locator)
+    WantedNumbers(section, symbols, found).check()
+    if workload is not None and arch is not None and hierarchy is not None:
+        Wanted(section, symbols, workload, arch, found).check_names(hierarchy)
+    faults.extend(d for d in found.found if d.code != UnboundSymbol.code)
+
+
+class WantedNumbers:
+    """Reads the numbers of a section; a wrong one is a fault, and read as some other."""
+
+    def __init__(self, section: ExploreSection, symbols: Mapping[str, Value | None], faults: Faults) -> None:
+        self.section = section
+        self.symbols = symbols
+        self.section_faults = faults
+
+    def check(self) -> None:
+        self.eps()
+        self.time_limit()
+        self.fused_loops()
+        self.fused_loops_per_rank_variable()
+
+    def value(self, name: str) -> object:
+        return getattr(self.section, name)
+
+    def where(self, name: str) -> tuple[Path, Faults]:
+        """The path of a field, and where its faults are noted."""
+        return ("explore", name), self.section_faults
+
+    def numbers(self, name: str) -> tuple[Numbers, Path]:
+        path, faults = self.where(name)
+        return Numbers(self.symbols, faults), path
+
+    def eps(self) -> float:
+        numbers, path = self.numbers("eps")
+        return numbers.at_least_zero(self.number("eps", numbers, path), path, "eps")
+
+    def time_limit(self) -> float | None:
+        if self.value("time_limit") is None:
+            return None
+        numbers, path = self.numbers("time_limit")
+        found = numbers.positive(self.number("time_limit", numbers, path), path, "time limit")
+        return None if math.isinf(found) else found
+
+    def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
+        """The field as a number or an expression; anything else is a fault, and 1."""
+        found = self.value(name)
+        if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
+            return found
+        numbers.faults.add(path, f"{found!r} is not a number", "write a number")
+        return 1
+
+    def fused_loops(self) -> int | None:
+        if self.value("max_fused_loops") is None:
+            return None
+        numbers, path = self.numbers("max_fused_loops")
+        found = numbers.at_least_zero(
+            self.number("max_fused_loops", numbers, path), path, "number of fused loops"
+        )
+        if found != int(found):
+            numbers.faults.add(path, f"{found} is not a whole number", "write 0, 1, 2, ...")
+        return int(found)
+
+    def fused_loops_per_rank_variable(self) -> int:
+        numbers, path = self.numbers("max_fused_loops_per_rank_variable")
+        text = self.number("max_fused_loops_per_rank_variable", numbers, path)
+        return numbers.whole(text, path, "number of fused loops")
+
+
+class Wanted(WantedNumbers):
+    """Reads a whole section; names are those of a workload and an architecture."""
+
+    def __init__(
+        self,
+        section: ExploreSection,
+        symbols: Mapping[str, Value | None],
+        workload: Resolved,
+        arch: Arch,
+        faults: Faults,
+    ) -> None:
+        super().__init__(section, symbols, faults)
+        self.cascade, self.scopes = workload.cascade, workload.scopes
+        self.raw_arch = arch
+
+    def check_names(self, hierarchy: Hierarchy) -> None:
+        self.objectives(hierarchy)
+        self.fusion()
+        self.loop_order()
+        self.min_utilisation(hierarchy)
+        self.compute(hierarchy)
+        self.exchange(hierarchy)
+        self.narrowed(hierarchy)
+
+    def objectives(self, hierarchy: Hierarchy) -> tuple[str, ...]:
+        path, faults = self.where("objectives")
+        inner = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
+        plain = PLAIN if inner else PLAIN[:-1]
+        known = (*plain, *(f"buffer:{n}" for n in inner))
+        given = self.value("objectives")
+        assert isinstance(given, tuple)
+        found = tuple(dict.fromkeys(given))
+        for i, name in enumerate(found):
+            if name not in known:
+                shown = name if isinstance(name, str) else repr(name)
+                near = SAME.get(shown)
+                remedy = f"did you mean {near}?" if near else _near_objective(shown, known, hierarchy)
+                faults.add((*path, i), f"unknown objective {shown}", remedy)
+        if not found:
+            faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
+        return found
+
+    def fusion(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Intermediates that are to be fused, and that are not to be."""
+        fuse, unfused = self.tensors("fuse"), self.tensors("unfused")
+        if both := sorted(fuse & unfused):
+            path, faults = self.where("unfused")
+            what = f"{', '.join(both)} is to be fused and unfused"
+            faults.add(path, what, "leave it out of `fuse` or of `unfused`")
+        return fuse, unfused
+
+    def table(self, name: str) -> Mapping[str, object]:
+        found = self.value(name)
+        assert isinstance(found, Mapping)
+        return found
+
+    def loop_order(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        path, faults = self.where("loop_order")
+        found = []
+        for einsum, order in self.table("loop_order").items():
+            assert isinstance(order, tuple)
+            if not self.is_einsum(einsum, path, faults):
+                continue
+            known = self.cascade[einsum].rank_variables
+            for i, v in enumerate(order):
+                if v not in known:
+                    near = suggestion(v, known, "rank variables")
+                    faults.add((*path, einsum, i), f"{einsum} has no rank variable {v}", near)
+                elif v in order[:i]:
+                    faults.add((*path, einsum, i), f"rank variable {v} is given twice", "keep one of them")
+            found.append((einsum, order))
+        return tuple(found)
+
+    def is_einsum(self, name: str, path: Path, faults: Faults) -> bool:
+        known = [e.name for e in self.cascade]
+        if name not in known:
+            near = suggestion(name, known, "Einsums")
+            faults.add((*path, name), f"unknown Einsum {name}", near, key=True)
+        return name in known
+
+    def compute(self, hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
+        path, faults = self.where("compute")
+        known = [c.name for c in hierarchy.components if c.kind == "compute"]
+        found = []
+        for einsum, unit in self.table("compute").items():
+            assert isinstance(unit, str)
+            self.is_einsum(einsum, path, faults)
+            if unit not in known:
+                near = suggestion(unit, known, "compute units")
+                faults.add((*path, einsum), f"unknown compute unit {unit}", near)
+            found.append((einsum, unit))
+        return tuple(found)
+
+    def exchange(self, hierarchy: Hierarchy) -> frozenset[str] | None:
+        names = self.value("exchange")
+        if not isinstance(names, tuple):
+            return None
+        path, faults = self.where("exchange")
+        known = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
+        for i, name in enumerate(names):
+            if name not in known:
+                near = suggestion(name, known, "memories below the backing storage")
+                faults.add((*path, i), f"intermediates cannot be handed on in {name}", near)
+        return frozenset(names)
+
+    def min_utilisation(self, hierarchy: Hierarchy) -> tuple[tuple[str, str, float], ...]:
+        numbers, path = self.numbers("min_utilisation")
+        known: dict[str, list[str]] = {}
+        for component, d in hierarchy.dimensions:
+            known.setdefault(component, []).append(d.name)
+        found = []
+        for component, dims in self.table("min_utilisation").items():
+            assert isinstance(dims, Mapping)
+            if component not in known:
+                near = suggestion(component, known, "components with a fanout")
+                near = near if known else "leave it out: the architecture has no spatial dimension"
+                what = f"component {component} has no fanout"
+                numbers.faults.add((*path, component), what, near, key=True)
+                continue
+            for dim, share in dims.items():
+                here = (*path, component, dim)
+                least = numbers.at_least_zero(share, here, "utilisation")
+                if dim not in known[component]:
+                    near = suggestion(dim, known[component], "dimensions")
+                    numbers.faults.add(here, f"{component} has no dimension {dim}", near, key=True)
+                if least > 1:
+                    numbers.faults.add(here, f"utilisation {least} is above 1", "write a share from 0 to 1")
+                found.append((component, dim, least))
+        return tuple(found)
+
+    def tensors(self, name: str) -> frozenset[str]:
+        """The intermediates that a set expression gives in any Einsum."""
+        text = self.value(name)
+        if not isinstance(text, str):
+            return frozenset()
+        path, faults = self.where(name)
+        before = len(faults)
+        rule = Rules(self.raw_arch, self.scopes, faults).rule("", text, path)
+        assert rule is not None
+        every = frozenset(t for _, tensors in rule.by_einsum for t in tensors)
+        found = every & self.cascade.intermediates
+        if every and not found and len(faults) == before:
+            between = [t for t in self.cascade.tensors if t in self.cascade.intermediates]
+            what = f"`{text}` is no intermediate: only what one Einsum writes and another reads is fused"
+            faults.add(path, what, suggestion(text, between, "intermediates"))
+        return found
+
+    def narrowed(self, hierarchy: Hierarchy) -> Hierarchy:
+        path, faults = self.where("memories")
+        rules = self.value("memories")
+        assert isinstance(rules, dict)
+        reader = Rules(self.raw_arch, self.scopes, faults)
+        return narrowed(hierarchy, self.cascade, rules, reader, path)
+
+
+def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> str:
+    if "," in name:
+        return f"write {[n.strip() for n in name.split(',')]}"
+    head, colon, memory = name.partition(":")
+    if head == "buffer" and colon:
+        outer = next((c.name for c in hierarchy.components if c.kind == "memory"), "")
+        if memory == outer:
+            return f"{memory} is the backing storage: name a memory below it"
+        below = [n.partition(":")[2] for n in known if ":" in n]
+        return suggestion(memory, below, "memories below the backing storage")
+    return suggestion(name, known, "objectives")
