@@ -167,7 +167,7 @@ class Bar(Line):
         if progress is None:
             self.show(0.0, f"bounds  {seconds:.0f} s")
             return
-        from polymodel.report.quantities import engineering
+        from polymodel.quantities import engineering
 
         share = progress.done / max(progress.total, 1)
         parts = [f"{progress.of}", f"{seconds:.0f} s"]

@@ -24,9 +24,9 @@ from polymodel.mapping.wanted import check_section
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, add_object, check_variables, read_file, read_mapping
+from polymodel.spec.document import Document, add_object, check_variables, existing, read_file, read_mapping
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import Faults, Joined, Locator, Without, close_to, in_reading_order, suggestion
+from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_faults, symbol_values, used_symbols, words_of
@@ -81,6 +81,15 @@ class Spec:
         parts += [n for n in ("workload", "arch", "mapping") if getattr(self, f"raw_{n}") is not None]
         shown = ", ".join(f"{name}={value}" for name, value in self.symbols.items())
         return f"Spec({', '.join(parts)}{f', symbols: {shown}' if shown else ''})"
+
+    def __str__(self) -> str:
+        waits = "waits for the value of " + ", ".join(n for n, value in self.symbols.items() if value is None)
+        parts = [repr(self)]
+        for name in ("workload", "arch", "mapping"):
+            if getattr(self, f"raw_{name}") is not None:
+                found = getattr(self._resolution, name)
+                parts.append(f"{name}: {waits}" if found is None else str(getattr(self, name)))
+        return "\n".join(parts)
 
     @property
     def workload(self) -> Cascade:
@@ -201,7 +210,7 @@ class Spec:
             remedy = "name a file, or load workload and architecture by library name"
             document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
             return None
-        return _existing(text, document)
+        return existing(text, document)
 
 
 @dataclass(frozen=True)
@@ -323,7 +332,7 @@ def _read(source: object, document: Document, variables: Mapping[str, object], p
     elif isinstance(source, Mapping):
         read_mapping({str(k): v for k, v in source.items()}, document)
     elif isinstance(source, Path):
-        path = _existing(str(source), document)
+        path = existing(str(source), document)
         if path is not None:
             read_file(path, document, variables)
     elif isinstance(source, str):
@@ -341,7 +350,7 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         document.faults.note(Diagnostic("YAML text is not a source", remedy))
         return
     if not library.is_name(text) or Path(text).is_file():
-        path = _existing(text, document)
+        path = existing(text, document)
         if path is not None:
             read_file(path, document, variables)
         return
@@ -359,18 +368,6 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
             return
         pair.workload = found.name
     read_file(found.path, document, variables)
-
-
-def _existing(text: str, document: Document) -> Path | None:
-    path = Path(text)
-    if "\0" not in text and path.exists():
-        return path
-    near = ""
-    if "\0" not in text and path.parent.is_dir():
-        near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
-    remedy = f"did you mean {path.parent / near}?" if near else "check the path"
-    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(text)))
-    return None
 
 
 def _add_default_mapping(document: Document, variables: Mapping[str, object], pair: _Pair) -> None:

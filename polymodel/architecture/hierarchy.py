@@ -125,6 +125,17 @@ class Hierarchy:
     assume_overlap: bool = True
     name: str = ""
 
+    def __repr__(self) -> str:
+        from polymodel.architecture.text import names_text
+
+        return f"Hierarchy({names_text(self)})"
+
+    def __str__(self) -> str:
+        from polymodel.architecture.text import hierarchy_text, names_text
+
+        lines = "".join(f"\n  {line}" for line in hierarchy_text(self).splitlines())
+        return f"Hierarchy{' ' if self.name else ': '}{names_text(self)}{lines}"
+
     def __getitem__(self, name: str) -> Component:
         for c in self.components:
             if c.name == name:

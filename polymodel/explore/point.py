@@ -13,7 +13,7 @@ from polymodel.explore.fusedtext import fused_loops, fused_tensors
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.mapping.looptree import LoopTree
-from polymodel.report.quantities import engineering
+from polymodel.quantities import engineering
 from polymodel.report.report import Report
 
 

@@ -12,7 +12,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.mapping.looptree import Reuse
 from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
-from polymodel.report.quantities import engineering
+from polymodel.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
 from polymodel.report.report import Report
 from polymodel.schedule.retained import retained_window

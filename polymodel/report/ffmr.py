@@ -19,7 +19,7 @@ from polymodel.cost.context import Counts
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.mapping.ties import ties
-from polymodel.report.quantities import engineering
+from polymodel.quantities import engineering
 from polymodel.report.table import Cell, Column, Table
 from polymodel.schedule.text import essential_constraints
 

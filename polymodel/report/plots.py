@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import engineering
 from polymodel.report.drawing import PALETTE
 from polymodel.report.figures import new_axes
-from polymodel.report.quantities import engineering
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

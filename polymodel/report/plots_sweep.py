@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from polymodel.quantities import SHORT, engineering
 from polymodel.report.figures import new_axes
-from polymodel.report.quantities import SHORT, engineering
 
 if TYPE_CHECKING:
     import numpy as np

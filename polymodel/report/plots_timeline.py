@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.timeline import Timeline
+from polymodel.quantities import engineering
 from polymodel.report.figures import new_axes
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
-from polymodel.report.quantities import engineering
 from polymodel.report.timeline import MEANING, buffet_names
 
 if TYPE_CHECKING:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.text import hierarchy_text
 from polymodel.errors import writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
-from polymodel.report.hierarchy_text import cascade_text, hierarchy_text
 from polymodel.report.page import page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.workload.einsum import Cascade
+from polymodel.workload.text import cascade_text
 
 
 def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:

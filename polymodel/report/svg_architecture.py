@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.text import facts
 from polymodel.report.drawing import (
     CAP,
     CHAR,
@@ -16,7 +17,6 @@ from polymodel.report.drawing import (
     shape,
     text,
 )
-from polymodel.report.hierarchy_text import facts
 
 GAP = 16
 MARGIN = 16

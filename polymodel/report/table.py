@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.quantities import engineering
 from polymodel.report.glossary import TERMS
-from polymodel.report.quantities import engineering
 
 if TYPE_CHECKING:
     import pandas

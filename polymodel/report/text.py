@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from polymodel.quantities import engineering
 from polymodel.report import costed
-from polymodel.report.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.report.table import Table
 

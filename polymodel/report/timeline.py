@@ -11,7 +11,7 @@ from polymodel.analysis.result import Buffet
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
-from polymodel.report.quantities import engineering
+from polymodel.quantities import engineering
 from polymodel.report.table import Cell, Column, Table
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import Faults, suggestion
+from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source
 from polymodel.spec.sweep_schema import SweepSection
@@ -102,6 +102,19 @@ def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
     except UnicodeDecodeError as error:
         remedy = "save the file as UTF-8"
         faults.note(Diagnostic(f"byte {error.start} is not UTF-8 text", remedy, "", Place(name)))
+    return None
+
+
+def existing(text: str, document: Document) -> FilePath | None:
+    """The path of a file; if there is none, that is noted and the answer is None."""
+    path = FilePath(text)
+    if "\0" not in text and path.exists():
+        return path
+    near = ""
+    if "\0" not in text and path.parent.is_dir():
+        near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
+    remedy = f"did you mean {path.parent / near}?" if near else "check the path"
+    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(text)))
     return None
 
 

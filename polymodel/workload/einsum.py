@@ -63,6 +63,16 @@ class Einsum:
     def __hash__(self) -> int:
         return hash((self.name, self.bounds))  # enough, and many memories are keyed by Einsums
 
+    def __repr__(self) -> str:
+        from polymodel.workload.text import with_remarks
+
+        return f"Einsum({self.name}: {with_remarks(self)})"
+
+    def __str__(self) -> str:
+        from polymodel.workload.text import sizes_text, with_remarks
+
+        return f"{self.name}: {with_remarks(self)}; {sizes_text(self)}"
+
     @property
     def tensors(self) -> tuple[str, ...]:
         return tuple(a.tensor for a in self.accesses)
@@ -107,6 +117,16 @@ class Cascade:
     einsums: tuple[Einsum, ...]
     rank_sizes: tuple[tuple[str, int], ...] = ()
     name: str = ""
+
+    def __repr__(self) -> str:
+        from polymodel.workload.text import names_text
+
+        return f"Cascade({f'{self.name}: ' if self.name else ''}{names_text(self)})"
+
+    def __str__(self) -> str:
+        from polymodel.workload.text import table_text
+
+        return table_text(self)
 
     def __getitem__(self, name: str) -> Einsum:
         for e in self.einsums:

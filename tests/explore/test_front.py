@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.explore.confirm import figures_of
 from polymodel.explore.records import Progress
-from polymodel.report.quantities import engineering
+from polymodel.quantities import engineering
 from tests.explore.conftest import OBJECTIVES
 
 

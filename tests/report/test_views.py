@@ -15,8 +15,8 @@ import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.text import looptree_text
+from polymodel.quantities import engineering
 from polymodel.report.compare import compare
-from polymodel.report.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.report.show import show_text
 from polymodel.report.svg import looptree_svg

@@ -1,12 +1,11 @@
-"""The hierarchy and the workload in words."""
+"""The hierarchy in words."""
 
 from __future__ import annotations
 
 import math
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.report.quantities import engineering
-from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.quantities import engineering
 
 
 def facts(c: Component) -> tuple[str, ...]:
@@ -40,29 +39,7 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
     return "\n".join(lines) + "\n"
 
 
-def einsum_text(e: Einsum) -> str:
-    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`; ranks that differ from their index are named."""
-
-    def access(tensor: str) -> str:
-        a = e.access_of(tensor)
-        parts = [
-            str(x) if str(x).upper() == rank else f"{rank}={x}"
-            for rank, x in zip(a.ranks, a.projection, strict=True)
-        ]
-        return f"{tensor}[{', '.join(parts)}]"
-
-    made = ", ".join(access(a.tensor) for a in e.outputs)
-    return f"{made} = {' * '.join(access(a.tensor) for a in e.inputs)}"
-
-
-def cascade_text(cascade: Cascade) -> str:
-    """One line per Einsum with the ranges of its rank variables."""
-    lines = []
-    wide = max((len(e.name) for e in cascade), default=0)
-    for e in cascade:
-        ranges = ", ".join(
-            f"{low} <= {v} <= {high}" for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True)
-        )
-        tail = (" (copy)" if e.is_copy else "") + (f" x {e.n_instances}" if e.n_instances > 1 else "")
-        lines.append(f"{e.name.ljust(wide)}  {einsum_text(e)}{tail}    {ranges}")
-    return "\n".join(lines) + "\n"
+def names_text(hierarchy: Hierarchy) -> str:
+    """`simple_two_level: DRAM, GLB, MAC`"""
+    head = f"{hierarchy.name}: " if hierarchy.name else ""
+    return head + ", ".join(c.name for c in hierarchy.components)

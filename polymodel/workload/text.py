@@ -1,0 +1,72 @@
+"""Workloads in words: one line per Einsum."""
+
+from __future__ import annotations
+
+from polymodel.workload.einsum import Cascade, Einsum
+
+ENDS = 8  # Einsums shown of a longer workload at either end
+NAMES = 4  # the same where only names are shown
+
+
+def einsum_text(e: Einsum) -> str:
+    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`; ranks that differ from their index are named."""
+
+    def access(tensor: str) -> str:
+        a = e.access_of(tensor)
+        parts = [
+            str(x) if str(x).upper() == rank else f"{rank}={x}"
+            for rank, x in zip(a.ranks, a.projection, strict=True)
+        ]
+        return f"{tensor}[{', '.join(parts)}]"
+
+    made = ", ".join(access(a.tensor) for a in e.outputs)
+    return f"{made} = {' * '.join(access(a.tensor) for a in e.inputs)}"
+
+
+def with_remarks(e: Einsum) -> str:
+    """The same, and whether it copies and how often it runs."""
+    copied = " (copy)" if e.is_copy else ""
+    return einsum_text(e) + copied + (f" x {e.n_instances}" if e.n_instances > 1 else "")
+
+
+def sizes_text(e: Einsum) -> str:
+    """`m 16, i -2..4`: the size of each rank variable, or its range where it does not start at 0."""
+    ranges = zip(e.rank_variables, e.bounds, strict=True)
+    return ", ".join(f"{v} {low}..{high}" if low else f"{v} {high + 1}" for v, (low, high) in ranges)
+
+
+def names_text(cascade: Cascade) -> str:
+    names = [e.name for e in cascade]
+    if len(names) > 2 * NAMES:
+        names[NAMES:-NAMES] = ["..."]
+    return ", ".join(names)
+
+
+def table_text(cascade: Cascade) -> str:
+    """A heading, and a line for each Einsum: its name, projections and rank variables with their sizes."""
+    many = len(cascade)
+    between = [t for t in cascade.tensors if t in cascade.intermediates]
+    told = between if len(between) <= 2 * NAMES else [*between[:NAMES], "...", *between[-NAMES:]]
+    noted = f" (intermediates {', '.join(told)})" if told else ""
+    head = f"Cascade {cascade.name}".rstrip()
+    lines = [f"{head}: {many} Einsum{'s' if many != 1 else ''}, {len(cascade.tensors)} tensors{noted}"]
+    few = many <= 2 * ENDS
+    some = cascade.einsums if few else (*cascade.einsums[:ENDS], *cascade.einsums[-ENDS:])
+    rows = [(e.name, with_remarks(e), sizes_text(e)) for e in some]
+    names, formulas = (max((len(row[i]) for row in rows), default=0) for i in (0, 1))
+    lines += [f"  {n.ljust(names)}  {f.ljust(formulas)}  {sizes}".rstrip() for n, f, sizes in rows]
+    if not few:
+        lines.insert(1 + ENDS, f"  ... {many - len(some)} more; one of them: workload[name]")
+    return "\n".join(lines)
+
+
+def cascade_text(cascade: Cascade) -> str:
+    """One line per Einsum with the ranges of its rank variables."""
+    lines = []
+    wide = max((len(e.name) for e in cascade), default=0)
+    for e in cascade:
+        ranges = ", ".join(
+            f"{low} <= {v} <= {high}" for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True)
+        )
+        lines.append(f"{e.name.ljust(wide)}  {with_remarks(e)}    {ranges}")
+    return "\n".join(lines) + "\n"
