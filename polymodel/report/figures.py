@@ -15,9 +15,10 @@ _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made her
 def new_axes(width: float, height: float) -> Axes:
     """The axes of a new pyplot figure, inches wide and high.
 
-    When as many figures are open as `figure.max_open_warning` allows (20), the oldest made here is closed
-    first; the axes that were returned with it still draw and save. A notebook, which shows figures at the end
-    of a cell, shows those of the cell so far before it closes them. Windows stay open.
+    When half as many figures are open as `figure.max_open_warning` allows (20), the oldest made here is
+    closed first, so that figures of the caller's own find room; the axes that were returned with it still draw
+    and save. A notebook, which shows figures at the end of a cell, shows those of the cell so far before it
+    closes them. Windows stay open.
     """
     import matplotlib.pyplot as plt
 
@@ -32,7 +33,7 @@ def _make_room() -> None:
     import matplotlib.pyplot as plt
     from matplotlib.backend_bases import FigureManagerBase
 
-    most = int(plt.rcParams["figure.max_open_warning"])
+    most = -(-int(plt.rcParams["figure.max_open_warning"]) // 2)
     if not 0 < most <= len(plt.get_fignums()):
         return
     if type(plt.get_current_fig_manager()) is not FigureManagerBase:

@@ -64,7 +64,7 @@ def test_many_plots_leave_few_figures_open(plots: list[object]) -> None:
     made: list[Axes] = [draw() for _ in range(6) for draw in plots]  # type: ignore[operator]  # each is callable
     assert len(made) == 48
     assert len({id(ax.figure) for ax in made}) == 48
-    assert len(plt.get_fignums()) == 20
+    assert len(plt.get_fignums()) == 10
     assert plt.gcf() is made[-1].figure
     first = io.BytesIO()
     made[0].get_figure(root=True).savefig(first)  # type: ignore[union-attr]  # closed but kept
@@ -78,18 +78,28 @@ def test_figures_of_others_stay_open() -> None:
     assert all(plt.fignum_exists(figure.number) for figure in own)
     plt.close(plt.gcf())
     assert [plt.figure(n) for n in plt.get_fignums()][:5] == own
-    assert len(plt.get_fignums()) == 19
+    assert len(plt.get_fignums()) == 9
+
+
+def test_a_user_has_room_for_figures_of_his_own() -> None:
+    for _ in range(30):
+        new_axes(2, 2)
+    own = [plt.subplots()[0] for _ in range(10)]  # more than 20 open figures are an error here
+    for _ in range(30):
+        new_axes(2, 2)
+    assert all(plt.fignum_exists(figure.number) for figure in own)
+    assert len(plt.get_fignums()) == 11
 
 
 def test_the_limit_is_that_of_matplotlib() -> None:
     with plt.rc_context({"figure.max_open_warning": 3}):
         for _ in range(9):
             new_axes(2, 2)
-    assert len(plt.get_fignums()) == 3
+    assert len(plt.get_fignums()) == 2
     with plt.rc_context({"figure.max_open_warning": 0}):
         for _ in range(25):
             new_axes(2, 2)
-    assert len(plt.get_fignums()) == 28
+    assert len(plt.get_fignums()) == 27
 
 
 def test_a_notebook_shows_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
