@@ -16,9 +16,9 @@ def new_axes(width: float, height: float) -> Axes:
     """The axes of a new pyplot figure, inches wide and high.
 
     When half as many figures are open as `figure.max_open_warning` allows (20), the oldest made here is
-    closed first, so that figures of the caller's own find room; the axes that were returned with it still draw
-    and save. A notebook, which shows figures at the end of a cell, shows those of the cell so far before it
-    closes them. Windows stay open.
+    closed first: the other half is for figures of the caller's own. The axes that were returned with it still
+    draw and save. A notebook, which shows figures at the end of a cell, shows those of the cell so far before
+    it closes them. Windows stay open.
     """
     import matplotlib.pyplot as plt
 
