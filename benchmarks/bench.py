@@ -28,6 +28,7 @@ from benchmarks.fused import fused
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
+from benchmarks.tpu_like import tpu_like
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
 
@@ -218,12 +219,14 @@ def main() -> None:
     paired = workers()
     swept, differences = sweeps()
     searched, beaten = explored(forget, long)
+    on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes()}
-    rows |= {**swept, **paired, **pruning(), **searched}
+    rows |= {**swept, **paired, **pruning(), **searched, **on_tpu}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:
         print("AccelForge and polymodel count differently:", *differences, sep="\n", file=sys.stderr)
+    beaten += beaten_there
     if beaten:
         print("What AccelForge finds is better:", *beaten, sep="\n", file=sys.stderr)
     sys.exit(bool(differences or beaten))

@@ -49,16 +49,33 @@ COMPONENT = {
 
 @dataclass(frozen=True)
 class Race:
-    """One problem; `beside`: the peer runs in every run of the benchmark, else only in a long one."""
+    """One problem; `beside`: the peer runs in every run of the benchmark, else only in a long one.
+
+    `repeats`: of our search. `close`: how near the figures of both tools are if they are equal (relative).
+    `seconds`: the peer's limit.
+    """
 
     name: str
     case: str
     objectives: tuple[str, ...]
     beside: bool
+    repeats: int = 3
+    close: float = CLOSE
+    seconds: int = CASE_SECONDS
 
     @property
     def shown(self) -> str:
         return f"explore {self.name}, {' and '.join(self.objectives)}"
+
+    def problem(self) -> tuple[pm.Spec, pm.Limits]:
+        """What our search is given."""
+        case = case_of(self.case)
+        return spec_of(case), limits(case)
+
+    def told(self) -> tuple[str, Case]:
+        """What the peer is given: its YAML, and the settings of its mapper."""
+        case = case_of(self.case)
+        return peer_spec(case), case["mapper"]["settings"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +140,8 @@ def races(some: tuple[Race, ...], forget: Callable[[], None], long: bool) -> tup
             except NotInstalled as fault:
                 said += f"; AccelForge {VERSION}: not installed ({fault})"
         if theirs is not None:
-            found = [f"{race.shown}: AccelForge's {v} beats our front" for v in beating(mine, theirs)]
+            better = beating(mine, theirs, race.close)
+            found = [f"{race.shown}: AccelForge's {v} beats our front" for v in better]
             said += f", mappings: {len(theirs.values)}, of which {len(found)} beat ours"
             faults += found
         rows[race.shown] = cpu_seconds(mine.cpu, None if theirs is None else theirs.cpu, said)
@@ -137,12 +155,11 @@ def timed(action: Callable[[], pm.Front]) -> tuple[pm.Front, float, float]:
     return front, time.process_time() - cpu, time.perf_counter() - wall
 
 
-def ours(race: Race, forget: Callable[[], None], repeats: int = 3) -> Ran:
+def ours(race: Race, forget: Callable[[], None]) -> Ran:
     """The median of some runs, none of which remembers another; every mapping is then evaluated again."""
-    case = case_of(race.case)
-    spec, bounds = spec_of(case), limits(case)
+    spec, bounds = race.problem()
     ran = []
-    for _ in range(repeats):
+    for _ in range(race.repeats):
         forget()
         ran.append(timed(lambda: pm.explore(spec, objectives=race.objectives, constraints=bounds)))
     front = ran[-1][0]
@@ -170,24 +187,24 @@ def confirm(front: pm.Front, count: int) -> int:
 
 def peer(race: Race) -> Ran:
     """AccelForge's mapper on the same case; raises NotInstalled."""
-    python, case = environment(), case_of(race.case)
-    settings = {k: float(v) if v == "inf" else v for k, v in case["mapper"]["settings"].items()}
+    python, (text, settings) = environment(), race.told()
+    settings = {k: float(v) if v == "inf" else v for k, v in settings.items()}
     with tempfile.TemporaryDirectory() as name:
         spec, given, out = (Path(name) / n for n in ("spec.yaml", "settings.json", "out.json"))
-        spec.write_text(peer_spec(case), encoding="utf-8")
+        spec.write_text(text, encoding="utf-8")
         given.write_text(json.dumps({"objectives": race.objectives, "mapper": settings}), encoding="utf-8")
-        fault = run(python, HERE / "accelforge_search.py", spec, given, out, seconds=CASE_SECONDS)
+        fault = run(python, HERE / "accelforge_search.py", spec, given, out, seconds=race.seconds)
         if fault:
             raise NotInstalled(f"it does not run: {fault}")
         found = json.loads(out.read_text(encoding="utf-8"))
     return Ran(found["cpu"], found["wall"], tuple(map(tuple, found["values"])))
 
 
-def beating(mine: Ran, theirs: Ran) -> list[tuple[float, ...]]:
+def beating(mine: Ran, theirs: Ran, close: float = CLOSE) -> list[tuple[float, ...]]:
     """Those of the peer's mappings that none of ours is at least as good as, in every objective."""
 
     def no_worse(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-        return all(x <= y * (1 + CLOSE) for x, y in zip(a, b, strict=True))
+        return all(x <= y * (1 + close) for x, y in zip(a, b, strict=True))
 
     return [v for v in theirs.values if not any(no_worse(own, v) for own in mine.values)]
 
