@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -76,7 +76,8 @@ class Options:
 
     def _sizes(self, variable: str, sizes: object, most: int | None) -> None:
         path: Path = ("tiles", variable)
-        if isinstance(sizes, (str, Mapping)) or not isinstance(sizes, (Sequence, np.ndarray)):
+        single = isinstance(sizes, np.ndarray) and not sizes.ndim
+        if single or isinstance(sizes, (str, Mapping)) or not isinstance(sizes, Collection):
             self.faults.add(path, f"{shown(sizes)} is no list of tile sizes", "write e.g. [2, 4]")
             return
         numbers = []

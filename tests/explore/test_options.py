@@ -70,6 +70,7 @@ def test_every_option_is_checked(call: Callable[..., object]) -> None:
     ("options", "message"),
     [
         ({"tiles": {"m": [2, 2.5]}}, r"tiles.m\[1\]: 2.5 is no whole number"),
+        ({"tiles": {"m": np.array(2)}}, "tiles.m: a ndarray is no list of tile sizes"),
         ({"tiles": {"m": "24"}}, "tiles.m: '24' is no list of tile sizes"),
         ({"tiles": {"m": [True]}}, r"tiles.m\[0\]: True is no whole number"),
         ({"tiles": {"m": [0]}}, "tiles.m: tile sizes of m must lie in 1 to 4"),
@@ -112,6 +113,7 @@ def test_arrays_of_sizes_and_their_truth_values_are_taken() -> None:
     given: Any = pm.ski_slope(SPEC, einsum="T", tiles=tiles, bypass=np.True_)  # type: ignore[arg-type]  # of numpy
     plain = pm.ski_slope(SPEC, einsum="T", tiles={"m": [1, 2]}, bypass=True)
     assert given.points == plain.points
+    assert pm.ski_slope(SPEC, einsum="T", tiles={"m": {2, 1}}, bypass=True).points == plain.points  # type: ignore[dict-item]  # a set
 
 
 def test_wrong_constraints_hide_no_other_fault() -> None:
