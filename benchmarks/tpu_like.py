@@ -137,7 +137,9 @@ def fanout(given: Component, dim: FanoutDim, workload: Cascade, limits: pm.Limit
     """One dimension. The peer gives a refilled partial sum to all units of a reduction.
 
     Where partial sums are not reduced it lets units write them one over the other, and counts no reads that
-    would add them up: `loop_bounds` forbid such loops, as our search does.
+    would add them up: `loop_bounds` forbid such loops, as our search does. Of a dimension that shares one
+    kind of tensor it gets only loops that share it (`reuse`), as in its own example of such a machine: fewer
+    than our search looks at, among them those of the optimum. Without, it has no answer in 900 s of CPU.
     """
     written = [(e.name, a.tensor) for e in workload if not e.is_copy for a in e.outputs]
     reduced = {dim.reuses(*output) for output in written}
@@ -146,6 +148,8 @@ def fanout(given: Component, dim: FanoutDim, workload: Cascade, limits: pm.Limit
     least = {(c, d): share for c, d, share in limits.min_utilisation}
     shared = "All" if dim.may_reuse is None else dim.may_reuse.text
     found: Fields = {"name": dim.name, "fanout": dim.fanout, "may_reuse": shared}
+    if shared not in ("All", "Nothing"):
+        found["reuse"] = shared
     if reduced == {False}:
         found["loop_bounds"] = [{"expression": "~output.rank_variables", "operator": "==", "value": 1}]
     return {**found, "min_usage": least.get((given.name, dim.name), 0)}

@@ -103,6 +103,7 @@ def test_the_peer_reads_the_same_layer_and_machine():
             (d.name, d.fanout, d.may_reuse.text) for d in mine.spatial
         ]
         assert all(d["min_usage"] == 1 for d in read.get("spatial", ()))
+        assert all(d.get("reuse", "Nothing") == d["may_reuse"] for d in read.get("spatial", ()))
         bound = {d["name"] for d in read.get("spatial", ()) if "loop_bounds" in d}
         assert bound == {d.name for d in mine.spatial if d.may_reuse.text != "output"}
     assert settings == {"max_fused_loops": 1} == {"max_fused_loops": limits.max_fused_loops}
