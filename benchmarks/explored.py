@@ -37,8 +37,7 @@ REGISTERS: Case = {
     "read_bits_per_cycle": 65536, "write_bits_per_cycle": 65536,
 }  # fmt: skip
 CLOSE = 1e-9  # relative; both tools add floats
-CASE_SECONDS, LONG_SECONDS = 600, 300  # the peer's limit on one search; ours on the three-level front
-BRIEF_SECONDS = 20  # ours on that front in a run that is not long
+CASE_SECONDS, FRONT_SECONDS = 600, 300  # the peer's limit on one search; ours on the three-level front
 SAMPLE = 40  # of a large front, the mappings that are evaluated
 COMPONENT = {
     "memory": "type name size_bits read_energy_per_bit write_energy_per_bit read_bits_per_cycle"
@@ -116,10 +115,9 @@ def limits(case: Case) -> pm.Limits:
 def explored(forget: Callable[[], None], long: bool) -> tuple[dict[str, Row], list[str]]:
     """All rows, and what the peer found that beats what we found."""
     rows, faults = races((*SMALL, *LAYERS), forget, long)
-    seconds = LONG_SECONDS if long else BRIEF_SECONDS
     return {
         **rows,
-        **three_levels("the GPT-3 layer", GPT3, seconds),
+        **three_levels("the GPT-3 layer", GPT3, FRONT_SECONDS),
         **looked_at("the GPT-3 layer", GPT3),
     }, faults
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,7 +14,7 @@ from polymodel.explore.join import Rules
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import Structure, above_of
-from polymodel.explore.templates import Passing, Shape, shapes
+from polymodel.explore.templates import Exchanges, Passing, Shape, shapes
 from polymodel.explore.tilechains import sizes_below
 
 Array = Any
@@ -59,11 +59,28 @@ def open_shapes(
     space: EinsumSpace, limits: Limits, passing: Passing, depth: int, floors: Floors
 ) -> Iterator[Shape]:
     """Shapes of up to so many fused loops for which there are mappings."""
+    for shape in every_shape(space, limits, passing, depth):
+        if floors.of(shape.exchanges) is not None:
+            yield shape
+
+
+def every_shape(space: EinsumSpace, limits: Limits, passing: Passing, depth: int) -> Iterator[Shape]:
+    """Shapes of up to so many fused loops."""
     reach = len(space.memories) if space.copy else max(u.memories for u in space.units)
     for d in range(depth + 1):
-        for shape in shapes(space, limits, passing, d, reach):
-            if floors.of(tuple((i, m) for i, m, _ in shape.shared)) is not None:
-                yield shape
+        yield from shapes(space, limits, passing, d, reach)
+
+
+def exchanged_inside(
+    space: EinsumSpace, limits: Limits, passing: Passing, depth: int, rules: Rules
+) -> set[Exchanges]:
+    """What may be handed on further inside than the first memory and fits there at some tile size."""
+    some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
+    found = set()
+    for c in choices_of(space, some, limits.sizes, rules):
+        if (c.own <= rules.capacity[:, None]).all(axis=0).any():
+            found.add(c.shape.exchanges)
+    return found
 
 
 def choices_of(space: EinsumSpace, some: Sequence[Shape], sizes: str, rules: Rules) -> Iterator[Choice]:
@@ -120,3 +137,9 @@ def follows(space: EinsumSpace, structure: Structure) -> object:
         if x.memory and space.operand(x.tensor) is not None
     )
     return structure.above, reads
+
+
+def unlike(some: Mapping[Shape, Array], done: Mapping[Shape, Array]) -> dict[Shape, Array]:
+    """Tile sizes of shapes that are not done."""
+    left = {shape: mine & ~done.get(shape, np.zeros(len(mine), bool)) for shape, mine in some.items()}
+    return {shape: mine for shape, mine in left.items() if mine.any()}

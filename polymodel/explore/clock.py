@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from polymodel.explore.records import Progress, Request
+from polymodel.explore.records import Progress, Request, Stage
 
 GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
@@ -34,6 +35,28 @@ class Tally:
         """Raises Late once time is over."""
         if not self.going_on():
             raise Late
+
+
+@dataclass
+class Tallies:
+    """Tallies and seconds of the steps of a search, by name."""
+
+    going_on: Callable[[], bool]
+    known: dict[str, tuple[Tally, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def counted(self, of: str) -> Iterator[Tally]:
+        """Count what a step looks at, together with what it looked at before."""
+        tally, seconds = self.known.get(of, (Tally(going_on=self.going_on), 0.0))
+        begun = time.perf_counter()
+        yield tally
+        self.known[of] = tally, seconds + time.perf_counter() - begun
+
+    def records(self) -> tuple[Stage, ...]:
+        return tuple(
+            Stage(of, t.templates, t.points, t.kept, t.too_large, seconds)
+            for of, (t, seconds) in self.known.items()
+        )
 
 
 @dataclass

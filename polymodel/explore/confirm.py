@@ -20,7 +20,6 @@ from polymodel.spec.faults import Faults
 CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
 START = 1.0  # seconds that other processes need to start
 LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
-SHARE = 0.1  # of a time limit at most
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,11 @@ def all_confirmed(
     candidates: Sequence[Candidate],
     workers: int,
     done: Callable[[int], bool],
-    time_limit: float | None = None,
+    longest: float = LONGEST,
 ) -> list[Figures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
-    those left keep the figures of the search. So do those not reached within a time, which is a part of the
-    time limit of the search, if there is one."""
+    those left keep the figures of the search. So do those not reached within so many seconds."""
     begun, found = perf_counter(), list[Figures]()
-    longest = LONGEST if time_limit is None else min(LONGEST, SHARE * time_limit)
     for candidate in candidates:
         if not done(len(found)):
             break

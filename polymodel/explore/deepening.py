@@ -7,36 +7,37 @@ part of better ones, and their join.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import astuple, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from polymodel.explore.bounds import Bound, Known
-from polymodel.explore.clock import GRACE, Late, Tally, Watch
-from polymodel.explore.combine import Interest
+from polymodel.explore.choices import every_shape, exchanged_inside, unlike
+from polymodel.explore.clock import GRACE, Late, Tallies, Tally, Watch
+from polymodel.explore.combine import Interest, group_numbers
 from polymodel.explore.floors import Floors, floors_of, ladders
-from polymodel.explore.interest import BEATEN, by_name, share_of
+from polymodel.explore.interest import BEATEN, COARSE, all_bits, by_name, share_of
 from polymodel.explore.interfaces import Interfaces
 from polymodel.explore.join import Outlook, Rules, Stage, first_stage, next_stage
 from polymodel.explore.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.explore.records import Request
-from polymodel.explore.records import Stage as StageRecord
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import passing_of
-from polymodel.explore.templates import Shape, shapes
+from polymodel.explore.templates import Exchanges, Passing, Shape
+from polymodel.explore.undominated import undominated
 from polymodel.explore.wholes import Whole
 
 Array = Any
-FINE = (6e-4, 0.1)  # shares by which costs and space may be above the best in a fine dive
-DIVES = ((3e-3, 0.4), FINE)  # rough ones first
+T = TypeVar("T")
+DIVES = ((3e-3, 0.4), (6e-4, 0.1))  # shares by which costs and space may be above the best, rough ones first
 NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
 CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
-TIMES = 6  # a dive looks for better paths so often
+FEW = 300  # tile sizes of all Einsums that are looked at without a dive
+TIMES = 6  # looks at what is handed on further inside, before all is looked at that may be beside it
 MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # latency against energy
 FLOORS = 0.25  # of the time limit at most, for what every Einsum costs at least
 
@@ -55,13 +56,14 @@ class Deepening:
         """`before`: of a part of these spaces, whose whole mappings are known."""
         self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
         sums = int(rules.interest.energy) + int(rules.interest.latency)
-        self.steps = ladders(rules.capacity, _bits(spaces))
+        self.steps = ladders(rules.capacity, all_bits(spaces))
         figures = np.zeros((sums + len(rules.buffers), 0))
         edges = self.steps[rules.buffers[0]][::-2][::-1] if rules.buffers else np.array([np.inf])
         slack = share_of(request.eps, BEATEN)
         self.known = Known(figures, sums, edges, slack)  # mixtures once their scale is known
         self.floors = [Floors(self.steps, sums, None)] * len(spaces)
         self.found: list[list[Pmappings]] = [[] for _ in spaces]
+        self.seen: list[dict[Shape, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
         self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
         self.names = [s.name if by_name(request.limits) else "" for s in spaces]
         known: dict[object, Regions] = {}
@@ -70,76 +72,93 @@ class Deepening:
             for s, p, name in zip(spaces, self.passing, self.names, strict=True)
         ]
         self.paths: Interfaces | None = None
+        self.before: list[Floors] = []  # of the part that is known
         self.wholes: list[Whole] = []
-        self.tallies: dict[str, tuple[Tally, float]] = {}
+        self.tallies = Tallies(watch.going_on)
         if before is not None:
             self.wholes, self.tallies = before.wholes, before.tallies
             self.known = replace(self.known, figures=before.known.figures)
+            alike = before.rules.which == rules.which[: len(before.steps)]
+            alike = alike and all(map(np.array_equal, before.steps, self.steps))
+            if alike and all(f.least is not None for f in before.floors):
+                self.before = before.floors
         self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
 
-    def floor(self) -> None:
-        """Work out what every Einsum costs at least."""
+    def floor(self, depth: int) -> None:
+        """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
         tally = Tally(going_on=self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
-        for i, space in enumerate(self.spaces):
-            if first[i] == i:
-                self.floors[i] = floors_of(
-                    space,
-                    self.request.limits,
-                    self.rules.interest,
-                    self.steps,
-                    self.explorers[i].known,
-                    tally,
-                )
-            self.floors[i] = self.floors[first[i]]
+
+        def one(i: int) -> int:
+            before = self.before[i] if self.before else None
+            wanted: set[Exchanges] = set()
+            for k in (k for k in first if first[k] == i and before is not None):
+                args = self.spaces[k], self.request.limits, self.passing[k], depth, self.rules
+                wanted |= exchanged_inside(*args)
+            self.floors[i] = floors_of(
+                self.spaces[i],
+                self.request.limits,
+                self.rules.interest,
+                self.steps,
+                self.explorers[i].known,
+                tally,
+                before,
+                wanted,
+            )
+            return i
+
+        for _ in self._side_by_side([i for i in first if first[i] == i], one):
+            pass
+        self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
 
     def deepen(self, depth: int) -> None:
         """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
-        self.known = replace(self.known, weights=self._weights())
-        self.found = [[] for _ in self.spaces]
-        if not self._map_paths(depth):
+        if not self._begun(depth):
             return
         assert self.paths is not None
         self.paths.work_out(self.known)
-        dives = self._dives()
+        self._finish(depth, self._dives())
+
+    def _finish(self, depth: int, dives: Sequence[Interest]) -> None:
+        assert self.paths is not None
         for interest in dives:
             if not self.near():
                 self.dive(depth, interest)
         for some in self._turns():
-            for i in self._side_by_side(some, depth):
-                self.watch.tell(self.spaces[i].name, self._best())
+            for alike in self._side_by_side(some, partial(self._deepened, depth=depth)):
+                for i in alike:
+                    self.watch.tell(self.spaces[i].name, self._best())
             if not self.watch.going_on():
                 break
             self.paths.work_out(self.known)
-        for interest in dives if self.watch.going_on() else ():
-            self.join(self._left(), interest)
-            self.paths.work_out(self.known)
         self.join(self._left())
 
-    def settled(self, depth: int) -> bool:
-        """True if nothing that is handed on further inside than the first memory is part of better whole
-        mappings than are known."""
-        self.known = replace(self.known, weights=self._weights())
-        if not self._map_paths(depth):
-            return True
+    def deepen_inside(self, depth: int) -> None:
+        """The same where only what is handed on further inside than the first memory is new: first whether
+        any of it is part of better whole mappings than are known."""
+        if not self._begun(depth):
+            return
         assert self.paths is not None
-        seen: list[dict[Shape, Array]] = [{} for _ in self.spaces]
-        eps, space = FINE
-        interest = replace(self.rules.interest, eps=max(eps, self.rules.interest.eps), rough=space)
         for _ in range(TIMES):
             self.paths.work_out(self.known)
             hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
             left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
             if not any(left):
-                return True
-            wanted = [_unlike(some, done) for some, done in zip(left, seen, strict=True)]
+                return
+            wanted = [unlike(some, done) for some, done in zip(left, self.seen, strict=True)]
             if not any(wanted):
-                return False
-            for i, some in enumerate(wanted):
-                self._sketched(i, some, depth, interest, seen[i])
-                if not self.watch.going_on():
-                    return True
-        return False
+                break
+            self._look(wanted, depth)
+            if not self.watch.going_on():
+                return
+        few = sum(int(some.sum()) for mine in hopeful for some in mine.values()) < FEW
+        self._finish(depth, () if few else self._dives())
+
+    def _begun(self, depth: int) -> bool:
+        self.known = replace(self.known, weights=self._weights())
+        self.found = [[] for _ in self.spaces]
+        self.seen = [{} for _ in self.spaces]
+        return self._map_paths(depth)
 
     def _map_paths(self, depth: int) -> bool:
         """False if there was no time for it."""
@@ -189,95 +208,117 @@ class Deepening:
     def dive(self, depth: int, interest: Interest) -> None:
         """Whole mappings of shapes that look best: the more is known, the less is worth looking at."""
         assert self.paths is not None
-        rough: list[list[Pmappings]] = [[] for _ in self.spaces]
-        seen: list[dict[Shape, Array]] = [{} for _ in self.spaces]
-        for _ in range(TIMES):
-            near = self.paths.near_best(NEAR)
-            wanted = [_unlike(some, done) for some, done in zip(near, seen, strict=True)]
-            if not any(wanted) or self.near() or not self.watch.going_on():
-                break
-            for i, some in enumerate(wanted):
-                if not self.watch.going_on():
-                    return
-                rough[i] += self._sketched(i, some, depth, interest, seen[i])
-            self.join(rough, interest)
-            if self.watch.going_on():
-                self.paths.work_out(self.known)
+        near = self.paths.near_best(NEAR)
+        wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
+        self._look(wanted, depth)
+        if self.watch.going_on():
+            self.join(
+                [[self._thin(i, p, interest) for p in mine] for i, mine in enumerate(self._left())], interest
+            )
+        if self.watch.going_on():
+            self.paths.work_out(self.known)
 
-    def _sketched(
-        self, i: int, some: Mapping[Shape, Array], depth: int, interest: Interest, seen: dict[Shape, Array]
-    ) -> list[Pmappings]:
-        """The pmappings of these shapes and tile sizes as a dive sees them; from now on they bound paths."""
+    def _look(self, wanted: Sequence[Mapping[Shape, Array]], depth: int) -> None:
+        """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
+        bound paths."""
+        some = self._alike(i for i, mine in enumerate(wanted) if mine)
+        for _ in self._side_by_side(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth)):
+            pass
+
+    def _stock(self, alike: list[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int) -> list[int]:
         assert self.paths is not None
-        found = []
-        explorer = self.explorers[i].with_interest(interest)
-        for shape, points in self._looked_at(explorer, i, some, depth):
-            self.paths.refine(i, shape, points, some[shape], interest.eps, interest.rough)
-            seen[shape] = seen.get(shape, False) | some[shape]
-            found += [points] if points is not None else []
-        return found
+        for shape, points in self._looked_at(alike, wanted, depth):
+            for i in (i for i in alike if shape in wanted[i]):
+                mine = wanted[i][shape]
+                left = None if points is None else self._bounded(i, points, mine)
+                self.paths.refine(i, shape, left, mine)
+                self.seen[i][shape] = self.seen[i].get(shape, False) | mine
+                self.found[i] += [left] if left is not None else []
+        return alike
+
+    def _thin(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
+        """Without those that others are nearly as good as."""
+        assert self.paths is not None
+        rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
+        energy = points.energy + rest.pop(0) if interest.energy else points.energy
+        latency = points.latency + rest.pop(0) if interest.latency else points.latency
+        space = [*points.local, *(row for slot in points.above for row in slot)]
+        figures = interest.compared(energy, latency, (), space)
+        return points.only(undominated(figures, group_numbers(points.keys, len(points))))
 
     def plain(self, depth: int) -> None:
         """Look at all pmappings of so many fused loops."""
         for i, space in enumerate(self.spaces):
-            reach = len(space.memories) if space.copy else max(u.memories for u in space.units)
-            every = shapes(space, self.request.limits, self.passing[i], depth, reach)
-            wanted: dict[Shape, Bound | None] = dict.fromkeys(every)
-            with self._counted(space.name) as tally:
+            wanted: dict[Shape, Bound | None] = dict.fromkeys(
+                s for s in every_shape(space, self.request.limits, self.passing[i], depth)
+            )
+            with self.tallies.counted(space.name) as tally:
                 found = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
                 self.found[i] += [p for p in found if p is not None]
         self.join(self.found)
 
-    def _turns(self) -> Iterator[list[int]]:
-        """Einsums in the order they are looked at, as many at once as there are workers."""
+    def _alike(self, some: Iterable[int]) -> list[list[int]]:
+        """Einsums of equal shape together."""
+        found: dict[int, list[int]] = {}
+        first = dict(equal_shapes(self.spaces, self.names))
+        for i in some:
+            found.setdefault(first[i], []).append(i)
+        return list(found.values())
+
+    def _turns(self) -> Iterator[list[list[int]]]:
+        """Einsums in the order they are looked at, as many shapes at once as there are workers."""
         assert self.paths is not None
         sizes = [sum(map(len, mine)) for mine in self.paths.choices]
-        order = sorted(range(len(self.spaces)), key=lambda i: sizes[i])
+        order = self._alike(sorted(range(len(self.spaces)), key=lambda i: sizes[i]))
         for begin in range(0, len(order), max(1, self.request.workers)):
             yield order[begin : begin + max(1, self.request.workers)]
 
-    def _side_by_side(self, some: list[int], depth: int) -> Iterator[int]:
-        if len(some) < 2:
-            yield from (self._deepened(i, depth) for i in some)
+    def _side_by_side(self, some: Sequence[T], action: Callable[[T], T]) -> Iterator[T]:
+        if len(some) < 2 or self.request.workers < 2:
+            for item in some:
+                if not self.watch.going_on():
+                    return
+                yield action(item)
             return
         # Threads: nearly all of the time goes by in numpy, and what they find is shared.
-        with ThreadPoolExecutor(len(some)) as pool:
-            for run in as_completed([pool.submit(self._deepened, i, depth) for i in some]):
+        with ThreadPoolExecutor(self.request.workers) as pool:
+            for run in as_completed([pool.submit(action, item) for item in some]):
                 yield run.result()
 
-    def _deepened(self, i: int, depth: int) -> int:
+    def _deepened(self, alike: list[int], depth: int) -> list[int]:
         assert self.paths is not None
-        hopeful = self.paths.hopeful(i, self.known)
-        for shape, points in self._looked_at(self.explorers[i], i, hopeful, depth):
-            self.found[i] += [points] if points is not None else []
-            self.paths.refine(i, shape, points)
-        # What nobody hopes for any more is out of the way of others.
-        for c in self.paths.choices[i]:
-            if c.shape not in hopeful:
-                self.paths.refine(i, c.shape, None)
-        self.through[i] = not self.watch.late
-        return i
+        hopeful = {i: self.paths.hopeful(i, self.known) for i in alike}
+        self._stock(alike, {i: unlike(hopeful[i], self.seen[i]) for i in alike}, depth)
+        for i in alike:
+            # What nobody hopes for any more is out of the way of others.
+            for c in self.paths.choices[i]:
+                if c.shape not in hopeful[i]:
+                    self.paths.refine(i, c.shape, None)
+            self.through[i] = not self.watch.late
+        return alike
 
     def _looked_at(
-        self, explorer: Explorer, i: int, some: Mapping[Shape, Array], depth: int
+        self, alike: Sequence[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int
     ) -> Iterator[tuple[Shape, Pmappings | None]]:
-        """The pmappings of these shapes, at these of their tile sizes."""
+        """The pmappings of Einsums of equal shape, of all shapes and tile sizes that some of them want."""
         assert self.paths is not None
-        wanted: dict[Shape, Bound | None] = {}
-        for shape, mine in some.items():
-            rest = self.paths.rest_of(i, shape)[:, :, mine].min(axis=2, initial=np.inf)
-            keys = self.paths.choice(i, shape).keys[:, mine]
+        bounds: dict[Shape, Bound | None] = {}
+        for shape in dict.fromkeys(s for i in alike for s in wanted[i]):
+            mine = [(i, wanted[i][shape]) for i in alike if shape in wanted[i]]
+            some = np.logical_or.reduce([m for _, m in mine])
+            rests = [self.paths.rest_of(i, shape)[:, :, m].min(axis=2, initial=np.inf) for i, m in mine]
+            keys = self.paths.choice(mine[0][0], shape).keys[:, some]
             sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
-            wanted[shape] = Bound(self.known, rest, sizes)
-        with self._counted(self.spaces[i].name) as tally:
-            for shape, points in explorer.pmappings(wanted, depth, tally):
-                if points is not None:
-                    points = self._bounded(i, points, some[shape])
-                yield shape, points
+            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes)
+        with self.tallies.counted(", ".join(self.spaces[i].name for i in alike)) as tally:
+            # Which shapes there are depends on what passes by; here they are told.
+            passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
+            yield from self.explorers[alike[0]].beside(passing).pmappings(bounds, depth, tally)
 
     def _bounded(self, i: int, points: Pmappings, some: Array | None = None) -> Pmappings | None:
-        """Without those that known whole mappings rule out, and those of other tile sizes."""
+        """Those of an Einsum that known whole mappings do not rule out, of these tile sizes."""
         assert self.paths is not None
+        points = replace(points, space=self.spaces[i])
         interest = self.rules.interest
         c = self.paths.choice(i, points.shape)
         own = c.own[:, c.of(points.keys)]
@@ -296,7 +337,10 @@ class Deepening:
     def join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None = None) -> None:
         """Join what there is; the result bounds what follows. One that is cut short is left out, but for the
         first, which has some grace. `interest`: of a dive."""
-        rules = self.rules if interest is None else replace(self.rules, interest=interest)
+        if interest is None:
+            rules = replace(self.rules, coarse=self._widest(found))
+        else:
+            rules = replace(self.rules, interest=interest)
         if self.watch.late and (self.wholes or not all(found)):
             return
         going_on = self.watch.going_on
@@ -305,9 +349,10 @@ class Deepening:
         joined: list[Stage] = [first_stage(rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
-            with self._counted(of) as tally:
+            with self.tallies.counted(of) as tally:
+                outlook, workers = self._outlook(i + 1), self.request.workers
                 joined.append(
-                    next_stage(joined[-1], found[i], space, i, rules, tally, going_on, self._outlook(i + 1))
+                    next_stage(joined[-1], found[i], space, i, rules, tally, going_on, outlook, workers)
                 )
             if interest is None:
                 self.watch.tell(of, self._best())
@@ -316,11 +361,19 @@ class Deepening:
         self.wholes.append(Whole(tuple(joined), tuple(tuple(f) for f in found), self.rules))
         self.learn(self.wholes[-1])
 
+    def _widest(self, found: Sequence[Sequence[Pmappings]]) -> frozenset[int] | None:
+        """The Einsums behind which the last join left most states, but for the last, whose are thinned."""
+        if self.rules.interest.rough:
+            return None
+        last = [sum(map(len, stage)) for stage in self.wholes[-1].joined[1:]] if self.wholes else []
+        sizes = last or [sum(map(len, mine)) for mine in found]
+        return frozenset(np.argsort(sizes[:-1], kind="stable")[::-1][:COARSE].tolist())
+
     def _outlook(self, number: int) -> Outlook | None:
         paths = self.paths
         if paths is None:
             return None
-        return Outlook(self.known, lambda structure, tiles: paths.behind_of(number, structure, tiles))
+        return Outlook(self.known, partial(paths.behind_of, number), partial(paths.least_behind, number))
 
     def learn(self, whole: Whole) -> None:
         """From now on only what may be better than these whole mappings is looked at."""
@@ -338,28 +391,3 @@ class Deepening:
         figures += [o for o in self.request.objectives if o.startswith("buffer")]
         best = known[0] * known[1] if name == "energy_delay" else known[figures.index(name)]
         return float(best.min())
-
-    @contextmanager
-    def _counted(self, of: str) -> Iterator[Tally]:
-        tally, seconds = self.tallies.get(of, (Tally(going_on=self.watch.going_on), 0.0))
-        begun = time.perf_counter()
-        yield tally
-        self.tallies[of] = tally, seconds + time.perf_counter() - begun
-
-    def records(self) -> tuple[StageRecord, ...]:
-        return tuple(
-            StageRecord(of, t.templates, t.points, t.kept, t.too_large, seconds)
-            for of, (t, seconds) in self.tallies.items()
-        )
-
-
-def _unlike(some: Mapping[Shape, Array], done: Mapping[Shape, Array]) -> dict[Shape, Array]:
-    """Tile sizes of shapes that are not done."""
-    left = {shape: mine & ~done.get(shape, np.zeros(len(mine), bool)) for shape, mine in some.items()}
-    return {shape: mine for shape, mine in left.items() if mine.any()}
-
-
-def _bits(spaces: Sequence[EinsumSpace]) -> float:
-    """Bits of all tensors."""
-    sizes = {o.tensor: float(o.elements * o.bits) for s in spaces for o in s.operands}
-    return sum(sizes.values())

@@ -7,7 +7,7 @@ A mapping below fused loops is one without them if its exchanged tensors take no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 from typing import Any
@@ -19,10 +19,9 @@ from polymodel.explore.combine import Interest
 from polymodel.explore.pmappings import Explorer, Regions
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
-from polymodel.explore.templates import Passing
+from polymodel.explore.templates import Exchanges, Passing
 
 Array = Any
-Exchanges = tuple[tuple[int, int], ...]
 STEPS = 2  # levels per octave of a memory's size
 MOST = 2**18  # entries of a table
 SMALLEST = 8.0
@@ -67,14 +66,18 @@ def floors_of(
     steps: tuple[Array, ...],
     regions: Regions,
     tally: Tally,
+    before: Floors | None = None,
+    wanted: Container[Exchanges] | None = None,
 ) -> Floors:
-    """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known."""
+    """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known. `before`:
+    of exchanges in the first memory alone, whatever the memories further inside hold; with it, only the
+    others that are `wanted` are looked at."""
     alone = replace(interest, buffers=(), relaxed=True, eps=0.0)
     sums = int(interest.energy) + int(interest.latency)
     explorer = Explorer(space, limits, alone, Passing(), regions)
     found: dict[Exchanges, Array] = {}
     try:
-        for exchanges, points in explorer.floors(tally):
+        for exchanges, points in explorer.floors(tally, None if before is None else wanted):
             entry = np.zeros(len(points.energy), np.int64)
             for x, bits in zip(steps, points.local, strict=True):
                 entry = entry * len(x) + np.searchsorted(x, bits * (1 - 1e-12))
@@ -87,4 +90,7 @@ def floors_of(
     for table in shaped.values():
         for axis in range(1, table.ndim):
             np.minimum.accumulate(table, axis=axis, out=table)
+    for exchanges, table in (before.least or {}).items() if before is not None else ():
+        shape = (sums, *(len(x) if k < table.ndim - 1 else 1 for k, x in enumerate(steps)))
+        shaped[exchanges] = np.broadcast_to(table.reshape(shape), (sums, *(len(x) for x in steps)))
     return Floors(steps, sums, shaped)

@@ -13,8 +13,9 @@ from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import lives_of
 
 PRUNES = 1  # by cells of a grid, before an Einsum's points are joined
+COARSE = 3  # joins after which states are compared by cells of a grid: those that leave most
 # Parts of eps: for partial mappings, for known ones that others are not so much better than, for the front.
-CELLS, BEATEN, THIN = 0.8, 0.1, 0.1
+CELLS, BEATEN, THIN = 0.5, 0.1, 0.4
 
 
 def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
@@ -44,7 +45,9 @@ def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:
         any(o in ("latency", "energy_delay") for o in request.objectives),
         which,
         tuple(wanted),
-        eps=(1 + share_of(request.eps, CELLS)) ** (1 / (len(spaces) + PRUNES)) - 1 if request.eps else 0.0,
+        eps=(1 + share_of(request.eps, CELLS)) ** (1 / (min(COARSE, len(spaces)) + PRUNES)) - 1
+        if request.eps
+        else 0.0,
     )
     capacity = np.array([memories[m].capacity for m in which])
     return Rules(lives_of(spaces), which, capacity, interest, tuple(which.index(m) for m in wanted))
@@ -59,3 +62,9 @@ def share_of(eps: float, part: float) -> float:
 def by_name(limits: Limits) -> bool:
     """True if Einsums of equal shape may have to be mapped differently."""
     return bool(limits.loop_order or limits.compute or limits.fuse or limits.unfused)
+
+
+def all_bits(spaces: Sequence[EinsumSpace]) -> float:
+    """Bits of all tensors."""
+    sizes = {o.tensor: float(o.elements * o.bits) for s in spaces for o in s.operands}
+    return sum(sizes.values())

@@ -102,7 +102,7 @@ class Interfaces:
         n = sum(len(c) for c in mine)
         found = np.full((self.sums, n, len(self.usage) + 1), np.inf)
         for c in mine:
-            least = floors.of(tuple((i, m) for i, m, _ in c.shape.shared))
+            least = floors.of(c.shape.exchanges)
             if least is None:
                 continue
             at = [
@@ -200,6 +200,9 @@ class Interfaces:
             reached = ahead[-1][:, :, steps.before] + table[:, steps.over, steps.at]
             ahead.append(_least(reached, steps.after, states.count))
         behind = np.zeros((self.sums, len(self.edges), self.states[-1].count))
+        for structure, last in self.states[-1].tiles.items():
+            if self.rules.lives.inside and not structure.inside:
+                behind[:, :, last.places] = np.inf
         self.rest, self.least, self.behind = [], [], [behind]
         for i in range(len(self.steps) - 1, -1, -1):
             steps, table = self.steps[i], self.tables[i]
@@ -239,26 +242,20 @@ class Interfaces:
         shape: Shape,
         points: Pmappings | None,
         some: Array | None = None,
-        slack: float = 0.0,
-        space: float = 0.0,
     ) -> None:
-        """From now on the shape costs what its pmappings do, at some of its tile sizes (None: at all);
-        `slack`, `space`: shares by which the whole's costs and their space may be above those of others."""
+        """From now on the shape costs what its pmappings do, at some of its tile sizes (None: at all)."""
         c = self.choice(number, shape)
         table = np.full((self.sums, len(c), len(self.usage) + 1), np.inf)
         if points is not None and len(points):
             place = c.of(points.keys)
             at = np.zeros(len(points), np.int64)
             if self.rules.which:
-                bits = (points.local + points.above.sum(axis=0)) / (1 + space) + c.own[:, place]
+                bits = points.local + points.above.sum(axis=0) + c.own[:, place]
                 at = np.minimum(
                     np.searchsorted(self.usage, bits[self.axis] * (1 - 1e-12)), len(self.usage) - 1
                 )
             figures = self.rules.interest.figures(points.energy, points.latency, ())
             sums = np.stack(figures) if figures else np.zeros((0, len(points)))
-            if slack:
-                whole = sums + self.rest_of(number, shape, points.keys)[: len(sums), -1]
-                sums = sums - whole * (slack / (1 + slack))
             for row, figure in zip(table, self._mixed(sums), strict=True):
                 np.minimum.at(row, (place, at), figure)
             np.minimum.accumulate(table[:, :, :-1], axis=2, out=table[:, :, :-1])
@@ -286,10 +283,17 @@ class Interfaces:
 
     def behind_of(self, number: int, structure: Structure, tiles: Array) -> Array:
         """What the Einsums from `number` on cost at least behind states [sums, levels, n]."""
+        return self._behind(self.behind[number], number, structure, tiles)
+
+    def least_behind(self, number: int, structure: Structure, tiles: Array) -> Array:
+        """The same with all the space there is [sums, n]."""
+        return self._behind(self.behind[number][:, -1], number, structure, tiles)
+
+    def _behind(self, table: Array, number: int, structure: Structure, tiles: Array) -> Array:
         states = self.states[number].tiles.get(structure)
         if states is None:
-            return np.full((self.sums, len(self.edges), tiles.shape[1]), np.inf)
-        return self.behind[number][:, :, states.first + states.of(tiles)]
+            return np.full((*table.shape[:-1], tiles.shape[1]), np.inf)
+        return table[..., states.first + states.of(tiles)]
 
 
 def _unique(tiles: Array) -> tuple[Array, Array]:

@@ -7,7 +7,8 @@ that later steps look at. The last stage is the front.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,22 +38,30 @@ PAIRS = 2_000_000
 @dataclass(frozen=True)
 class Rules:
     """What the join needs besides states and pmappings. `buffers`: positions in `which` whose peak is an
-    objective."""
+    objective. `coarse`: Einsums behind which states are compared by cells of a grid (None: all)."""
 
     lives: Lives
     which: tuple[int, ...]
     capacity: Array
     interest: Interest
     buffers: tuple[int, ...]
+    coarse: frozenset[int] | None = None
+
+    def behind(self, number: int) -> Rules:
+        """As they are behind an Einsum."""
+        if self.coarse is None or number in self.coarse:
+            return self
+        return replace(self, interest=replace(self.interest, eps=0.0))
 
 
 @dataclass(frozen=True)
 class Outlook:
     """Whole mappings that are known, and what the Einsums to come cost at least behind states of a structure
-    and their tile sizes [sums, levels, n]."""
+    and their tile sizes: [sums, levels, n], and with all the space there is [sums, n]."""
 
     known: Known
     behind: Callable[[Structure, Array], Array]
+    least_behind: Callable[[Structure, Array], Array]
 
 
 Stage = tuple[States, ...]
@@ -71,23 +80,38 @@ def next_stage(
     tally: Tally,
     going_on: Callable[[], bool] = always,
     outlook: Outlook | None = None,
+    workers: int = 1,
 ) -> Stage:
-    """The states behind Einsum `number`."""
+    """The states behind Einsum `number`. `workers`: threads, as nearly all of the time goes by in numpy."""
+    rules = rules.behind(number)
+    steps = [
+        (g, s, found)
+        for g, states in enumerate(before)
+        for s, points in enumerate(shapes)
+        if (found := step(states.structure, space, points.shape, number, rules.lives)) is not None
+    ]
+
+    def joined(which: tuple[int, int, Step]) -> tuple[list[States], Tally]:
+        g, s, found = which
+        states, points, parts, mine = before[g], shapes[s], [], Tally()
+        for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
+            if not going_on():
+                break
+            source = Source(g, s, taken, chosen)
+            part = _combined(states, points, taken, chosen, found, rules, mine, source, outlook)
+            parts += [part] if part is not None else []
+        return parts, mine
+
     parts: dict[Structure, list[States]] = {}
-    for g, states in enumerate(before):
-        for s, points in enumerate(shapes):
-            found = step(states.structure, space, points.shape, number, rules.lives)
-            if found is None:
-                continue
-            tally.templates += 1
-            for taken, chosen in pairs(states.tiles, points.keys, states.structure.depth):
-                if not going_on():
-                    break
-                source = Source(g, s, taken, chosen)
-                part = _combined(states, points, taken, chosen, found, rules, tally, source, outlook)
-                if part is not None:
-                    parts.setdefault(found.after, []).append(part)
-    merged = tuple(_merged(structure, some, rules, outlook) for structure, some in parts.items())
+    with ThreadPoolExecutor(workers) as pool:
+        run = pool.map if workers > 1 else map
+        for (_, _, found), (some, mine) in zip(steps, run(joined, steps), strict=True):
+            if some:
+                parts.setdefault(found.after, []).extend(some)
+            tally.points += mine.points
+            tally.too_large += mine.too_large
+        merged = tuple(run(lambda item: _merged(item[0], item[1], rules, outlook), parts.items()))
+    tally.templates += len(steps)
     tally.kept += sum(len(m) for m in merged)
     return merged
 
@@ -132,24 +156,30 @@ def _combined(
     depth = found.after.depth
     tiles = points.keys[:depth, chosen]
     most = most_held(peak, held, found.after, tiles, rules.lives, rules.which)
+    # The whole takes at least this; what of it is below open loops and what beside them tells nothing more.
+    peak[0] = most
     ok = (most <= rules.capacity[:, None]).all(axis=0)
     tally.too_large += int(len(ok) - ok.sum())
-    energy = states.energy[taken] + points.energy[chosen]
-    latency = states.latency[taken] + points.latency[chosen]
-    if outlook is not None and ok.any():
-        here = np.flatnonzero(ok)
-        rest = outlook.behind(found.after, tiles[:, here])
-        peaks = [most[m, here] for m in rules.buffers]
-        figures = rules.interest.figures(energy[here], latency[here], peaks)
-        none = np.zeros(rest.shape[:2])
-        ok[here] = Bound(outlook.known, none).hopeful(figures, rest)
     if not ok.any():
         return None
+    energy = states.energy[taken] + points.energy[chosen]
+    latency = states.latency[taken] + points.latency[chosen]
     origin = np.stack([np.zeros(len(taken), int), np.arange(len(taken))])
-    whole = States(found.after, tiles, energy, latency, peak, held, origin, (source,)).only(
-        np.flatnonzero(ok)
-    )
-    return _pruned(whole, rules, outlook)
+    whole = States(found.after, tiles, energy, latency, peak, held, origin, (source,))
+    # Bounds take longer than comparing: few are left for them.
+    return _hopeful(_pruned(whole.only(np.flatnonzero(ok)), rules, outlook), rules, outlook)
+
+
+def _hopeful(states: States, rules: Rules, outlook: Outlook | None) -> States | None:
+    """Those that may be part of better whole mappings than are known."""
+    if outlook is None:
+        return states
+    rest = outlook.behind(states.structure, states.tiles)
+    peaks = [states.peak[0, m] for m in rules.buffers]
+    figures = rules.interest.figures(states.energy, states.latency, peaks)
+    none = np.zeros(rest.shape[:2])
+    left = np.flatnonzero(Bound(outlook.known, none).hopeful(figures, rest))
+    return states.only(left) if len(left) else None
 
 
 def _merged(structure: Structure, parts: Sequence[States], rules: Rules, outlook: Outlook | None) -> States:
@@ -192,7 +222,7 @@ def _pruned(states: States, rules: Rules, outlook: Outlook | None) -> States:
     energy, latency, interest = states.energy, states.latency, rules.interest
     if outlook is not None and (interest.eps or interest.rough):
         # A share of the whole counts: what others add to it is no less than this.
-        rest = list(outlook.behind(states.structure, states.tiles)[:, -1])
+        rest = list(outlook.least_behind(states.structure, states.tiles))
         energy = energy + rest.pop(0) if interest.energy else energy
         latency = latency + rest.pop(0) if interest.latency else latency
     figures = interest.compared(energy, latency, peaks, space)

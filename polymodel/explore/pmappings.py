@@ -18,9 +18,9 @@ import numpy as np
 from polymodel.explore.bounds import Bound
 from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
+from polymodel.explore.inner import Inner
 from polymodel.explore.records import Limits
 from polymodel.explore.regions import (
-    Inner,
     cheapest,
     cut_points,
     cuttable,
@@ -29,7 +29,7 @@ from polymodel.explore.regions import (
     origins,
 )
 from polymodel.explore.space import EinsumSpace
-from polymodel.explore.templates import Passing, Shape, Template, outer_templates, templates
+from polymodel.explore.templates import Exchanges, Passing, Shape, Template, outer_templates, templates
 from polymodel.explore.terms import costs
 from polymodel.explore.tilechains import all_chains, spread_after, unbundled
 from polymodel.explore.undominated import undominated
@@ -173,9 +173,9 @@ class Explorer:
         self.known = known if known is not None else Regions()
         self.regions = self.known.regions
 
-    def with_interest(self, interest: Interest) -> Explorer:
-        """The same, of other interest above the cut."""
-        return Explorer(self.space, self.limits, interest, self.passing, self.known)
+    def beside(self, passing: Passing) -> Explorer:
+        """The same beside other tensors that pass by."""
+        return Explorer(self.space, self.limits, self.interest, passing, self.known)
 
     def pmappings(
         self, wanted: Mapping[Shape, Bound | None], depth: int, tally: Tally
@@ -222,11 +222,15 @@ class Explorer:
         tally.kept += len(merged)
         return merged, late
 
-    def floors(self, tally: Tally) -> Iterator[tuple[tuple[tuple[int, int], ...], Cheap]]:
+    def floors(
+        self, tally: Tally, wanted: Container[Exchanges] | None = None
+    ) -> Iterator[tuple[Exchanges, Cheap]]:
         """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take
-        no space. Raises Late once time is over."""
+        no space. `wanted`: some of them (None: all). Raises Late once time is over."""
         for number, t in enumerate(self._templates(0, loose=True)):
-            exchanges = tuple((i, m) for i, m, _ in t.shape.shared)
+            exchanges = t.shape.exchanges
+            if wanted is not None and exchanges not in wanted:
+                continue
             if t.bottom:
                 below = self.regions[self._below(t, tally)]
                 found = cheapest(self.space, t, self.limits, self.interest, below, tally)

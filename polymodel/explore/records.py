@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from polymodel.mapping.looptree import LoopTree
@@ -43,13 +44,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits)."""
+    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits). Its
+    `tree` is made when it is first looked at: fronts may have thousands."""
 
     values: tuple[float, ...]
     energy: float
     latency: float
     buffers: tuple[tuple[str, float], ...]
-    tree: LoopTree
+    planted: Callable[[], LoopTree] = field(repr=False, compare=False)
+
+    @cached_property
+    def tree(self) -> LoopTree:
+        return self.planted()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from polymodel.explore.answer import Front
 from polymodel.explore.asked import asked_for
-from polymodel.explore.confirm import all_confirmed, searched
+from polymodel.explore.confirm import LONGEST, all_confirmed, searched
 from polymodel.explore.given import Constraints
 from polymodel.explore.point import Point
 from polymodel.explore.records import Found, Progress
@@ -24,6 +24,8 @@ from polymodel.loading import Spec
 from polymodel.spec.faults import not_a_spec
 
 AGAIN = 0.5  # seconds
+BRIEFLY = 1.0  # seconds of evaluation where that is but a part of them
+SHARE = 0.1  # of a time limit at most, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 
 
@@ -84,7 +86,9 @@ def _evaluated(
         told.tell(Progress(number, len(some), "evaluate", min((p.values[0] for p in kept), default=None)))
         return not stopped.flag
 
-    figures = all_confirmed(spec, some, workers, done, time_limit)
+    longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
+    longest = longest if time_limit is None else min(longest, SHARE * time_limit)
+    figures = all_confirmed(spec, some, workers, done, longest)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.

@@ -53,10 +53,11 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     guess = _guess(spaces, request, watch, depths)
     work = _worked_out(outside or spaces, request, watch, [] if guess is None else [guess])
     if outside and not watch.late:
-        work = Deepening(spaces, request, watch, rules_of(spaces, request), work)
-        work.floor()
-        if not work.settled(depths[-1]):
-            work.deepen(depths[-1])
+        rules = rules_of(spaces, request)
+        inside = replace(rules, lives=replace(rules.lives, inside=True))
+        work = Deepening(spaces, request, watch, inside, work)
+        work.floor(depths[-1])
+        work.deepen_inside(depths[-1])
     if watch.late:
         stopped = request.stop is not None and request.stop()
         if not any(len(w) for w in work.wholes) and not stopped:
@@ -65,7 +66,7 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     return Found(
         request.objectives,
         candidates_of(work.wholes, spaces, request),
-        work.records(),
+        work.tallies.records(),
         not watch.late,
         _unsearched(work) if watch.late else (),
         request.eps,
@@ -81,8 +82,8 @@ def _worked_out(
     for whole in wholes:
         work.wholes.append(whole)
         work.learn(whole)
-    work.floor()
     depth = deepest(spaces, request.limits)
+    work.floor(depth)
     for d in (FIRST, depth) if depth > FIRST + 1 else (depth,):
         work.deepen(d)
     return work
@@ -109,7 +110,7 @@ def _where_none_is_left(spaces: Sequence[EinsumSpace], request: Request) -> tupl
     work = Deepening(spaces, request, watch, rules)
     for depth in range(deepest(spaces, request.limits) + 1):
         work.plain(depth)
-    return work.records()
+    return work.tallies.records()
 
 
 def _unsearched(work: Deepening) -> tuple[str, ...]:

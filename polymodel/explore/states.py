@@ -37,10 +37,12 @@ class Live:
 
 @dataclass(frozen=True)
 class Structure:
-    """`above`: per open loop the extent it splits, or -1-k where it splits the tile of open loop k."""
+    """`above`: per open loop the extent it splits, or -1-k where it splits the tile of open loop k. `inside`:
+    something was handed on further inside than the first memory, where that is asked for (`Lives.inside`)."""
 
     above: tuple[int, ...]
     live: tuple[Live, ...]
+    inside: bool = False
 
     @property
     def depth(self) -> int:
@@ -95,11 +97,13 @@ def start(memories: int) -> States:
 
 @dataclass(frozen=True)
 class Lives:
-    """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, who reads last."""
+    """What a cascade says of its exchanged tensors: bits per value, extents of the ranks, who reads last.
+    `inside`: only whole mappings that hand something on further inside than the first memory are wanted."""
 
     bits: dict[str, int]
     extents: dict[str, tuple[int, ...]]
     last: dict[str, int]
+    inside: bool = False
 
     def size(self, tensor: str, ranks: Sequence[int], tiles: Array) -> Array:
         """Bits of a tile below loops over `ranks` with these tile sizes [loops, n]."""
@@ -181,7 +185,8 @@ def step(structure: Structure, space: EinsumSpace, shape: Shape, number: int, li
     rest = tuple(x for x in structure.live if x not in ended) + ((made,) if made else ())
     depth = max((x.depth for x in rest if x.memory), default=0)
     kept = tuple(replace(x, ranks=x.ranks[:depth]) for x in rest)
-    return Step(made, ended, Structure(above[:depth], kept))
+    inside = structure.inside or (lives.inside and shape.innermost > 1)
+    return Step(made, ended, Structure(above[:depth], kept, inside))
 
 
 def _meets(live: Live, space: EinsumSpace, prefix: tuple[int, ...], mine: tuple[int, int]) -> bool:

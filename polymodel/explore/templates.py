@@ -15,6 +15,8 @@ from itertools import permutations, product
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace, Operand
 
+Exchanges = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -27,6 +29,11 @@ class Shape:
     @property
     def own_depth(self) -> int:
         return max((depth for _, _, depth in self.shared), default=0)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """The exchanged tensors and their memories: (operand, memory) each."""
+        return tuple((i, m) for i, m, _ in self.shared)
 
     @property
     def innermost(self) -> int:

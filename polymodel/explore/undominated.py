@@ -11,6 +11,7 @@ from moocore import is_nondominated
 Array = Any
 SMALL = 64  # points of a group compared pair by pair
 CELLS = 2**24  # comparisons made at once
+MOST = 1e300  # above all figures
 
 
 def undominated(figures: Sequence[Array], groups: Array) -> Array:
@@ -24,26 +25,48 @@ def undominated(figures: Sequence[Array], groups: Array) -> Array:
     rows = _distinct(figures)
     if not rows:
         return np.sort(np.unique(groups, return_index=True)[1])
+    if len(rows) > 2:
+        return _many(np.stack(rows), groups)
+    if len(rows) == 2:
+        rows[1] = np.unique(rows[1], return_inverse=True)[1]
     order = np.lexsort((*rows[::-1], groups))
-    sorted_groups = groups[order]
-    starts = np.flatnonzero(np.concatenate([[True], sorted_groups[1:] != sorted_groups[:-1]]))
-    values = np.stack([r[order] for r in rows])
-    if len(rows) == 1:
-        return np.sort(order[starts])
-    kept = _stairs(values[0], values[1], starts) if len(rows) == 2 else _any(values, starts)
+    starts = _starts(groups[order])
+    kept = starts if len(rows) == 1 else _stairs(rows[0][order], rows[1][order], starts)
     return np.sort(order[kept])
 
 
 def _distinct(figures: Sequence[Array]) -> list[Array]:
-    """Figures as ranks, without those that are constant or equal to another one."""
-    found: dict[bytes, Array] = {}
+    """Figures without those that are constant or equal to another one."""
+    found: list[Array] = []
     for f in figures:
-        low, high = f.min(), f.max()
-        if low == high:
-            continue
-        ranks = np.unique(f, return_inverse=True)[1].astype(np.int32)
-        found.setdefault(ranks.tobytes(), ranks)
-    return list(found.values())
+        if f.min() != f.max() and not any(np.array_equal(f, x) for x in found):
+            found.append(f)
+    return found
+
+
+def _starts(groups: Array) -> Array:
+    """Where the runs of equal numbers begin."""
+    return np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+
+
+def _many(values: Array, groups: Array) -> Array:
+    """Three figures or more: small groups side by side, large ones one by one."""
+    one = (groups == groups[0]).all()
+    order = np.arange(len(groups)) if one else np.argsort(groups, kind="stable")
+    starts = _starts(groups[order])
+    lengths = np.diff(starts, append=len(order))
+    kept = []
+    for start, length in zip(starts[lengths > SMALL], lengths[lengths > SMALL], strict=True):
+        mine = order[start : start + length]
+        some = np.ascontiguousarray(values[:, mine].T, dtype=float)
+        if not np.isfinite(some).all():  # its algorithms use infinities of their own
+            some = np.nan_to_num(some, copy=False, posinf=MOST, neginf=-MOST)
+        kept.append(mine[is_nondominated(some, keep_weakly=False)])
+    small = order[np.repeat(lengths <= SMALL, lengths)]
+    if len(small):
+        small = small[np.lexsort((*values[::-1, small], groups[small]))]
+        kept.append(small[_small(values[:, small], _starts(groups[small]))])
+    return np.sort(np.concatenate(kept))
 
 
 def _stairs(first: Array, second: Array, starts: Array) -> Array:
@@ -61,23 +84,18 @@ def _stairs(first: Array, second: Array, starts: Array) -> Array:
     return np.flatnonzero(shifted < before)
 
 
-def _any(values: Array, starts: Array) -> Array:
-    """Any number of figures: small groups side by side, large ones one by one."""
-    ends = np.append(starts[1:], values.shape[1])
-    lengths = ends - starts
+def _small(values: Array, starts: Array) -> Array:
+    """Sorted points of small groups, groups of one length side by side."""
+    lengths = np.diff(starts, append=values.shape[1])
     kept: list[Array] = []
     for length in np.unique(lengths):
         mine = starts[lengths == length]
         if length == 1:
             kept.append(mine)
-        elif length <= SMALL:
-            step = max(1, CELLS // int(length) ** 2)
-            for begin in range(0, len(mine), step):
-                kept.append(_batch(values, mine[begin : begin + step], int(length)))
-        else:
-            for start in mine:
-                some = np.ascontiguousarray(values[:, start : start + length].T, dtype=float)
-                kept.append(start + np.flatnonzero(is_nondominated(some, keep_weakly=False)))
+            continue
+        step = max(1, CELLS // int(length) ** 2)
+        for begin in range(0, len(mine), step):
+            kept.append(_batch(values, mine[begin : begin + step], int(length)))
     return np.concatenate(kept)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.records import Candidate, Request
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import States
+from polymodel.explore.templates import Template
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.explore.undominated import undominated
 
@@ -31,6 +33,17 @@ class Whole:
 
     def __len__(self) -> int:
         return sum(len(s) for s in self.joined[-1])
+
+    @cached_property
+    def _tiles(self) -> dict[tuple[int, int, int], tuple[Template, Array, Array]]:
+        return {}
+
+    def tiles(self, einsum: int, shape: int, point: int) -> tuple[Template, Array, Array]:
+        """A pmapping's template, tile sizes and spread; whole mappings have most of theirs in common."""
+        key = einsum, shape, point
+        if key not in self._tiles:
+            self._tiles[key] = self.found[einsum][shape].tiles(point)
+        return self._tiles[key]
 
     def figures(self) -> list[Array]:
         """Figures of the whole mappings, one array each."""
@@ -63,7 +76,7 @@ def _candidate(
     whole: Whole, states: States, k: int, spaces: Sequence[EinsumSpace], request: Request
 ) -> Candidate:
     rules = whole.rules
-    chosen = _traced(whole.joined, whole.found, states, k)
+    chosen = _traced(whole, states, k)
     energy, latency = float(states.energy[k]), float(states.latency[k])
     peaks = [float(p) for p in states.peak[0, :, k]]
     buffers = tuple((spaces[0].memories[m].name, p) for m, p in zip(rules.which, peaks, strict=True))
@@ -71,7 +84,7 @@ def _candidate(
         _value(name, energy, latency, [peaks[b] for b in rules.buffers], request.objectives)
         for name in request.objectives
     )
-    return Candidate(values, energy, latency, buffers, looptree(chosen))
+    return Candidate(values, energy, latency, buffers, partial(looptree, chosen))
 
 
 def _value(
@@ -82,17 +95,15 @@ def _value(
     return {"energy": energy, "latency": latency, "energy_delay": energy * latency}[name]
 
 
-def _traced(
-    joined: Sequence[Stage], found: Sequence[tuple[Pmappings, ...]], last: States, position: int
-) -> list[Chosen]:
+def _traced(whole: Whole, last: States, position: int) -> list[Chosen]:
     """The pmappings of a state of the last stage, first Einsum first."""
     chosen: list[Chosen] = []
     states = last
-    for i in range(len(found), 0, -1):
+    for i in range(len(whole.found) - 1, -1, -1):
         number, at = (int(x) for x in states.origin[:, position])
         source = states.sources[number]
-        points = found[i - 1][source.shape]
-        template, tiles, spread = points.tiles(int(source.point[at]))
-        chosen.append(Chosen(points.space, template, tiles, spread, states.structure.depth))
-        states, position = joined[i - 1][source.group], int(source.state[at])
+        template, tiles, spread = whole.tiles(i, source.shape, int(source.point[at]))
+        space = whole.found[i][source.shape].space
+        chosen.append(Chosen(space, template, tiles, spread, states.structure.depth))
+        states, position = whole.joined[i][source.group], int(source.state[at])
     return chosen[::-1]

@@ -109,7 +109,7 @@ def test_reports_are_compared_with_the_search(
     front: pm.Front, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of points that are not evaluated before the front is returned, here for want of time."""
-    monkeypatch.setattr(confirm, "LONGEST", 0.0)
+    monkeypatch.setattr(run, "LONGEST", 0.0)
     found = pm.explore(spec, objectives=OBJECTIVES)
     assert not found.frame["confirmed"].any()
     assert [p.report.total_energy for p in found] == [p.energy for p in front]

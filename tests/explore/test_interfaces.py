@@ -64,7 +64,6 @@ def test_rough_dives_lose_no_point_of_the_front(
         patch.setattr(deepening, "DIVES", ())
         without = front(spec, objectives, limits)
     monkeypatch.setattr(deepening, "DIVES", ((0.3, 1.0), (0.05, 0.3)))
-    monkeypatch.setattr(deepening, "FINE", (0.05, 0.3))
     monkeypatch.setattr(deepening, "NEAR", 0.2)
     rough = front(spec, objectives, limits)
     assert rough.shape == without.shape
@@ -106,7 +105,7 @@ def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
     request = Request(("energy", "latency", "buffer"), Limits(max_fused_loops=1))
     spaces = einsum_spaces(spec.workload, spec.arch, request.limits)
     work = Deepening(spaces, request, Watch(request, time.perf_counter(), 1), rules_of(spaces, request))
-    work.floor()
+    work.floor(1)
     paths = Interfaces(spaces, request.limits, work.rules, work.floors, work.passing, 1, work.known, Tally())
     paths.work_out(None)
     least = paths.behind[0][:, :, 0]

@@ -109,7 +109,8 @@ def test_undominated_points_are_those_that_a_naive_look_finds() -> None:
     for _ in range(60):
         n, d = int(rng.integers(1, 700)), int(rng.integers(1, 6))
         groups = rng.integers(0, 3, n)
-        values = rng.integers(0, int(rng.integers(2, 60)), (d, n))
+        values = rng.integers(0, int(rng.integers(2, 60)), (d, n)).astype(float)
+        values[values == 0] = rng.choice([0.0, -np.inf])  # the logarithm of nothing
         no_worse = (values[:, :, None] <= values[:, None, :]).all(axis=0) & (
             groups[:, None] == groups[None, :]
         )
