@@ -33,7 +33,7 @@ from polymodel.explore.wholes import Whole
 
 Array = Any
 T = TypeVar("T")
-DIVES = ((3e-3, 0.4), (6e-4, 0.1))  # shares by which costs and space may be above the best, rough ones first
+DIVES = ((3e-3, 0.4), (1e-3, 0.2))  # shares by which costs and space may be above the best, rough ones first
 NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
 CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
 FEW = 300  # tile sizes of all Einsums that are looked at without a dive

@@ -15,7 +15,7 @@ from polymodel.explore.states import lives_of
 PRUNES = 1  # by cells of a grid, before an Einsum's points are joined
 COARSE = 3  # joins after which states are compared by cells of a grid: those that leave most
 # Parts of eps: for partial mappings, for known ones that others are not so much better than, for the front.
-CELLS, BEATEN, THIN = 0.5, 0.1, 0.4
+CELLS, BEATEN, THIN = 0.6, 0.1, 0.3
 
 
 def rules_of(spaces: Sequence[EinsumSpace], request: Request) -> Rules:

@@ -24,7 +24,7 @@ from polymodel.loading import Spec
 from polymodel.spec.faults import not_a_spec
 
 AGAIN = 0.5  # seconds
-BRIEFLY = 1.0  # seconds of evaluation where that is but a part of them
+BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
 SHARE = 0.1  # of a time limit at most, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 

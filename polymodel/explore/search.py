@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+
+from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.clock import GRACE, Watch
@@ -46,6 +49,12 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
 
 def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     """The Pareto front of whole mappings."""
+    # Our own threads do not share the cores with those of numpy's matrix products.
+    with threadpool_limits(1, "blas") if request.workers > 1 else nullcontext():
+        return _found(cascade, hierarchy, request)
+
+
+def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
