@@ -67,9 +67,11 @@ def inner_regions(
             continue
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
         local, _ = joined.slots()
+        tally.ask()
         kept = undominated([*joined.told_apart(), *local, *needs], np.zeros(joined.n, np.int64))
         choice = joined.choice()[kept]
         for mine, own in zip(found, each, strict=True):
+            tally.ask()
             ports, rest = _times(joined, own, space, cut)
             energy = joined.form(own.energy) * space.times
             points = Inner(
