@@ -77,7 +77,7 @@ def exchanged_inside(
     """What may be handed on further inside than the first memory and fits there at some tile size."""
     some = [s for s in every_shape(space, limits, passing, depth) if s.innermost > 1]
     found = set()
-    for c in choices_of(space, some, limits.sizes, rules):
+    for c in choices_of(space, some, "", rules):  # at tile sizes of 1, which take the least
         if (c.own <= rules.capacity[:, None]).all(axis=0).any():
             found.add(c.shape.exchanges)
     return found
