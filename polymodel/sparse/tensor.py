@@ -1,0 +1,209 @@
+"""A sparse tensor as coordinates and values: what readers make and every other part of the room takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Ints = NDArray[np.int64]
+# A dense copy above this many points is refused: it is never needed to count.
+DENSE_POINTS = 10**8
+# Points are numbered in 64 bits; a tensor may have more of them, then coordinates are compared rank by rank.
+_NUMBERED = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTensor:
+    """The nonzeros of one tensor.
+
+    `ranks` and `shape`: one name and one size per rank, outermost first (rank 0: none). `coords`: one row per
+    rank, one column per nonzero, in lexicographic order without repetition. `values`: none is zero.
+    Make one with `from_coo`, `from_dense` or `from_scipy`: these check, sum duplicates and drop zeros.
+    """
+
+    name: str
+    ranks: tuple[str, ...]
+    shape: tuple[int, ...]
+    coords: Ints
+    values: NDArray[Any]
+
+    @classmethod
+    def from_coo(
+        cls, name: str, ranks: Sequence[str], shape: Sequence[int], coords: ArrayLike, values: ArrayLike
+    ) -> SparseTensor:
+        """From coordinates (ranks x entries) in any order; duplicates are summed, zeros dropped.
+
+        Raises SpecError for sizes below 1, coordinates outside the shape, values that are no finite numbers.
+        """
+        points = np.asarray(coords)
+        data = np.asarray(values)
+        faults = _faults(name, tuple(ranks), tuple(shape), points, data)
+        if faults:
+            raise SpecError(faults)
+        columns = points.astype(np.int64, copy=False).reshape(len(tuple(ranks)), data.size)
+        columns, data = _ordered(columns, data, tuple(shape))
+        kept = data != 0
+        if not kept.all():
+            columns, data = columns[:, kept], data[kept]
+        columns, data = np.ascontiguousarray(columns), np.ascontiguousarray(data)
+        for array in (columns, data):
+            array.flags.writeable = False
+        return cls(name, tuple(ranks), tuple(int(s) for s in shape), columns, data)
+
+    @classmethod
+    def from_dense(cls, name: str, ranks: Sequence[str], dense: ArrayLike) -> SparseTensor:
+        """From an array with one axis per rank."""
+        array = np.asarray(dense)
+        if array.ndim != len(tuple(ranks)):
+            raise SpecError(
+                [Diagnostic(f"{name} has {len(tuple(ranks))} ranks, the array {array.ndim} axes")]
+            )
+        where = (
+            np.array(np.nonzero(array), dtype=np.int64) if array.ndim else np.zeros((0, array.size), np.int64)
+        )
+        return cls.from_coo(
+            name, ranks, array.shape, where, array[tuple(where)] if array.ndim else array.ravel()
+        )
+
+    @classmethod
+    def from_scipy(cls, name: str, ranks: Sequence[str], matrix: scipy.sparse.sparray) -> SparseTensor:
+        """From any SciPy sparse matrix or array."""
+        coo = matrix.tocoo()
+        return cls.from_coo(name, ranks, coo.shape, np.array(coo.coords), coo.data)
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={s}" for r, s in zip(self.ranks, self.shape, strict=True)) or "rank 0"
+        return f"SparseTensor({self.name}: {sizes}, {self.nnz:,} nonzeros, density {self.density:.3g})"
+
+    @property
+    def nnz(self) -> int:
+        return int(self.values.size)
+
+    @property
+    def size(self) -> int:
+        """Number of points, an exact integer of any length."""
+        return prod(self.shape)
+
+    @property
+    def density(self) -> float:
+        return self.nnz / self.size
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """The row-major number of each nonzero's point, ascending. Refused where 64 bits do not reach."""
+        if self.size > _NUMBERED:
+            raise Refused(f"{self.name} has {self.size:.3g} points, more than 64 bits can number")
+        return _numbers(self.coords, self.shape)
+
+    def rank(self, name: str) -> Ints:
+        """The coordinates of one rank, one per nonzero."""
+        row: Ints = self.coords[self.ranks.index(name)]
+        return row
+
+    def to_dense(self) -> NDArray[Any]:
+        """All points as an array. Refused above 10^8 points."""
+        if self.size > DENSE_POINTS:
+            raise Refused(f"{self.name} has {self.size:,} points: too many for a dense array")
+        found = np.zeros(self.size, dtype=self.values.dtype)
+        found[self.numbers] = self.values
+        return found.reshape(self.shape)
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """A matrix as CSR."""
+        import scipy.sparse
+
+        if len(self.ranks) != 2:
+            raise Refused(f"{self.name} has {len(self.ranks)} ranks: no matrix")
+        return scipy.sparse.csr_array((self.values, tuple(self.coords)), shape=self.shape)
+
+    def swizzled(self, ranks: Sequence[str]) -> SparseTensor:
+        """The same tensor with its ranks in another order."""
+        order = [self.ranks.index(r) for r in ranks]
+        if sorted(order) != list(range(len(self.ranks))):
+            raise SpecError(
+                [Diagnostic(f"{list(ranks)} is no order of the ranks {list(self.ranks)} of {self.name}")]
+            )
+        shape = tuple(self.shape[i] for i in order)
+        return SparseTensor.from_coo(self.name, ranks, shape, self.coords[order], self.values)
+
+    def renamed(self, name: str, ranks: Sequence[str] | None = None) -> SparseTensor:
+        """The same nonzeros under another name, or with other names of ranks."""
+        return SparseTensor(name, tuple(ranks or self.ranks), self.shape, self.coords, self.values)
+
+
+def _faults(
+    name: str, ranks: tuple[str, ...], shape: tuple[int, ...], points: NDArray[Any], data: NDArray[Any]
+) -> list[Diagnostic]:
+    if len(ranks) != len(shape) or len(set(ranks)) != len(ranks):
+        return [
+            Diagnostic(f"{name}: ranks {list(ranks)} and shape {list(shape)} do not fit", "one size per rank")
+        ]
+    if points.shape != (len(ranks), data.size) and not (not ranks and points.size == 0):
+        wanted = f"{len(ranks)} x {data.size}"
+        return [Diagnostic(f"{name}: coordinates are {points.shape}, not {wanted}", "one row per rank")]
+    found = [
+        Diagnostic(f"{name}: rank {r} has size {s}", "a size is a whole number of at least 1")
+        for r, s in zip(ranks, shape, strict=True)
+        if s != int(s) or s < 1
+    ]
+    if points.size and not np.issubdtype(points.dtype, np.integer):
+        return [
+            *found,
+            Diagnostic(f"{name}: coordinates are {points.dtype}", "coordinates are whole numbers"),
+        ]
+    for row, rank, size in zip(points, ranks, shape, strict=False):
+        outside = np.flatnonzero((row < 0) | (row >= size))
+        if outside.size:
+            what = f"{name}: {outside.size} coordinates of rank {rank} are outside 0..{size - 1}"
+            found.append(Diagnostic(f"{what}, the first is {row[outside[0]]}", "give a larger shape"))
+    if data.dtype.kind not in "biufc":
+        return [*found, Diagnostic(f"{name}: values are {data.dtype}, not numbers")]
+    if data.dtype.kind in "fc" and not np.isfinite(data).all():
+        bad = int(np.flatnonzero(~np.isfinite(data))[0])
+        found.append(Diagnostic(f"{name}: value {bad + 1} is {data[bad]}", "values are finite numbers"))
+    return found
+
+
+def _numbers(coords: Ints, shape: Sequence[int]) -> Ints:
+    found = np.zeros(coords.shape[1], dtype=np.int64)
+    for row, size in zip(coords, shape, strict=True):
+        found *= size
+        found += row
+    return found
+
+
+def _ordered(coords: Ints, data: NDArray[Any], shape: Sequence[int]) -> tuple[Ints, NDArray[Any]]:
+    """Coordinates in lexicographic order, values of equal ones summed."""
+    if data.dtype.kind == "b":
+        data = data.astype(np.int64)
+    if data.size < 2:
+        return coords, data
+    if not coords.shape[0]:
+        return coords[:, :1], data.sum(keepdims=True)
+    if prod(shape) <= _NUMBERED:
+        numbers = _numbers(coords, shape)
+        new = np.diff(numbers)
+        if (new > 0).all():
+            return coords, data
+        order = np.argsort(numbers, kind="stable")
+        coords, data = coords[:, order], data[order]
+        first = np.diff(numbers[order]) != 0
+    else:
+        order = np.lexsort(coords[::-1])
+        coords, data = coords[:, order], data[order]
+        first = (np.diff(coords, axis=1) != 0).any(axis=0)
+    starts = np.flatnonzero(np.concatenate(([True], first)))
+    if starts.size == data.size:
+        return coords, data
+    return coords[:, starts], np.add.reduceat(data, starts)

@@ -1,0 +1,1 @@
+"""The TeAAL dialect: text to checked records, and records to a Workload and a mapping."""
