@@ -1,0 +1,51 @@
+"""Greedy assignment against a walk that looks at every part for every item."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from polymodel.errors import SpecError
+from polymodel.sparse.assign import least_loaded, part_loads
+
+
+def walked(loads: list[int], parts: int) -> list[int]:
+    totals, found = [0] * parts, []
+    for load in loads:
+        if not load:
+            found.append(-1)
+            continue
+        best = 0
+        for part in range(parts):
+            if totals[part] < totals[best]:
+                best = part
+        totals[best] += load
+        found.append(best)
+    return found
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 12))
+def test_each_item_goes_to_the_least_loaded_part(loads: list[int], parts: int) -> None:
+    found = least_loaded(np.array(loads, dtype=np.int64), parts)
+    assert found.tolist() == walked(loads, parts)
+    totals = [sum(load for load, at in zip(loads, found, strict=True) if at == p) for p in range(parts)]
+    assert part_loads(loads, found, parts).tolist() == totals
+
+
+def test_loads_near_the_end_of_64_bits() -> None:
+    large = 2**62
+    assert least_loaded([large, large, large, 1], 2).tolist() == [0, 1, 0, 1]
+
+
+def test_many_more_parts_than_items_cost_nothing() -> None:
+    assert least_loaded([3, 0, 3], 10**12).tolist() == [0, -1, 1]
+
+
+def test_wrong_input_is_told_at_once() -> None:
+    with pytest.raises(SpecError) as told:
+        least_loaded([1, -2], 0)
+    assert [d.message for d in told.value.diagnostics] == ["0 parts", "load 1 is -2"]
+    with pytest.raises(SpecError, match="loads are float64"):
+        least_loaded([1.5], 2)
