@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from polymodel.errors import Refused
+
 Kind = Literal["uniform_shape", "nway_shape", "uniform_occupancy", "follow", "flatten", "uniform_slice"]
 # Splits that need the data, not only the shape.
 DATA_DEPENDENT = frozenset({"uniform_occupancy", "uniform_slice"})
@@ -95,9 +97,16 @@ class Stamp:
 
 @dataclass(frozen=True)
 class SpaceTime:
+    """Which loop ranks run in space, which in time.
+
+    `fanout` (not in TeAAL) says on which fanout dimension of an architecture a space rank runs, as pairs
+    (rank, "dimension" or "component.dimension").
+    """
+
     space: tuple[Stamp, ...]
     time: tuple[Stamp, ...]
     slip: bool = False
+    fanout: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,13 +143,124 @@ class TensorFormat:
     rank_order: tuple[str, ...] = ()
 
 
+Attribute = int | float | str | bool
+Class = Literal["DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer"]
+MEMORIES = ("DRAM", "Buffet", "Cache")
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of the hardware.
+
+    `kind`: its class; `instances`: how many there are in all; `path`: names of the levels from the root to the
+    one it stands in. `attributes` as written: bandwidth in bits per second, width in bits, depth in lines, ...;
+    `type` of Compute is mul or add, of Intersector two-finger, leader-follower or skip-ahead. A text where a
+    number belongs is an expression over symbols.
+    """
+
+    name: str
+    kind: Class
+    instances: int = 1
+    path: tuple[str, ...] = ()
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def number(self, key: str) -> int | float | None:
+        """A numeric attribute, None where it is not given. Refused while it waits for a symbol's value."""
+        found = self.attributes.get(key)
+        if isinstance(found, (str, bool)):
+            raise Refused(f"{key} of {self.name} is {found}, no number yet", "give values to its symbols")
+        return found
+
+    @property
+    def type(self) -> str:
+        return str(self.attributes.get("type", ""))
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the tree: `instances` copies of it in each copy of the level around it."""
+
+    name: str
+    instances: int = 1
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    local: tuple[Component, ...] = ()
+    subtree: tuple[Level, ...] = ()
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """Those of this level, then those of the levels in it, in order of the text."""
+        return self.local + tuple(c for level in self.subtree for c in level.components)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One named architecture; Einsums choose theirs with `config`."""
+
+    name: str
+    root: Level
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        return self.root.components
+
+    @property
+    def clock_frequency(self) -> int | float | None:
+        """Of the root level, in hertz."""
+        found = self.root.attributes.get("clock_frequency")
+        return None if isinstance(found, (str, bool)) else found
+
+    def component(self, name: str) -> Component:
+        """KeyError if there is none of this name."""
+        for found in self.components:
+            if found.name == name:
+                return found
+        raise KeyError(f"no component {name}; there are {', '.join(c.name for c in self.components)}")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """What one Einsum puts on one component; what is not given is empty.
+
+    Memories: `tensor`, `rank` (after partitioning, or root), `type`, `format` (a configuration of the
+    tensor's format) and, for a Buffet, `evict_on` (a loop rank, or root) and `style`. Compute: `op`.
+    Intersector: `rank`, `leader`. Merger: `tensor`, `init_ranks`, `final_ranks`. Sequencer: `rank`.
+    """
+
+    component: str
+    tensor: str = ""
+    rank: str = ""
+    type: Literal["", "coord", "payload", "elem"] = ""
+    format: str = ""
+    evict_on: str = ""
+    style: Literal["lazy", "eager"] = "lazy"
+    op: Literal["", "mul", "add"] = ""
+    leader: str = ""
+    init_ranks: tuple[str, ...] = ()
+    final_ranks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EinsumBindings:
+    """Everything one Einsum binds, in order of the text. `config`: a Configuration's name."""
+
+    einsum: str
+    config: str = ""
+    prefix: str = ""
+    bindings: tuple[Binding, ...] = ()
+
+    def of(self, component: str) -> tuple[Binding, ...]:
+        """The bindings to one component."""
+        return tuple(b for b in self.bindings if b.component == component)
+
+
 @dataclass(frozen=True)
 class TeaalSpec:
     """A whole spec. `declaration`: tensor -> ranks as declared; `rank_order`: tensor -> ranks as stored.
 
     `rank_sizes`: where the file gives them (TeAAL's own files do not: they come from the data, or from
     symbols named after the ranks). `architecture` and `bindings` are the checked sections as plain data, None
-    where absent.
+    where absent; `configurations` and `einsum_bindings` are the same as records. `bits_per_value`: tensor ->
+    bits, where the file gives them.
     """
 
     declaration: Mapping[str, tuple[str, ...]]
@@ -152,6 +272,9 @@ class TeaalSpec:
     architecture: Mapping[str, object] | None = None
     bindings: Mapping[str, object] | None = None
     name: str = ""
+    configurations: tuple[Configuration, ...] = ()
+    einsum_bindings: tuple[EinsumBindings, ...] = ()
+    bits_per_value: Mapping[str, int | str] = field(default_factory=dict)
 
     def mapping_of(self, einsum: str) -> EinsumMapping:
         """The mapping of one Einsum; KeyError if there is no such Einsum."""
@@ -159,6 +282,30 @@ class TeaalSpec:
             if found.einsum == einsum:
                 return found
         raise KeyError(f"no Einsum {einsum}; there are {', '.join(m.einsum for m in self.mappings)}")
+
+    def expression(self, einsum: str) -> Expression:
+        """The expression that makes a tensor; KeyError if there is none."""
+        for found in self.expressions:
+            if found.name == einsum:
+                return found
+        raise KeyError(f"no Einsum {einsum}; there are {', '.join(e.name for e in self.expressions)}")
+
+    def bindings_of(self, einsum: str) -> EinsumBindings:
+        """The bindings of one Einsum; empty ones where the file gives none."""
+        found = (b for b in self.einsum_bindings if b.einsum == einsum)
+        return next(found, EinsumBindings(einsum))
+
+    def configuration(self, name: str = "") -> Configuration:
+        """The architecture of this name, or the only one. KeyError if there is none."""
+        for found in self.configurations:
+            if found.name == name or (not name and len(self.configurations) == 1):
+                return found
+        raise KeyError(f"no architecture {name}; there are {[c.name for c in self.configurations]}")
+
+    def format_of(self, tensor: str, configuration: str) -> TensorFormat | None:
+        """A configuration of a tensor's format, None where there is none."""
+        found = (f for f in self.formats if (f.tensor, f.configuration) == (tensor, configuration))
+        return next(found, None)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -1,0 +1,292 @@
+"""The short texts of a TeAAL spec: expressions, rank keys, partitioning operations, stamps, names of levels.
+
+Every reader raises TextFault, with the offset of the fault in the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from polymodel.spec.affine_text import affine_of
+from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.scan import Cursor, Token, arithmetic, number_of
+from polymodel.spec.teaal.records import (
+    Directive,
+    Expression,
+    Index,
+    Kind,
+    Operand,
+    Product,
+    Stamp,
+    Take,
+)
+
+EXAMPLE = "write e.g. Z[m, n] = A[k, m] * B[k, n]"
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LED = ("uniform_occupancy", "follow")
+_OCCUPANCY = "write e.g. uniform_occupancy(A.32)"
+
+
+@dataclass(frozen=True)
+class Located:
+    """A tensor of an expression and where it and its indices stand in the text."""
+
+    operand: Operand
+    offset: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ParsedExpression:
+    """`tensors`: the output, then the operands in order of the text."""
+
+    expression: Expression
+    tensors: tuple[Located, ...]
+    scalars: tuple[tuple[str, int], ...] = ()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.cursor = Cursor(text)
+        self.tensors: list[Located] = []
+        self.scalars: list[tuple[str, int]] = []
+
+    def name(self, what: str) -> Token:
+        token = self.cursor.now
+        if token.kind != "name":
+            raise TextFault(f"expected {what}, found {self.cursor.found()}", token.offset, EXAMPLE)
+        return self.cursor.next()
+
+    def operand(self, name: Token) -> Operand:
+        """The indices of a tensor whose name has been read."""
+        c = self.cursor
+        c.need("[", f"after tensor {name.text}")
+        found: list[Index] = []
+        places: list[int] = []
+        while not c.take("]"):
+            if found:
+                c.need(",", "between indices")
+            places.append(c.now.offset)
+            found.append(self.index())
+        operand = Operand(name.text, tuple(found))
+        self.tensors.append(Located(operand, name.offset, tuple(places)))
+        return operand
+
+    def index(self) -> Index:
+        """Sums of multiples of rank variables; a constant has no rank to vary over."""
+        start = self.cursor.now.offset
+        tree = arithmetic(self.cursor)
+        if self.cursor.now.text == "[":
+            where = self.cursor.now.offset
+            raise TextFault("a `]` is missing before this tensor's indices", where, "close the bracket")
+        found = affine_of(tree, {})
+        if found.constant:
+            remedy = "write sums of multiples of rank variables, e.g. 2*p + r"
+            raise TextFault(f"an index has no constant part, {found} has", start, remedy)
+        if not found.terms:
+            raise TextFault("the index has no rank variable", start, "write a rank variable")
+        return Index(found.terms)
+
+    def factor(self) -> Operand | str | float:
+        token = self.cursor.now
+        sign = -1 if self.cursor.take("-") else 1
+        token = self.cursor.now
+        if token.kind == "number":
+            self.cursor.next()
+            return float(sign * number_of(token))
+        if sign < 0:
+            raise TextFault("a minus sign stands in front of numbers only", token.offset, "write -1 * ...")
+        name = self.name("a tensor, a scalar or a number")
+        if name.text == "take" and self.cursor.now.text == "(":
+            raise TextFault("take(...) is a term of its own", name.offset, "give it an Einsum of its own")
+        if self.cursor.now.text == "[":
+            return self.operand(name)
+        if self.cursor.now.text == "(":
+            raise TextFault(f"unknown function {name.text}", name.offset, "the only function is take(...)")
+        self.scalars.append((name.text, name.offset))
+        return name.text
+
+    def term(self) -> Product | Take:
+        now, ahead = self.cursor.now, self.cursor.ahead()
+        if now.text == "take" and ahead.text == "(":
+            return self.taken()
+        factors = [self.factor()]
+        while self.cursor.take("*"):
+            factors.append(self.factor())
+        return Product(tuple(factors))
+
+    def taken(self) -> Take:
+        c = self.cursor
+        start = c.next().offset
+        c.next()
+        factors: list[Operand] = []
+        while c.now.kind == "name":
+            factors.append(self.operand(self.name("a tensor")))
+            c.need(",", "after a tensor of take")
+        token = c.now
+        if token.kind != "number" or not token.text.isdigit():
+            message = f"expected the number of the tensor that take gives, found {c.found()}"
+            raise TextFault(message, token.offset, "write e.g. take(A[k, m], B[k, n], 1)")
+        which = int(c.next().text)
+        c.need(")", "after take's number")
+        if not factors:
+            raise TextFault("take needs tensors", start, "write e.g. take(A[k, m], B[k, n], 1)")
+        if which >= len(factors):
+            message = f"take gives tensor number {which}, but has {len(factors)}, counted from 0"
+            raise TextFault(message, token.offset, f"write a number from 0 to {len(factors) - 1}")
+        return Take(tuple(factors), which)
+
+
+def parse_expression(text: str) -> ParsedExpression:
+    """`T[idx, ..] = term (+ term)*` with `term = factor (* factor)*` or `take(factor, .., n)`."""
+    reader = _Reader(text)
+    c = reader.cursor
+    output = reader.operand(reader.name("the output tensor"))
+    c.need("=", "after the output")
+    terms = [reader.term()]
+    while c.take("+"):
+        terms.append(reader.term())
+    if c.now.text == "-":
+        raise TextFault("terms are added only", c.now.offset, "write + -1 * ... to subtract")
+    if c.now.text == "/":
+        raise TextFault("there is no division", c.now.offset, "multiply by a tensor that holds the inverse")
+    c.finish()
+    expression = Expression(output, tuple(terms), " ".join(text.split()))
+    return ParsedExpression(expression, tuple(reader.tensors), tuple(reader.scalars))
+
+
+def parse_ranks(text: str) -> tuple[str, ...]:
+    """`K`, or `(M, K0)` for ranks that are flattened together."""
+    reader = _Reader(text)
+    c = reader.cursor
+    remedy = "write a rank, or (R, S) to flatten two"
+    if not c.take("("):
+        found = [_rank(reader, remedy)]
+    else:
+        found = [_rank(reader, remedy)]
+        while c.take(","):
+            found.append(_rank(reader, remedy))
+        c.need(")", "after the ranks")
+    c.finish()
+    return tuple(found)
+
+
+def _rank(reader: _Reader, remedy: str) -> str:
+    token = reader.cursor.now
+    if token.kind != "name":
+        raise TextFault(f"expected a rank, found {reader.cursor.found()}", token.offset, remedy)
+    return reader.cursor.next().text
+
+
+def parse_directive(text: str) -> Directive:
+    """One operation of a partitioning, e.g. `uniform_shape(32)` or `uniform_occupancy(A.K0)`."""
+    reader = _Reader(text)
+    c = reader.cursor
+    token = c.now
+    names = ", ".join(f"{k}(...)" for k in KINDS)
+    if token.kind != "name":
+        raise TextFault(f"expected an operation, found {c.found()}", token.offset, f"one of {names}")
+    kind = next((k for k in KINDS if k == token.text), None)
+    if kind is None:
+        raise TextFault(
+            f"unknown operation {token.text}", token.offset, suggestion(token.text, KINDS, "operations")
+        )
+    c.next()
+    c.need("(", f"after {kind}")
+    leader = ""
+    size: int | str = 0
+    if kind in LED:
+        leader = _leader(reader, kind)
+    if kind == "uniform_occupancy":
+        size = _occupancy(reader, leader)
+    elif kind not in LED and kind != "flatten":
+        size = _size(reader, kind)
+    if kind == "flatten" and c.now.text != ")":
+        raise TextFault("flatten takes no argument", c.now.offset, "write flatten() and the ranks as the key")
+    c.need(")", f"after the argument of {kind}")
+    c.finish()
+    return Directive(kind, size, leader)
+
+
+def _leader(reader: _Reader, kind: str) -> str:
+    token = reader.cursor.now
+    if token.kind != "name":
+        remedy = _OCCUPANCY if kind == "uniform_occupancy" else "write e.g. follow(A)"
+        raise TextFault(f"{kind} needs a leader, found {reader.cursor.found()}", token.offset, remedy)
+    return reader.cursor.next().text
+
+
+def _occupancy(reader: _Reader, leader: str) -> int | str:
+    """What follows the leader: the scanner reads `.32` as one number."""
+    c = reader.cursor
+    token = c.now
+    if token.kind == "number" and token.text.startswith(".") and token.text[1:].isdigit():
+        c.next()
+        return _positive(int(token.text[1:]), token.offset + 1, "uniform_occupancy")
+    if c.take(".") is None:
+        message = f"uniform_occupancy({leader}) needs the size of the parts"
+        raise TextFault(message, token.offset, _OCCUPANCY)
+    return _size(reader, "uniform_occupancy")
+
+
+def _size(reader: _Reader, kind: str) -> int | str:
+    c = reader.cursor
+    token = c.now
+    if c.take("-"):
+        shown = c.next().text
+        raise TextFault(
+            f"{kind}({'-'}{shown}): the size is below 1", token.offset, "write a size of at least 1"
+        )
+    if token.kind == "name":
+        return c.next().text
+    if token.kind != "number":
+        message = f"{kind} needs a size, found {c.found()}"
+        raise TextFault(message, token.offset, f"write a number or the name of a symbol: {kind}(8)")
+    value = number_of(c.next())
+    if value != int(value):
+        raise TextFault(
+            f"{kind}({token.text}): the size is no whole number", token.offset, "write a whole number"
+        )
+    return _positive(int(value), token.offset, kind)
+
+
+def _positive(value: int, offset: int, kind: str) -> int:
+    if value < 1:
+        raise TextFault(f"{kind}: the size {value} is below 1", offset, "write a size of at least 1")
+    return value
+
+
+def parse_stamp(text: str) -> Stamp:
+    """`K0`, `K0.pos` or `K0.coord`."""
+    reader = _Reader(text)
+    c = reader.cursor
+    rank = _rank(reader, "write a rank of the loop order")
+    style = "pos"
+    if c.take("."):
+        token = c.now
+        if token.text not in ("pos", "coord"):
+            message = f"{rank} cannot be stamped by {token.text or 'nothing'}"
+            raise TextFault(message, token.offset, suggestion(token.text, ("pos", "coord"), "write one of"))
+        style = c.next().text
+    c.finish()
+    return Stamp(rank, "coord" if style == "coord" else "pos")
+
+
+def parse_level(text: str) -> tuple[str, int]:
+    """`PE`, or `PE[0..31]` for 32 of them."""
+    name, bracket, rest = text.partition("[")
+    reader = _Reader(name)
+    token = reader.cursor.now
+    if token.kind != "name":
+        raise TextFault(f"{text!r} is no name of a level", 0, "write e.g. PE or PE[0..31]")
+    reader.cursor.next()
+    reader.cursor.finish()
+    if not bracket:
+        return token.text, 1
+    first, dots, last = rest.removesuffix("]").partition("..")
+    if not rest.endswith("]") or not dots or first.strip() != "0" or not last.strip().isdigit():
+        raise TextFault(
+            f"{text!r}: the instances are no range from 0", len(name), "write e.g. PE[0..31] for 32"
+        )
+    return token.text, int(last) + 1
