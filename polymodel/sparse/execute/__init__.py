@@ -1,0 +1,1 @@
+"""Cascades run on sparse data: results, effectual counts, coordinate accesses and three times, all exact."""

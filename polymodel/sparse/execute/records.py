@@ -1,0 +1,171 @@
+"""What a run of a cascade on data gives. All numbers are exact counts on the actual data.
+
+How loops are kept. An Einsum runs rank by rank in loop order; a *loop node* of a rank is one iteration of its
+loop. `LoopLevel` keeps those of one rank as arrays in loop order; node n lies in the iteration `parent[n]` of
+the rank above (the outermost rank: of one root). So the visits of fibers are at hand: at node n, tensor t is
+at `element[t][n]`, an element of the `Level` of that rank in its partitioned `Fibertree` (which gives fiber
+and coordinate); and the loop below node p of the rank above read the first `reads[t][p]` coordinates of the
+fiber of t there, from element `begin[t][p]` on, matched or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.sparse.fibertree import Fibertree, LoopRank
+from polymodel.sparse.tensor import SparseTensor
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RankAccesses:
+    """Coordinate accesses at one loop rank, summed over the Einsum; by tensor.
+
+    `intersect_coord_accesses`: coordinates that a two-finger co-iteration reads (both fingers advance after a
+    match, it stops when one fiber ends, so the other may have one trailing read). `driver_coord_accesses`:
+    coordinates of the only tensor that has the rank. `output_reads`, `output_writes`: of populating the
+    output's fibers, where it has the rank. `lookups`: coordinates looked up one by one, of tensors that
+    have a part of a flattened rank.
+    """
+
+    rank: str
+    iterations: int
+    intersect_coord_accesses: Mapping[str, int] = field(default_factory=dict)
+    driver_coord_accesses: Mapping[str, int] = field(default_factory=dict)
+    output_reads: Mapping[str, int] = field(default_factory=dict)
+    output_writes: Mapping[str, int] = field(default_factory=dict)
+    lookups: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class LoopLevel:
+    """The iterations of one loop rank, in loop order; see the module's text.
+
+    `parent`, `coords`, `pos` (count within the fiber as iterated, from 0): one per node. `element`: per
+    tensor with this rank, -1 where a union misses it. `begin`, `reads`: per tensor and node of the rank above.
+    `output`: element of the output's level, -1 for one that is left empty; None where it has no such rank.
+    """
+
+    rank: LoopRank
+    parent: Ints
+    coords: Ints
+    pos: Ints
+    element: Mapping[str, Ints]
+    begin: Mapping[str, Ints]
+    reads: Mapping[str, Ints]
+    output: Ints | None = None
+
+    @property
+    def nodes(self) -> int:
+        return int(self.parent.size)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Steps under three models, and how work lies in space. Stamps are tuples over the ranks of `spacetime`.
+
+    `lock_step`: distinct time stamps (all points of space move together). `slip`: the largest number of
+    distinct time stamps at one point of space (points run independently). Ideal time is `activities` over
+    the number of points: see `EinsumCounts.ideal_time`. `collisions`: activities that share place and time.
+    """
+
+    space_ranks: tuple[str, ...]
+    time_ranks: tuple[str, ...]
+    lock_step: int
+    slip: int
+    distinct_space_stamps: int
+    distinct_spacetime_stamps: int
+    collisions: int
+    space: Ints  # one row per occupied point of space, one column per space rank, ascending
+    load: Ints  # activities there
+    stamps: Ints  # distinct time stamps there
+    by_first: Mapping[
+        int, tuple[int, int]
+    ]  # stamp of the first space rank -> activities, distinct time stamps
+
+    @property
+    def imbalance(self) -> float:
+        """Largest over mean activities, over the occupied positions of the first space rank."""
+        loads = [load for load, _ in self.by_first.values()]
+        return max(loads) / (sum(loads) / len(loads)) if loads else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class EinsumCounts:
+    """One Einsum of a cascade as it ran. All counts are exact.
+
+    `activities`: innermost iterations that compute; `updates`: of the output (one each); `multiplies`:
+    products of two values; `adds_excluding_first_touch`: updates of an output that was updated before.
+    `term_adds`: additions of terms with each other. `output_nnz`: outputs touched (the structural pattern);
+    `zeros`: of these, values that came out exactly zero; the result does not keep them, so a later Einsum
+    does not see them. `levels`: the loops, None where they were counted without being walked.
+    """
+
+    einsum: str
+    loop_order: tuple[str, ...]
+    multiplies: int
+    updates: int
+    adds_excluding_first_touch: int
+    term_adds: int
+    activities: int
+    output_nnz: int
+    zeros: int
+    accesses: tuple[RankAccesses, ...]
+    times: Times | None
+    inputs: Mapping[str, Fibertree]
+    levels: tuple[LoopLevel, ...] | None = None
+
+    def ideal_time(self, points: int | None = None) -> float:
+        """Activities over the number of points of space; without one, over the occupied points."""
+        if points is None:
+            points = self.times.distinct_space_stamps if self.times is not None else 1
+        return self.activities / points if points else 0.0
+
+    def slices(self, tensor: str) -> tuple[Slice, ...]:
+        """What each coordinate of the outermost rank of a partitioned input holds."""
+        tree = self.inputs[tensor]
+        loads = tree.leaves(0)
+        found = []
+        for at, coord in enumerate(tree.levels[0].coords.tolist()):
+            rows: tuple[int, ...] = ()
+            if len(tree.levels) > 1:
+                below = tree.levels[1]
+                rows = tuple(below.coords[below.starts[at] : below.starts[at + 1]].tolist())
+            found.append(Slice(coord, rows, int(loads[at])))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One coordinate of a partitioned tensor's outermost rank: the coordinates below it and its nonzeros."""
+
+    coord: int
+    rows: tuple[int, ...]
+    nnz: int
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """A cascade as it ran: `results` by tensor (every output, intermediate ones too), counts per Einsum.
+
+    `tensors`: the inputs. Compare `results` with a dense reference by `polymodel.sparse.execute.check`.
+    """
+
+    results: Mapping[str, SparseTensor]
+    einsums: tuple[EinsumCounts, ...]
+    tensors: Mapping[str, SparseTensor]
+    rank_sizes: Mapping[str, int]
+    spec: Any
+
+    def einsum(self, name: str) -> EinsumCounts:
+        """The counts of one Einsum, named after its output; KeyError if there is none."""
+        for found in self.einsums:
+            if found.einsum == name:
+                return found
+        raise KeyError(f"no Einsum {name}; there are {', '.join(e.einsum for e in self.einsums)}")

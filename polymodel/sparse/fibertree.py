@@ -1,0 +1,249 @@
+"""A fibertree as arrays: per rank the coordinates of all elements, and where each parent's children start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_NUMBERED = 2**62
+
+
+@dataclass(frozen=True)
+class LoopRank:
+    """A rank after partitioning: `name`, the declared ranks it came from and their sizes.
+
+    A coordinate is one int64. That of a flattened rank (several `bases`) numbers its tuple row-major, so the
+    order is that of the tuples; `decode` gives the tuple back.
+    """
+
+    name: str
+    bases: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(self.sizes)
+
+    @property
+    def flattened(self) -> bool:
+        return len(self.bases) > 1
+
+    def encode(self, columns: Sequence[Ints]) -> Ints:
+        """One number per tuple. Refused where 64 bits do not reach."""
+        if self.size > _NUMBERED:
+            what = " x ".join(str(s) for s in self.sizes)
+            raise Refused(f"the flattened rank {self.name} has {what} coordinates: more than 64 bits number")
+        found = columns[0]
+        for column, size in zip(columns[1:], self.sizes[1:], strict=True):
+            found = found * size + column
+        return found
+
+    def decode(self, coords: Ints) -> tuple[Ints, ...]:
+        """The columns of the declared ranks, outermost first."""
+        found: list[Ints] = []
+        for size in reversed(self.sizes[1:]):
+            coords, inner = np.divmod(coords, size)
+            found.append(inner)
+        return (coords, *reversed(found))
+
+    def shown(self, coord: int) -> int | tuple[int, ...]:
+        """One coordinate as people write it: a number, or the tuple of a flattened rank."""
+        if not self.flattened:
+            return int(coord)
+        return tuple(int(c[0]) for c in self.decode(np.array([coord], dtype=np.int64)))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """All fibers of one rank. Element e has coordinate `coords[e]`, ascending within its fiber; the children
+    of element p of the level above (the root: p = 0) are the elements starts[p] .. starts[p + 1] - 1."""
+
+    rank: LoopRank
+    coords: Ints
+    starts: Ints
+
+    @property
+    def elements(self) -> int:
+        return int(self.coords.size)
+
+    @property
+    def fibers(self) -> int:
+        return int(self.starts.size) - 1
+
+    @cached_property
+    def fiber(self) -> Ints:
+        """The fiber (element of the level above) of each element."""
+        return np.repeat(np.arange(self.fibers, dtype=np.int64), np.diff(self.starts))
+
+    @cached_property
+    def step(self) -> int:
+        """The distance of neighbours where it is the same in all fibers (dense fibers: 1), otherwise 0."""
+        if self.elements < 2:
+            return 1
+        steps = np.diff(self.coords)
+        inside = np.ones(steps.size, dtype=bool)
+        edges = self.starts[1:-1] - 1
+        inside[edges[(edges >= 0) & (edges < steps.size)]] = False
+        found = steps[inside]
+        if not found.size:
+            return 1
+        return int(found[0]) if (found == found[0]).all() else 0
+
+    @cached_property
+    def keys(self) -> Ints:
+        """(fiber, coordinate) as one ascending number."""
+        return self.key(self.fiber, self.coords)
+
+    @cached_property
+    def span(self) -> int:
+        return (int(self.coords.max()) if self.elements else 0) + 2
+
+    def key(self, fibers: Ints, coords: Ints) -> Ints:
+        """Numbers that order (fiber, coordinate); coordinates outside are moved to the fiber's ends."""
+        if self.fibers * self.span > _NUMBERED:
+            raise Refused(f"rank {self.rank.name} has too many fibers x coordinates for 64 bits")
+        return fibers * self.span + np.clip(coords, -1, self.span - 2) + 1
+
+    def upto(self, fibers: Ints, low: Ints, high: Ints, coords: Ints) -> Ints:
+        """How many elements of low .. high - 1, a part of one fiber each, have coordinates <= `coords`."""
+        if self.step and self.elements:
+            first = self.coords[np.minimum(low, self.elements - 1)]
+            found = (coords - first) // self.step + 1
+        else:
+            found = np.searchsorted(self.keys, self.key(fibers, coords), side="right") - low
+        result: Ints = np.clip(found, 0, high - low)
+        return result
+
+    def find(self, fibers: Ints, low: Ints, high: Ints, coords: Ints) -> Ints:
+        """The element with this coordinate among low .. high - 1, a part of one fiber each; -1 if none."""
+        if not self.elements:
+            return np.full(coords.size, -1, dtype=np.int64)
+        if self.step:
+            offset = coords - self.coords[np.minimum(low, self.elements - 1)]
+            at = low + (offset if self.step == 1 else offset // self.step)
+        else:
+            at = np.searchsorted(self.keys, self.key(fibers, coords))
+        inside = (at >= low) & (at < high)
+        if self.step != 1:
+            inside &= self.coords[np.minimum(at, self.elements - 1).clip(0)] == coords
+        result: Ints = np.where(inside, at, -1)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Fibertree:
+    """A tensor as one `Level` per rank, outermost first; `values`: one per element of the last level."""
+
+    name: str
+    levels: tuple[Level, ...]
+    values: NDArray[Any]
+
+    @property
+    def ranks(self) -> tuple[str, ...]:
+        return tuple(level.rank.name for level in self.levels)
+
+    @property
+    def nnz(self) -> int:
+        return int(self.values.size)
+
+    def columns(self) -> tuple[Ints, ...]:
+        """The coordinate of every nonzero, one array per rank."""
+        found: list[Ints] = []
+        element = np.arange(self.nnz, dtype=np.int64)
+        for level in reversed(self.levels):
+            found.append(level.coords[element])
+            element = level.fiber[element]
+        return tuple(reversed(found))
+
+    def leaves(self, depth: int) -> Ints:
+        """Nonzeros below each element of level `depth`."""
+        ends = self.levels[depth].starts[-1:]
+        bounds = np.arange(int(ends[0]) + 1, dtype=np.int64)
+        for level in self.levels[depth + 1 :]:
+            bounds = level.starts[bounds]
+        return np.diff(bounds)
+
+    def nested(self, depth: int = 0, start: int = 0, stop: int | None = None) -> list[Any]:
+        """Nested lists of [coordinate, payload], for small trees."""
+        level = self.levels[depth]
+        last = depth == len(self.levels) - 1
+        found = []
+        for e in range(start, level.elements if stop is None else stop):
+            coord = level.rank.shown(int(level.coords[e]))
+            if last:
+                payload: Any = self.values[e].item()
+            else:
+                below = self.levels[depth + 1].starts
+                payload = self.nested(depth + 1, int(below[e]), int(below[e + 1]))
+            found.append([list(coord) if isinstance(coord, tuple) else coord, payload])
+        return found
+
+
+def sorting(columns: Sequence[Ints]) -> Ints | None:
+    """The order that sorts columns, first one first; None where they are sorted."""
+    if not columns or columns[0].size < 2:
+        return None
+    if (key := numbering(columns)) is None:
+        return np.lexsort(tuple(reversed(columns)))
+    if bool((key[1:] >= key[:-1]).all()):
+        return None
+    return np.argsort(key, kind="stable")
+
+
+def numbering(columns: Sequence[Ints]) -> Ints | None:
+    """One number per row in the order of the rows; None where 64 bits do not reach."""
+    low = [int(c.min()) for c in columns]
+    sizes = [int(c.max()) - m + 1 for c, m in zip(columns, low, strict=True)]
+    if prod(sizes) > _NUMBERED:
+        return None
+    found = columns[0] - low[0] if low[0] else columns[0]
+    for column, size, least in zip(columns[1:], sizes[1:], low[1:], strict=True):
+        found = found * size
+        found += column
+        if least:
+            found -= least
+    return found
+
+
+def changes(columns: Sequence[Ints]) -> Bools:
+    """Where a row differs from the one before it; true for the first."""
+    found = np.zeros(columns[0].size, dtype=bool)
+    if found.size:
+        found[0] = True
+    for column in columns:
+        found[1:] |= column[1:] != column[:-1]
+    return found
+
+
+def build(name: str, ranks: Sequence[LoopRank], columns: Sequence[Ints], values: NDArray[Any]) -> Fibertree:
+    """From one column per rank, in any order of rows; no row stands twice."""
+    order = sorting(columns)
+    if order is not None:
+        columns, values = [c[order] for c in columns], values[order]
+    levels: list[Level] = []
+    above = np.zeros(min(values.size, 1), dtype=np.int64)
+    new = np.zeros(values.size, dtype=bool)
+    new[:1] = True
+    for depth, (rank, column) in enumerate(zip(ranks, columns, strict=True)):
+        if depth == len(columns) - 1:
+            at = np.arange(values.size, dtype=np.int64)
+            starts = above
+        else:
+            new[1:] |= column[1:] != column[:-1]
+            at = np.flatnonzero(new)
+            starts = (np.cumsum(new) - 1)[above]
+        if not values.size:
+            starts = np.zeros(1 if depth == 0 else 0, dtype=np.int64)
+        levels.append(Level(rank, column[at], np.append(starts, at.size)))
+        above = at
+    return Fibertree(name, tuple(levels), values)
