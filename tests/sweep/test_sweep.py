@@ -107,7 +107,7 @@ def check_blocks(spec: pm.Spec, values: dict[str, list[int]], count: int = 8) ->
 LIBRARY = [
     ("simple_two_level", "matmul/output_stationary"),
     ("edge_npu", "matmul"),
-    ("tensaurus_dense", "matmul"),
+    ("tensaurus", "matmul"),
     ("simple_two_level", "conv1d"),
     ("simple_two_level", "conv2d"),
     ("eyeriss_like", "conv2d"),
