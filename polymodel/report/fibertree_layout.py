@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.report.drawing import CHAR
+from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
 
 Ints = NDArray[np.int64]
@@ -40,15 +41,29 @@ class Levels:
     note: str = ""
 
 
-def levels(tensor: SparseTensor | Levels) -> Levels:
+def levels(tensor: SparseTensor | Fibertree | Levels) -> Levels:
     """Any tensor that can be drawn, its nonzeros in the order of its ranks."""
     if isinstance(tensor, Levels):
         return _ordered(tensor)
+    if isinstance(tensor, Fibertree):
+        return _partitioned(tensor)
     sizes = " x ".join(str(s) for s in tensor.shape)
     return Levels(
         tensor.name, tensor.ranks, (1,) * len(tensor.ranks), tensor.coords, tensor.values,
         f"shape {sizes}" if sizes else "rank 0",
     )  # fmt: skip
+
+
+def _partitioned(tensor: Fibertree) -> Levels:
+    """Coordinates of flattened ranks become tuples again."""
+    rows = [
+        part
+        for level, column in zip(tensor.levels, tensor.columns(), strict=True)
+        for part in level.rank.decode(column)
+    ]
+    widths = tuple(len(level.rank.bases) for level in tensor.levels)
+    columns = np.array(rows, dtype=np.int64).reshape(sum(widths), tensor.nnz)
+    return Levels(tensor.name, tensor.ranks, widths, columns, tensor.values)
 
 
 def _ordered(tensor: Levels) -> Levels:

@@ -30,6 +30,7 @@ from polymodel.report.fibertree_layout import (
     value_text,
 )
 from polymodel.report.picture import Drawing
+from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
 
 LIMIT = 48
@@ -39,7 +40,7 @@ TALL = 24.0
 EDGE = 24.0
 DROP = 12.0
 HEAD = 30.0
-Drawable = SparseTensor | Levels
+Drawable = SparseTensor | Fibertree | Levels
 Attributes = Callable[[Path], str]
 
 
