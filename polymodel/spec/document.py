@@ -16,7 +16,7 @@ from polymodel.spec.convert import faults_of
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.mapping_schema import MappingSpec
-from polymodel.spec.source import Entry, Node, NodeLocator, Source
+from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
 from polymodel.spec.workload_schema import Renames, Workload
@@ -129,16 +129,7 @@ def read_mapping(data: Mapping[str, object], document: Document) -> None:
         else:
             plain[str(key)] = value
     if plain or not data:
-        add_root(_node(plain, source, 0), document)
-
-
-def _node(value: object, source: Source, depth: int) -> Node:
-    if isinstance(value, Mapping) and depth < 60:
-        entries = (Entry(str(k), 0, 0, source, _node(v, source, depth + 1)) for k, v in value.items())
-        return Node(source, 0, 0, entries=tuple(entries))
-    if isinstance(value, (list, tuple)) and depth < 60:
-        return Node(source, 0, 0, elements=tuple(_node(v, source, depth + 1) for v in value))
-    return Node(source, 0, 0, scalar=value)
+        add_root(node_of(plain, source, 0), document)
 
 
 def add_object(value: SchemaObject, document: Document) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.errors import Place
@@ -100,6 +100,16 @@ class Node:
         if offset is not None and self.kind == "scalar" and self.one_line:
             column += offset + (1 if self.quoted else 0)
         return self.source.place(self.line, column)
+
+
+def node_of(value: object, source: Source, depth: int) -> Node:
+    """Plain Python data as a node that stands nowhere."""
+    if isinstance(value, Mapping) and depth < 60:
+        entries = (Entry(str(k), 0, 0, source, node_of(v, source, depth + 1)) for k, v in value.items())
+        return Node(source, 0, 0, entries=tuple(entries))
+    if isinstance(value, (list, tuple)) and depth < 60:
+        return Node(source, 0, 0, elements=tuple(node_of(v, source, depth + 1) for v in value))
+    return Node(source, 0, 0, scalar=value)
 
 
 class NodeLocator:

@@ -1,1 +1,8 @@
-"""The TeAAL dialect: text to checked records, and records to a Workload and a mapping."""
+"""The TeAAL dialect: text to checked records, and records to a Workload.
+
+`read_teaal` reads a spec by itself; `polymodel.load` reads one as part of a whole spec.
+"""
+
+from polymodel.spec.teaal.schema import is_teaal, read_sections, read_teaal
+
+__all__ = ["is_teaal", "read_sections", "read_teaal"]

@@ -152,8 +152,8 @@ MEMORIES = ("DRAM", "Buffet", "Cache")
 class Component:
     """A part of the hardware.
 
-    `kind`: its class; `instances`: how many there are in all; `path`: names of the levels from the root to the
-    one it stands in. `attributes` as written: bandwidth in bits per second, width in bits, depth in lines, ...;
+    `kind`: its class; `instances`: how many there are in all; `path`: names of the levels from the root to
+    the one it stands in. `attributes` as written: bandwidth (bits per second), width (bits), depth (lines);
     `type` of Compute is mul or add, of Intersector two-finger, leader-follower or skip-ahead. A text where a
     number belongs is an expression over symbols.
     """

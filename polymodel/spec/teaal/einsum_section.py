@@ -1,0 +1,163 @@
+"""The `einsum` section: declared tensors, expressions, and (ours) sizes of ranks and bits of values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from polymodel.spec.faults import Path, suggestion
+from polymodel.spec.teaal.records import Expression
+from polymodel.spec.teaal.text import EXAMPLE, Located, ParsedExpression, parse_expression
+from polymodel.spec.teaal.walk import NAME, Walk
+
+KEYS = ("declaration", "expressions", "rank_sizes", "bits_per_value")
+Declaration = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class EinsumSection:
+    declaration: Declaration
+    expressions: tuple[Expression, ...]
+    rank_sizes: Mapping[str, int | str]
+    bits_per_value: Mapping[str, int | str]
+
+
+def read_einsums(data: object, walk: Walk) -> EinsumSection:
+    """Read and check the section; every fault is noted."""
+    path: Path = ("einsum",)
+    section = walk.mapping(data, path, "einsum: {declaration: ..., expressions: ...}")
+    walk.keys(section, path, KEYS)
+    declaration = _declaration(section.get("declaration"), (*path, "declaration"), walk)
+    expressions = _expressions(section.get("expressions"), declaration, walk)
+    ranks = list(dict.fromkeys(r for found in declaration.values() for r in found))
+    sizes = _numbers(section.get("rank_sizes"), (*path, "rank_sizes"), "rank", ranks, walk)
+    bits = _numbers(
+        section.get("bits_per_value"), (*path, "bits_per_value"), "tensor", [*declaration, "All"], walk
+    )
+    return EinsumSection(declaration, expressions, sizes, bits)
+
+
+def _declaration(data: object, path: Path, walk: Walk) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for tensor, ranks in walk.mapping(data, path, "declaration: {A: [K, M]}").items():
+        if not NAME.match(tensor):
+            walk.add(
+                (*path, tensor),
+                f"{tensor!r} is not a name of a tensor",
+                "names are letters, digits and _",
+                key=True,
+            )
+            continue
+        found[tensor] = walk.names(ranks, (*path, tensor), "rank", "A: [K, M]")
+    if not found:
+        walk.add(path, "no tensor is declared", "write e.g. declaration: {A: [K, M], B: [K, N], Z: [M, N]}")
+    return found
+
+
+def _numbers(data: object, path: Path, what: str, known: list[str], walk: Walk) -> dict[str, int | str]:
+    found: dict[str, int | str] = {}
+    for name, value in walk.mapping(data, path, f"{path[-1]}: {{{known[0] if known else 'K'}: 64}}").items():
+        if name not in known:
+            walk.unknown((*path, name), what, name, known)
+            continue
+        size = walk.size(value, (*path, name))
+        if size is not None:
+            found[name] = size
+    return found
+
+
+def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[Expression, ...]:
+    path: Path = ("einsum", "expressions")
+    items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
+    if not items:
+        walk.add(path, "there is no expression", EXAMPLE)
+    found: list[tuple[Path, ParsedExpression]] = []
+    for i, item in enumerate(items):
+        at = (*path, i) if isinstance(data, (list, tuple)) else path
+        parsed = walk.parsed(item, at, parse_expression, "Z[m, n] = A[k, m] * B[k, n]")
+        if parsed is not None:
+            found.append((at, parsed))
+    for at, parsed in found:
+        for tensor in parsed.tensors:
+            _check_tensor(tensor, parsed, at, declaration, walk)
+        _check_scalars(parsed, at, declaration, walk)
+    _check_order(found, declaration, walk)
+    return tuple(parsed.expression for _, parsed in found)
+
+
+def _check_tensor(
+    tensor: Located, parsed: ParsedExpression, path: Path, declaration: Declaration, walk: Walk
+) -> None:
+    """The tensor is declared, has an index per rank, and each variable is the name of a rank."""
+    name, indices = tensor.operand.tensor, tensor.operand.indices
+    ranks = declaration.get(name)
+    if ranks is None:
+        near = suggestion(name, declaration, "declared tensors")
+        walk.add(path, f"unknown tensor {name}", near, offset=tensor.offset)
+        return
+    if len(ranks) != len(indices):
+        message = (
+            f"{name} is declared with {len(ranks)} ranks [{', '.join(ranks)}] and indexed with {len(indices)}"
+        )
+        walk.add(path, message, "write one index for each rank", offset=tensor.offset)
+        return
+    plain = [i.variable.upper() if i.variable else "" for i in indices]
+    if plain != list(ranks) and sorted(plain) == sorted(ranks):
+        wanted = ", ".join(r.lower() for r in ranks)
+        message = f"{name}[{', '.join(p.lower() for p in plain)}]: {name} is declared [{', '.join(ranks)}]"
+        walk.add(path, message, f"write {name}[{wanted}], or declare it in this order", offset=tensor.offset)
+    own = _own_ranks(parsed, declaration)
+    for index, offset in zip(indices, tensor.indices, strict=True):
+        for variable, _ in index.terms:
+            if variable.upper() not in own:
+                shown = f"unknown rank {variable.upper()} of rank variable {variable}"
+                message = f"{shown}: no tensor of this Einsum has it"
+                near = suggestion(variable, [r.lower() for r in own], "rank variables")
+                walk.add(path, message, near, offset=offset)
+
+
+def _own_ranks(parsed: ParsedExpression, declaration: Declaration) -> list[str]:
+    """Declared ranks of the expression's tensors that are indexed by their own variable."""
+    found: dict[str, None] = {}
+    for tensor in parsed.tensors:
+        for rank, index in zip(
+            declaration.get(tensor.operand.tensor, ()), tensor.operand.indices, strict=False
+        ):
+            if index.variable is not None and index.variable.upper() == rank:
+                found[rank] = None
+    return list(found)
+
+
+def _check_scalars(parsed: ParsedExpression, path: Path, declaration: Declaration, walk: Walk) -> None:
+    for name, offset in parsed.scalars:
+        if name in declaration:
+            ranks = ", ".join(r.lower() for r in declaration[name])
+            walk.add(
+                path,
+                f"{name} is a tensor and stands without indices",
+                f"write {name}[{ranks}]",
+                offset=offset,
+            )
+    if len(parsed.tensors) == 1:
+        walk.add(path, "there is no tensor on the right", EXAMPLE)
+
+
+def _check_order(found: list[tuple[Path, ParsedExpression]], declaration: Declaration, walk: Walk) -> None:
+    """One expression for each output, and none that reads what a later one makes."""
+    made: dict[str, int] = {}
+    outputs = [parsed.expression.name for _, parsed in found]
+    for i, (path, parsed) in enumerate(found):
+        name = parsed.expression.name
+        if name in made:
+            message = f"{name} is the output of two expressions, number {made[name] + 1} and {i + 1}"
+            walk.add(path, message, "give each its own output, or write the terms as one sum")
+        for tensor in parsed.tensors[1:]:
+            used = tensor.operand.tensor
+            if used == name:
+                message = f"{name} is read by the expression that makes it"
+                walk.add(path, message, "give the result another name", offset=tensor.offset)
+            elif used in outputs[i + 1 :] and used not in made:
+                later = outputs.index(used, i + 1) + 1
+                message = f"{used} is read before expression number {later} makes it"
+                walk.add(path, message, "list that expression first", offset=tensor.offset)
+        made.setdefault(name, i)

@@ -1,0 +1,106 @@
+"""A TeAAL spec: text or plain data -> checked records, with every fault at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from polymodel.errors import Diagnostic, Place
+from polymodel.spec.faults import Faults, suggestion
+from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
+from polymodel.spec.teaal.einsum_section import read_einsums
+from polymodel.spec.teaal.mapping_section import read_mappings
+from polymodel.spec.teaal.records import TeaalSpec
+from polymodel.spec.teaal.walk import Walk
+from polymodel.spec.yaml_text import parse_yaml
+
+SECTIONS = ("einsum", "mapping", "format", "architecture", "bindings", "binding")
+# An output at the beginning of an expression.
+_OUTPUT = re.compile(r"[A-Za-z_]\w*\s*\[[^\[\]=]*\]\s*=(?!=)")
+_ROOT = "start with `einsum:` with `declaration:` and `expressions:`"
+
+
+def is_teaal(root: Node) -> bool:
+    """True if a document is a TeAAL spec: `einsum:` with a `declaration:`."""
+    entry = root.entry("einsum")
+    return entry is not None and entry.value.entry("declaration") is not None
+
+
+def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
+    """A spec from YAML text or from the mapping it stands for. Raises SpecError with every fault."""
+    faults = Faults()
+    if isinstance(source, str):
+        text = Source(file, tuple(source.split("\n")))
+        root, found = parse_yaml(source, text)
+        faults.extend(found)
+    else:
+        root = node_of(source, Source(file, ()), 0)
+    faults.raise_if_any()
+    if root is None or root.entries is None:
+        faults.note(Diagnostic("a TeAAL spec is a mapping of sections", _ROOT, "", Place(file)))
+        faults.raise_if_any()
+    assert root is not None
+    entries = {e.key: e for e in root.entries or ()}
+    for entry in entries.values():
+        if entry.key not in SECTIONS:
+            near = suggestion(entry.key, SECTIONS, "sections")
+            place = entry.source.place(entry.line, entry.column)
+            faults.note(Diagnostic(f"unknown section `{entry.key}`", near, entry.key, place))
+    spec = read_sections(entries, faults)
+    faults.raise_if_any()
+    return spec
+
+
+def read_sections(entries: Mapping[str, Entry], faults: Faults) -> TeaalSpec:
+    """The records of the sections; every fault is noted, with its place."""
+    placed = {key: _one_expression_each(e) if key == "einsum" else e for key, e in entries.items()}
+    own = Faults(NodeLocator(dict(placed)))
+    walk = Walk(own)
+    data = {key: e.value.plain() for key, e in placed.items()}
+    if "einsum" not in data:
+        own.note(Diagnostic("key `einsum` is missing", _ROOT))
+    einsums = read_einsums(data.get("einsum"), walk)
+    mapping = read_mappings(data.get("mapping"), einsums, walk)
+    faults.extend(own.found)
+    return TeaalSpec(
+        declaration=einsums.declaration,
+        expressions=einsums.expressions,
+        rank_order=mapping.rank_order,
+        mappings=mapping.mappings,
+        rank_sizes=einsums.rank_sizes,
+        bits_per_value=einsums.bits_per_value,
+    )
+
+
+def _one_expression_each(section: Entry) -> Entry:
+    """The `einsum` section with a block of expressions, one a line, as the list of them."""
+    entry = section.value.entry("expressions")
+    if entry is None or not isinstance(entry.value.scalar, str):
+        return section
+    node, texts = entry.value, _statements(entry.value.scalar)
+    if len(texts) < 2 and node.one_line:
+        return section
+    at, elements = node.line, []
+    for text in texts:
+        first = text.split("\n")[0].strip()
+        lines = node.source.lines
+        found = next((i for i in range(max(at - 1, 0), len(lines)) if lines[i].strip() == first), None)
+        if found is None:
+            elements.append(Node(node.source, node.line, node.column, scalar=text, one_line=False))
+            continue
+        column = len(lines[found]) - len(lines[found].lstrip()) + 1
+        elements.append(Node(node.source, found + 1, column, scalar=text, one_line="\n" not in text))
+        at = found + 2
+    listed = replace(entry, value=replace(node, scalar=None, elements=tuple(elements)))
+    entries = tuple(listed if e is entry else e for e in section.value.entries or ())
+    return replace(section, value=replace(section.value, entries=entries))
+
+
+def _statements(text: str) -> list[str]:
+    """The texts of several expressions: each begins with an output and `=`."""
+    starts = [m.start() for m in _OUTPUT.finditer(text)]
+    found = [text[a:b].strip() for a, b in pairwise([*starts, len(text)])]
+    before = text[: starts[0]].strip() if starts else ""
+    return [before, *found] if before else found or [text]

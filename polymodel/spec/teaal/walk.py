@@ -1,0 +1,109 @@
+"""Plain data of a section, taken apart with located faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from polymodel.spec.convert import shown
+from polymodel.spec.faults import Faults, Path, TextFault, suggestion
+from polymodel.spec.numbers import Value, evaluate_number, symbols_in
+
+T = TypeVar("T")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Every method notes what is wrong and goes on with what is right."""
+
+    faults: Faults
+
+    def add(
+        self, path: Path, message: str, remedy: str = "", *, key: bool = False, offset: int | None = None
+    ) -> None:
+        self.faults.add(path, message, remedy, key=key, offset=offset)
+
+    def mapping(self, value: object, path: Path, example: str) -> dict[str, object]:
+        """A mapping; nothing is an empty one."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.add(path, f"{shown(value)} is not a mapping", f"write e.g. {example}")
+            return {}
+        return value
+
+    def keys(self, value: dict[str, object], path: Path, known: Iterable[str]) -> None:
+        """Note every key that is not known."""
+        words = tuple(known)
+        for key in value:
+            if key not in words:
+                self.unknown((*path, key), "key", key, words)
+
+    def unknown(self, path: Path, what: str, word: str, known: Iterable[str], plural: str = "") -> None:
+        """Note an unknown key or name that is a key."""
+        quoted = f"`{word}`" if what == "key" else word
+        self.add(path, f"unknown {what} {quoted}", suggestion(word, known, plural or f"{what}s"), key=True)
+
+    def items(self, value: object, path: Path, example: str) -> list[object]:
+        """A list; a single text is a list of one."""
+        if value is None:
+            return []
+        if isinstance(value, str):
+            return [value]
+        if not isinstance(value, (list, tuple)):
+            self.add(path, f"{shown(value)} is not a list", f"write e.g. {example}")
+            return []
+        return list(value)
+
+    def names(self, value: object, path: Path, what: str, example: str) -> tuple[str, ...]:
+        """A list of names without repetition."""
+        found: list[str] = []
+        for i, item in enumerate(self.items(value, path, example)):
+            at = (*path, i) if isinstance(value, (list, tuple)) else path
+            if not isinstance(item, str) or not NAME.match(item):
+                self.add(at, f"{shown(item)} is not a name of a {what}", f"write e.g. {example}")
+            elif item in found:
+                self.add(at, f"{what} {item} is listed twice", "list it once")
+            else:
+                found.append(item)
+        return tuple(found)
+
+    def parsed(self, value: object, path: Path, read: Callable[[str], T], example: str) -> T | None:
+        """A text read by `read`; None after a fault."""
+        if not isinstance(value, str):
+            self.add(path, f"{shown(value)} is not text", f"write e.g. {example}")
+            return None
+        try:
+            return read(value)
+        except TextFault as fault:
+            self.faults.text(path, fault)
+            return None
+
+    def parsed_key(self, key: str, path: Path, read: Callable[[str], T]) -> T | None:
+        """The same for a key; `path` ends with it."""
+        try:
+            return read(key)
+        except TextFault as fault:
+            self.faults.text(path, fault, key=True)
+            return None
+
+    def size(self, value: object, path: Path, least: int = 1) -> int | str | None:
+        """A whole number, or an expression over symbols as it is written; None after a fault."""
+        remedy = f"write a whole number of at least {least}, or the name of a symbol"
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            self.add(path, f"{shown(value)} is not a number", remedy)
+            return None
+        try:
+            if symbols_in(value):
+                return str(value)
+            number: Value = evaluate_number(value)
+        except TextFault as fault:
+            self.faults.text(path, fault)
+            return None
+        if not least <= number < 2**62 or number != int(number):
+            self.add(path, f"{value} is not a whole number of at least {least}", remedy)
+            return None
+        return int(number)
