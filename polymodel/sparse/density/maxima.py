@@ -1,0 +1,267 @@
+"""The greatest occupancy over all tiles of uniform random data.
+
+Occupancies of disjoint tiles are jointly hypergeometric: independent binomials of the same probability, given
+their sum. So P(max <= s) = P(sum of binomials cut at s is n, and none is above s) / P(sum is n). For every s
+the cut binomials are tilted until their mean sum is n; the probability of the mean is then read off the
+characteristic function (or, for wide sums, its Edgeworth expansion, whose next term is below 1e-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.errors import InternalError, Refused
+from polymodel.sparse.density.hypergeometric import Hypergeometric, leading
+from polymodel.sparse.density.model import Floats, Ints
+
+OfTiling = Callable[[Hypergeometric, Ints, Floats], float]
+# Sums with a larger standard deviation are expanded, not transformed.
+_WIDE = 150.0
+# Exponents of what is negligible: a tile this improbable, and P(max <= s) below which it is 0.
+_RARE, _NEVER = 40.0, -37.0
+# Longest distribution of one tile that is written out, and most values of s that are asked for.
+_LONGEST, _VALUES = 20_000, 2_048
+# Entries of a block of work.
+_BLOCK = 1 << 21
+
+
+def expected_max_independent(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
+    """Sum over s of 1 - prod_i P(X_i <= s): a lower bound of E[max], as occupancies are negatively
+    associated."""
+    window = _Window.of(law, sizes, counts)
+    return window.total(-np.expm1(window.log_independent))
+
+
+def expected_max_union(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
+    """Sum over s of min(1, sum_i P(X_i > s)): an upper bound of E[max]."""
+    window = _Window.of(law, sizes, counts)
+    return window.total(np.minimum(1.0, window.union))
+
+
+def expected_max(law: Hypergeometric, sizes: Ints, counts: Floats) -> float:
+    """E[max over tiles], given the tiles' points and how many tiles have them.
+
+    Exact but for rounding where the occupancy of one tile stays below 20,000. Above it the deviation of
+    independent tiles from the mean, widened by what the common sum takes from their variance: then the laws
+    are normal and the error is below 0.1 %.
+    """
+    window = _Window.of(law, sizes, counts)
+    if window.highest > _LONGEST:
+        plain, mean = window.total(-np.expm1(window.log_independent)), float(law.mean(window.points[-1]))
+        inside = float(window.points[-1]) / law.points
+        return mean + (plain - mean) / (1 - inside) ** 0.5 if inside < 1 else plain
+    above = np.minimum(1.0, window.union)
+    active = (window.union > 1e-14) & (window.log_independent > _NEVER)
+    above[window.log_independent <= _NEVER] = 1.0
+    above[active] = 1 - _cdf_max(law, window.points, window.number, window.s[active])
+    return window.total(above)
+
+
+def cdf_max(law: Hypergeometric, sizes: Ints, counts: Floats, s: Floats) -> Floats:
+    """P(max over tiles <= s) for an array of s. Label as `expected_max`."""
+    points, number = _merged(sizes, counts)
+    wanted = np.floor(np.asarray(s, dtype=np.float64)).ravel()
+    found = np.where(wanted >= min(law.nnz, int(points[-1])), 1.0, 0.0)
+    inside = (found < 1) & (wanted >= 0)
+    if inside.any() and wanted[inside].max() > 10 * _LONGEST:
+        raise Refused("tiles of more than 200,000 nonzeros", "ask the bounds of the maximum instead")
+    found[inside] = _cdf_max(law, points, number, wanted[inside].astype(np.int64))
+    return found.reshape(np.shape(s))
+
+
+def _merged(sizes: Ints, counts: Floats) -> tuple[Ints, Floats]:
+    """Distinct numbers of points, ascending, and how many tiles have them."""
+    kept = counts > 0
+    points, place = np.unique(sizes[kept], return_inverse=True)
+    number = np.zeros(points.size)
+    np.add.at(number, place.reshape(-1), counts[kept])
+    return points, number
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The values of s between which P(max <= s) grows from 0 to 1: `s`, every `stride`-th from `lowest`
+    on."""
+
+    points: Ints
+    number: Floats
+    s: Ints
+    stride: int
+    lowest: int
+    highest: int
+    union: Floats
+    log_independent: Floats
+
+    @classmethod
+    def of(cls, law: Hypergeometric, sizes: Ints, counts: Floats) -> _Window:
+        points, number = _merged(sizes, counts)
+        mean, binomial = law.mean(points), law.mean(points) * ((law.points - law.nnz) / law.points)
+        # Bernstein's inequality, which holds for hypergeometric laws with the variance of the binomial.
+        high = mean + _bernstein(np.log(number) + _RARE, binomial)
+        low = mean[-1] - _bernstein(np.array(_RARE), binomial[-1])
+        highest = min(int(high.max()) + 1, law.nnz, int(points[-1]))
+        lowest = min(max(0, int(low)), highest)
+        stride = max(1, (highest - lowest) // _VALUES) | 1
+        s = np.arange(lowest + stride // 2, highest + stride, stride, dtype=np.int64)
+        tail = law.sf(points[:, None], s[None, :])
+        with np.errstate(divide="ignore"):
+            independent = (number[:, None] * np.log1p(-np.minimum(tail, 1.0))).sum(axis=0)
+        union = (number[:, None] * tail).sum(axis=0)
+        return cls(points, number, s, stride, lowest, highest, union, independent)
+
+    def total(self, above: Floats) -> float:
+        """E[max] from P(max > s) at the values of the window."""
+        return self.lowest + self.stride * float(above.sum())
+
+
+def _bernstein(exponent: Floats, variance: Floats) -> Floats:
+    """The deviation that a sum exceeds with probability exp(-exponent) at most."""
+    return exponent / 3 + np.sqrt(exponent**2 / 9 + 2 * exponent * variance)
+
+
+def _cdf_max(law: Hypergeometric, points: Ints, number: Floats, s: Ints) -> Floats:
+    """P(max <= s) for s below the greatest possible occupancy."""
+    found = np.zeros(s.shape)
+    capacity = (number[:, None] * np.minimum(points[:, None], s[None, :])).sum(axis=0)
+    if law.nnz == law.points:
+        return found
+    possible = np.flatnonzero(capacity >= law.nnz)
+    if not possible.size:
+        return found
+    longest = int(s[possible].max()) + 1
+    step = max(1, _BLOCK // (longest + 4096))
+    tiles = [_CutBinomial.of(law, int(t), longest) for t in points]
+    for start in range(0, possible.size, step):
+        part = possible[start : start + step]
+        found[part] = np.exp(_log_cdf_max(law, tiles, number, s[part]))
+    return np.minimum(found, 1.0)
+
+
+def _log_cdf_max(law: Hypergeometric, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floats:
+    tilt = _tilts(law.nnz, tiles, number, s)
+    cumulants, log_mass, laws = np.zeros((4, s.size)), np.zeros(s.size), []
+    for tile, many in zip(tiles, number, strict=True):
+        cut = tile.tilted(tilt, s)
+        laws.append(cut)
+        cumulants += many * tile.cumulants(cut)
+        log_mass += many * tile.log_mass(tilt, s)
+    spread = np.sqrt(cumulants[1])
+    log_sum = np.empty(s.size)
+    wide = spread > _WIDE
+    third, fourth = cumulants[2, wide], cumulants[3, wide]
+    density = 1 + fourth / (8 * spread[wide] ** 4) - 5 * third**2 / (24 * spread[wide] ** 6)
+    log_sum[wide] = np.log(density / (np.sqrt(2 * np.pi) * spread[wide]))
+    if not wide.all():
+        narrow = [cut[~wide] for cut in laws]
+        log_sum[~wide] = _log_at(law.nnz, narrow, tiles, number, float(spread[~wide].max()))
+    n, rest = float(law.nnz), float(law.points - law.nnz)
+    whole = leading(np.array([float(law.points), n, rest]))
+    found: Floats = log_mass - tilt * law.nnz + log_sum - (whole[0] - whole[1] - whole[2])
+    return found
+
+
+def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floats:
+    """The exponents whose tilted cut binomials have a mean sum of nnz: Newton's steps kept in a bracket."""
+    tilt, low, high = np.zeros(s.size), np.full(s.size, -np.inf), np.full(s.size, np.inf)
+    for _ in range(200):
+        mean, variance = np.zeros(s.size), np.zeros(s.size)
+        for tile, many in zip(tiles, number, strict=True):
+            cumulants = tile.cumulants(tile.tilted(tilt, s))
+            mean, variance = mean + many * cumulants[0], variance + many * cumulants[1]
+        short = mean < nnz
+        low, high = np.where(short, tilt, low), np.where(short, high, tilt)
+        # An offset of a millionth of a deviation changes nothing; where no room is left, the tilt is endless.
+        done = (np.abs(mean - nnz) <= 1e-6 * np.sqrt(variance) + 1e-12 * nnz) | (tilt > 60)
+        if done.all():
+            return tilt
+        step = tilt + (nnz - mean) / np.maximum(variance, 1e-300)
+        step = np.clip(step, tilt - 2, tilt + 2)
+        inside = (step > low) & (step < high)
+        tilt = np.where(done, tilt, np.where(inside, step, (low + high) / 2))
+    raise InternalError("no tilt found for the maximum over tiles")
+
+
+def _log_at(nnz: int, cuts: list[Floats], tiles: list[_CutBinomial], number: Floats, spread: float) -> Floats:
+    """ln P(sum of all tiles' tilted laws = nnz) from the characteristic function."""
+    length = 1 << int(np.ceil(np.log2(26 * spread + 128)))
+    turns = np.arange(length)
+    size, turn = np.zeros((cuts[0].shape[0], length)), np.zeros((cuts[0].shape[0], length))
+    for cut, tile, many in zip(cuts, tiles, number, strict=True):
+        change = np.zeros((cut.shape[0], length))
+        for start in range(0, tile.k.size, length):
+            piece = cut[:, start : start + length]
+            first = int(tile.k[start]) % length
+            change[:, (first + np.arange(piece.shape[1])) % length] += piece
+        # phi - 1 is told without cancellation: what is not at 0 has left it.
+        zero = cut[:, 1:].sum(axis=1) if tile.k[0] == 0 else None
+        change[:, 0] = change[:, 0] - 1 if zero is None else change[:, 0] - cut[:, 0] - zero
+        moved = np.fft.fft(change, axis=1).conj()
+        with np.errstate(divide="ignore"):
+            size += 0.5 * many * np.log1p(np.maximum(2 * moved.real + moved.real**2 + moved.imag**2, -1.0))
+        turn += many * np.arctan2(moved.imag, 1 + moved.real)
+    back = (nnz % length) * turns % length
+    value = (np.exp(size) * np.cos(turn - 2 * np.pi * back / length)).mean(axis=1)
+    found: Floats = np.log(np.maximum(value, 1e-300))
+    return found
+
+
+@dataclass(frozen=True)
+class _CutBinomial:
+    """Binomial(t, n / N) on k = lowest.. : logarithms of its probabilities, and P(more than k)."""
+
+    k: Ints
+    log_pmf: Floats
+    tail: Floats
+
+    @classmethod
+    def of(cls, law: Hypergeometric, t: int, longest: int) -> _CutBinomial:
+        mean = t * (law.nnz / law.points)
+        # Beyond `longest` the tail is summed on; below the mean by 40 exponents nothing is left.
+        end = min(t, max(longest, int(mean + _bernstein(np.array(_RARE), np.array(mean)))) + 1)
+        k = np.arange(end + 1, dtype=np.int64)
+        odds = np.log(law.nnz / (law.points - law.nnz))
+        log_none = (
+            t * np.log1p(-law.nnz / law.points)
+            if 2 * law.nnz < law.points
+            else t * np.log((law.points - law.nnz) / law.points)
+        )
+        steps = np.log((t - k[:-1]) / (k[:-1] + 1.0)) + odds
+        log_pmf = log_none + np.concatenate(([0.0], np.cumsum(steps)))
+        pmf = np.exp(log_pmf)
+        tail = np.concatenate((np.cumsum(pmf[:0:-1])[::-1], [0.0]))
+        start = int(np.argmax(log_pmf > log_pmf.max() - 300))
+        kept = slice(start, longest + 1)
+        return cls(k[kept], log_pmf[kept], tail[kept])
+
+    def tilted(self, tilt: Floats, s: Ints) -> Floats:
+        """(values of s, k): the probabilities times exp(tilt k), cut above s, scaled to sum 1."""
+        power = self.log_pmf + tilt[:, None] * self.k
+        power = np.where(self.k <= s[:, None], power, -np.inf)
+        found = np.exp(power - power.max(axis=1, keepdims=True))
+        scaled: Floats = found / found.sum(axis=1, keepdims=True)
+        return scaled
+
+    def cumulants(self, cut: Floats) -> Floats:
+        """The first four of each row: (4, rows)."""
+        mean = cut @ self.k
+        away = self.k - mean[:, None]
+        second, third, fourth = ((cut * away**power).sum(axis=1) for power in (2, 3, 4))
+        return np.stack((mean, second, third, fourth - 3 * second**2))
+
+    def log_mass(self, tilt: Floats, s: Ints) -> Floats:
+        """ln of the sum of pmf exp(tilt k) over k <= s."""
+        power = np.where(self.k <= s[:, None], self.log_pmf + tilt[:, None] * self.k, -np.inf)
+        top = power.max(axis=1)
+        plain: Floats = top + np.log(np.exp(power - top[:, None]).sum(axis=1))
+        if self.k[0] != 0:
+            return plain
+        # Near 1 the mass is told by its distance from 1: it is raised to the number of tiles.
+        near = np.abs(plain) < 0.05
+        grown = np.exp(np.where(self.k <= s[near, None], self.log_pmf, -np.inf)) * np.expm1(
+            np.where(self.k <= s[near, None], tilt[near, None] * self.k, 0.0)
+        )
+        plain[near] = np.log1p(grown.sum(axis=1) - self.tail[np.minimum(s[near], self.k[-1])])
+        return plain

@@ -1,0 +1,188 @@
+"""What every density model answers: the protocol, its labels, and tilings with their edge tiles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+
+Label = Literal["exact", "expected", "bound"]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+# Points of a tile and nonzeros are counted in 64 bits.
+MOST_POINTS = 2**63 - 1
+
+
+class SparseWarning(UserWarning):
+    """What a sparse analysis says of numbers that are valid but may mislead."""
+
+
+@dataclass(frozen=True)
+class DensityModel(ABC):
+    """Where the nonzeros of one tensor lie, as far as known.
+
+    `ranks`, `shape`: outermost first. A `tile` is a box of points: an array whose last axis has one size per
+    rank; any leading axes are answered element by element (a grid of tile shapes in one call). Sizes above
+    the shape mean the whole rank; sizes below 1 are a SpecError. Answers are arrays of the leading axes.
+
+    `expected` .. `quantile` tell of one *full* tile at a random place of the tiling by its shape; the tiles
+    of a tiling start at multiples of the tile's sizes, the last of a rank may be smaller (an edge tile).
+    `expected_tiles`, `expected_max` and `expected_squares` tell of all tiles, edge tiles included.
+    """
+
+    ranks: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def label(self) -> Label:
+        """What the numbers are: `exact` of actual data, `expected` of a model."""
+        return "expected"
+
+    @property
+    def size(self) -> int:
+        """Points of the tensor."""
+        return prod(self.shape)
+
+    @property
+    @abstractmethod
+    def expected_nnz(self) -> float:
+        """Nonzeros of the whole tensor."""
+
+    @property
+    def density(self) -> float:
+        """Expected nonzeros per point."""
+        return self.expected_nnz / self.size
+
+    @abstractmethod
+    def expected(self, tile: ArrayLike) -> Floats:
+        """Expected occupancy (nonzeros) of a full tile."""
+
+    @abstractmethod
+    def variance(self, tile: ArrayLike) -> Floats:
+        """Variance of the occupancy of a full tile, its place included."""
+
+    @abstractmethod
+    def p_empty(self, tile: ArrayLike) -> Floats:
+        """Probability that a full tile has no nonzero."""
+
+    @abstractmethod
+    def cdf(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
+        """Probability that a full tile has at most `occupancy` nonzeros (broadcast over the tiles)."""
+
+    @abstractmethod
+    def quantile(self, tile: ArrayLike, confidence: ArrayLike) -> Ints:
+        """The least occupancy that a full tile does not exceed with probability `confidence` in (0, 1]."""
+
+    @abstractmethod
+    def expected_tiles(self, tile: ArrayLike) -> Floats:
+        """Expected number of nonempty tiles of the tiling, edge tiles included."""
+
+    @abstractmethod
+    def expected_squares(self, tile: ArrayLike) -> Floats:
+        """Expected sum of the squared occupancies of all tiles."""
+
+    @abstractmethod
+    def expected_max(self, tile: ArrayLike) -> Floats:
+        """Expected greatest occupancy of any tile; `max_label` tells whether it is a bound."""
+
+    def max_label(self, tile: ArrayLike) -> Label:
+        """What `expected_max` is for these tiles: `bound` if any of them is only bounded."""
+        self.tiles(tile)
+        return self.label
+
+    def tiles(self, tile: ArrayLike) -> Ints:
+        """The tile shapes as an integer array (.., ranks), cut to the shape."""
+        return tile_shapes(tile, self.ranks, self.shape)
+
+    def number_of_tiles(self, tile: ArrayLike) -> Floats:
+        """Tiles of the tiling, empty and edge ones included."""
+        counts = -(-np.array(self.shape, dtype=np.int64) // self.tiles(tile))
+        found: Floats = counts.astype(np.float64).prod(axis=-1)
+        return found
+
+    def fraction_nonempty(self, tile: ArrayLike) -> Floats:
+        """Expected share of nonempty tiles among all of the tiling, edge tiles included."""
+        return self.expected_tiles(tile) / self.number_of_tiles(tile)
+
+    def expected_fibers(self, depth: int, tile: ArrayLike | None = None) -> Floats:
+        """Expected number of nonempty prefixes of `depth` ranks: fibers of rank number `depth` (from 0).
+
+        The same number is that of coordinates present at rank `depth - 1`. Depth 0 is 1 where the tensor is
+        not empty, depth = number of ranks the nonzeros. With `tile`: summed over all tiles of the tiling,
+        each with its own fibers; divide by `number_of_tiles` or `expected_tiles` for the mean of one.
+        """
+        boxes = self.tiles(self.shape if tile is None else tile).copy()
+        if not 0 <= depth <= len(self.ranks):
+            raise SpecError([Diagnostic(f"no prefix of {depth} ranks", f"0 to {len(self.ranks)}")])
+        # Prefixes within all tiles are boxes of one coordinate in the ranks of the prefix.
+        boxes[..., :depth] = 1
+        return self.expected_tiles(boxes)
+
+    def expected_coordinates(self, level: int, tile: ArrayLike | None = None) -> Floats:
+        """Expected number of coordinates present at rank number `level`, as `expected_fibers(level + 1)`."""
+        return self.expected_fibers(level + 1, tile)
+
+
+class Placeless(DensityModel):
+    """A model whose answer for a tile depends on its shape alone, not on its place."""
+
+    def expected_tiles(self, tile: ArrayLike) -> Floats:
+        sizes, counts = edge_classes(self.tiles(tile), self.shape)
+        found: Floats = (counts * self.p_nonempty(sizes)).sum(axis=-1)
+        return found
+
+    def expected_squares(self, tile: ArrayLike) -> Floats:
+        sizes, counts = edge_classes(self.tiles(tile), self.shape)
+        found: Floats = (counts * (self.variance(sizes) + self.expected(sizes) ** 2)).sum(axis=-1)
+        return found
+
+    @abstractmethod
+    def p_nonempty(self, tile: ArrayLike) -> Floats:
+        """1 - p_empty without cancellation."""
+
+
+def tile_shapes(tile: ArrayLike, ranks: tuple[str, ...], shape: tuple[int, ...]) -> Ints:
+    """Checked tile shapes (.., ranks), cut to `shape`. SpecError tells what does not fit."""
+    given = np.asarray(tile)
+    if given.ndim == 0 or given.shape[-1] != len(ranks):
+        what = f"a tile needs {len(ranks)} sizes on its last axis, there are {given.shape}"
+        raise SpecError([Diagnostic(what, f"one per rank: {list(ranks)}")])
+    found = given.astype(np.int64)
+    if given.size and ((found < 1).any() or (found != given).any()):
+        bad = given[(found < 1) | (found != given)].flat[0]
+        raise SpecError([Diagnostic(f"tile size {bad}", "sizes are whole numbers of at least 1")])
+    cut: Ints = np.minimum(found, np.array(shape, dtype=np.int64))
+    return cut
+
+
+def edge_classes(tiles: Ints, shape: tuple[int, ...]) -> tuple[Ints, Floats]:
+    """The distinct shapes of the tiles of each tiling and how many there are of each.
+
+    Tiles (.., ranks) -> sizes (.., 2^ranks, ranks) and counts (.., 2^ranks). Where a rank divides evenly, its
+    edge has count 0 (and the full size, so that no size is 0).
+    """
+    full = np.array(shape, dtype=np.int64)
+    whole, rest = full // tiles, full % tiles
+    edge = np.where(rest > 0, rest, tiles)
+    sizes = np.empty((*tiles.shape[:-1], 2 ** len(shape), len(shape)), dtype=np.int64)
+    counts = np.ones(sizes.shape[:-1], dtype=np.float64)
+    for number, choice in enumerate(product((False, True), repeat=len(shape))):
+        for rank, at_edge in enumerate(choice):
+            sizes[..., number, rank] = (edge if at_edge else tiles)[..., rank]
+            counts[..., number] *= ((rest > 0) if at_edge else whole)[..., rank]
+    return sizes, counts
+
+
+def points_of(shape: tuple[int, ...], what: str = "a tensor") -> int:
+    """Points of a shape. Refused where 64 bits do not count them."""
+    size = prod(shape)
+    if size > MOST_POINTS:
+        raise Refused(f"{what} of {size:.3g} points: more than 64 bits can count", "model a part of it")
+    return size
