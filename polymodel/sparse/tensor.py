@@ -197,13 +197,14 @@ def _ordered(coords: Ints, data: NDArray[Any], shape: Sequence[int]) -> tuple[In
         if (new > 0).all():
             return coords, data
         order = np.argsort(numbers, kind="stable")
-        coords, data = coords[:, order], data[order]
+        # `take` is several times faster than an index here.
+        coords, data = coords.take(order, axis=1), data[order]
         first = np.diff(numbers[order]) != 0
     else:
         order = np.lexsort(coords[::-1])
-        coords, data = coords[:, order], data[order]
+        coords, data = coords.take(order, axis=1), data[order]
         first = (np.diff(coords, axis=1) != 0).any(axis=0)
     starts = np.flatnonzero(np.concatenate(([True], first)))
     if starts.size == data.size:
         return coords, data
-    return coords[:, starts], np.add.reduceat(data, starts)
+    return coords.take(starts, axis=1), np.add.reduceat(data, starts)

@@ -1,0 +1,87 @@
+"""Tensors in files: Matrix Market (.mtx) and FROSTT (.tns), each also packed with gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.files.frostt import default_ranks, read_frostt
+from polymodel.sparse.files.market import read_market
+from polymodel.sparse.files.record import TensorFile
+from polymodel.sparse.files.text import Faults, Text
+from polymodel.sparse.files.write import write_tensor
+from polymodel.sparse.tensor import SparseTensor
+
+__all__ = ["TensorFile", "read_file", "read_tensor", "write_tensor"]
+
+
+def read_tensor(
+    path: str | PathLike[str],
+    name: str | None = None,
+    ranks: Sequence[str] | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> SparseTensor:
+    """The tensor in a .mtx, .mtx.gz, .tns or .tns.gz file: explicit zeros removed, duplicates summed,
+    symmetric storage expanded; `read_file` also tells how many there were.
+
+    `name`: of the tensor, else the file's without endings. `ranks`: outermost first, else I, J, K, ...; a
+    .tns file with as many columns as ranks has no values (all are 1). `shape`: of a .tns file, else that of
+    its comment `# shape: 3 4 5`, else the largest coordinates. `limit`: bytes of text after unpacking;
+    without one 8 GB, and 250 times the packed size.
+    Raises SpecError with all faults of the file (the first 20, the others counted), each with its line.
+    """
+    return read_file(path, name, ranks, shape=shape, limit=limit).tensor
+
+
+def read_file(
+    path: str | PathLike[str],
+    name: str | None = None,
+    ranks: Sequence[str] | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> TensorFile:
+    """As `read_tensor`, with the record of the file."""
+    file = Path(fspath(path))
+    stem, kind = _kind(file)
+    _check(kind, ranks, shape)
+    faults = Faults(str(path))
+    with Text(path, faults, limit) as text:
+        if kind == ".tns":
+            return read_frostt(text, name or stem, ranks, shape)
+        return read_market(text, name or stem, tuple(ranks) if ranks is not None else default_ranks(2))
+
+
+def _kind(path: Path) -> tuple[str, str]:
+    """The name without endings, and the ending that tells the format."""
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    kind = plain.suffix.lower()
+    if kind not in (".mtx", ".tns"):
+        unpack = kind in (".tar", ".tgz", ".zip", ".bz2", ".xz", ".zst")
+        remedy = (
+            "unpack it, and name the .mtx or .tns file" if unpack else "name a .mtx, .mtx.gz, .tns or .tns.gz"
+        )
+        raise SpecError([Diagnostic(f"{path}: the ending tells no format of tensors", remedy)])
+    return plain.stem, kind
+
+
+def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None) -> None:
+    faults = []
+    if ranks is not None and (len(set(ranks)) != len(ranks) or not all(ranks)):
+        faults.append(Diagnostic(f"ranks {list(ranks)} are not all different names", "one name per rank"))
+    if kind == ".mtx" and ranks is not None and len(ranks) != 2:
+        faults.append(
+            Diagnostic(f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns")
+        )
+    if kind == ".mtx" and shape is not None:
+        faults.append(Diagnostic("a .mtx file says its shape itself", "leave out `shape`"))
+    elif shape is not None and not all(hasattr(s, "__index__") and 0 < s < 2**63 for s in shape):
+        faults.append(Diagnostic(f"shape {list(shape)}: sizes are whole numbers of at least 1"))
+    if ranks is not None and shape is not None and len(ranks) != len(shape):
+        faults.append(Diagnostic(f"{len(ranks)} ranks and {len(shape)} sizes", "one size per rank"))
+    if faults:
+        raise SpecError(faults)

@@ -1,0 +1,224 @@
+"""Matrix Market files: coordinate and array; real, integer, pattern, complex; all four symmetries.
+
+Source: Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 5935).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import InternalError
+from polymodel.sparse.files.entries import Entries, Field, Ints, Rule, read_entries
+from polymodel.sparse.files.record import TensorFile, record
+from polymodel.sparse.files.text import Text
+
+Symmetry = Literal["general", "symmetric", "skew-symmetric", "hermitian"]
+_BANNER = b"%%matrixmarket"
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("object", ("matrix",)),
+    ("layout", ("coordinate", "array")),
+    ("field", ("real", "integer", "pattern", "complex")),
+    ("symmetry", ("general", "symmetric", "skew-symmetric", "hermitian")),
+)
+_LARGEST = 2**63 - 1
+_FORM = "%%MatrixMarket matrix coordinate real general"
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line, the comments, and the line of sizes (`line`, `text`)."""
+
+    layout: str
+    field: Field
+    symmetry: Symmetry
+    rows: int
+    columns: int
+    entries: int
+    line: int
+    text: bytes
+    comments: tuple[str, ...]
+
+    @property
+    def rule(self) -> Rule:
+        if self.layout == "array":
+            return Rule(0, self.field)
+        strict = self.symmetry == "skew-symmetric"
+        triangle: Literal["", "lower", "strict"] = (
+            "" if self.symmetry == "general" else "strict" if strict else "lower"
+        )
+        return Rule(2, self.field, (self.rows, self.columns), triangle, self.symmetry == "hermitian")
+
+
+def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
+    """The matrix of an opened file; SpecError with all faults that were found."""
+    header = _header(text)
+    if header is None:
+        text.faults.check()
+        raise InternalError(f"{text.path}: no header, and no reason told")
+    found = read_entries(text, header.rule)
+    if not text.broken and not text.faults.told and found.values.size != header.entries:
+        _miscounted(text, header, int(found.values.size))
+    text.faults.check()
+    if header.layout == "array":
+        found = Entries(_places(header), found.values)
+    full, mirrored = _expanded(found, header.symmetry)
+    tensor = name, ranks, (header.rows, header.columns)
+    path, kind = str(text.path), f"Matrix Market {header.layout}"
+    return record(path, tensor, full, mirrored, kind, header.field, header.symmetry, header.comments)
+
+
+def _header(text: Text) -> Header | None:
+    banner = text.peek()
+    if banner is None or not banner.strip():
+        if not text.broken:
+            text.faults.add("the file is empty" if banner is None else "the first line is empty", _start())
+        return None
+    words = _banner(text, banner)
+    text.skip()
+    comments = []
+    while (line := text.peek()) is not None and (not line.strip() or line.lstrip().startswith(b"%")):
+        if line.strip():
+            comments.append(line.lstrip(b"% \t").decode("utf-8", errors="replace").rstrip())
+        text.skip()
+    if line is None:
+        if not text.broken:
+            text.faults.add(
+                "the line of sizes is missing", "rows columns entries, after the comments", text.line
+            )
+        return None
+    if words is None:
+        return None
+    layout, field, symmetry = words
+    sizes = _sizes(text, line, layout)
+    if sizes is None:
+        return None
+    rows, columns = sizes[:2]
+    if symmetry != "general" and rows != columns:
+        message = f"a {symmetry} matrix is square, this one is {rows:,} x {columns:,}"
+        text.faults.add(message, "write `general` in the header, or mend the sizes", text.line, line)
+        return None
+    entries = sizes[2] if layout == "coordinate" else _stored(rows, columns, symmetry)
+    at = text.line
+    text.skip()
+    return Header(layout, field, symmetry, rows, columns, entries, at, line, tuple(comments))
+
+
+def _start() -> str:
+    return f"a Matrix Market file starts with a line such as {_FORM}"
+
+
+def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
+    tokens = line.decode("utf-8", errors="replace").lower().split()
+    if tokens[0].encode() != _BANNER:
+        text.faults.add("this is no Matrix Market header", _start(), text.line, line)
+        return None
+    before = len(text.faults.told)
+    if len(tokens) != 5:
+        text.faults.add(f"the header has {len(tokens)} words, not 5", _start(), text.line, line)
+    for (what, known), token in zip(_WORDS, tokens[1:], strict=False):
+        if token not in known:
+            near = get_close_matches(token, known, 1)
+            remedy = f"did you mean {near[0]}?" if near else f"one of {', '.join(known)}"
+            column = line.lower().find(token.encode()) + 1
+            text.faults.add(f"{what} {token} is not known", remedy, text.line, line, max(column, 1))
+    if len(text.faults.told) > before:
+        return None
+    layout, field, symmetry = tokens[2:]
+    for wrong, message, remedy in (
+        (
+            layout == "array" and field == "pattern",
+            "an array has values, a pattern none",
+            "coordinate pattern",
+        ),
+        (
+            symmetry == "hermitian" and field != "complex",
+            "a hermitian matrix is complex",
+            "complex hermitian",
+        ),
+        (
+            symmetry == "skew-symmetric" and field == "pattern",
+            "a skew-symmetric matrix has values of both signs, a pattern none",
+            "pattern symmetric",
+        ),
+    ):
+        if wrong:
+            text.faults.add(message, f"write {remedy}", text.line, line)
+            return None
+    return layout, cast(Field, field), cast(Symmetry, symmetry)
+
+
+def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
+    wanted = ["rows", "columns", "entries"][: 3 if layout == "coordinate" else 2]
+    tokens = line.split()
+    if len(tokens) != len(wanted):
+        message = f"{len(tokens)} numbers in the line of sizes, not {len(wanted)}"
+        text.faults.add(message, f"it holds {' '.join(wanted)}", text.line, line)
+        return None
+    found: list[int] = []
+    for what, token in zip(wanted, tokens, strict=True):
+        column = line.find(token) + 1
+        least = 0 if what == "entries" else 1
+        said = token[:40].decode("utf-8", errors="replace")
+        number = int(token) if token.lstrip(b"+-").isdigit() and len(token) < 30 else None
+        if number is None:
+            text.faults.add(f"{what}: {said} is no whole number", "mend the sizes", text.line, line, column)
+        elif number < least:
+            text.faults.add(f"{what}: {said} is below {least}", "mend the sizes", text.line, line, column)
+        elif number > _LARGEST:
+            text.faults.add(
+                f"{what}: {said} does not fit in 64 bits", "mend the sizes", text.line, line, column
+            )
+        else:
+            found.append(number)
+    return found if len(found) == len(wanted) else None
+
+
+def _stored(rows: int, columns: int, symmetry: Symmetry) -> int:
+    """How many values an array stores: all, or the lower triangle with or without its diagonal."""
+    if symmetry == "general":
+        return rows * columns
+    return rows * (rows - 1) // 2 if symmetry == "skew-symmetric" else rows * (rows + 1) // 2
+
+
+def _miscounted(text: Text, header: Header, found: int) -> None:
+    if header.layout == "array":
+        said = f"{header.rows:,} x {header.columns:,} ({header.symmetry}) makes {header.entries:,} values"
+    else:
+        said = f"the header says {header.entries:,} entries"
+    few = found < header.entries
+    remedy = (
+        "the file seems cut off: fetch it again" if few else "mend the count, or drop the surplus entries"
+    )
+    message = (
+        f"{said}, the file has {found:,}: {abs(found - header.entries):,} too {'few' if few else 'many'}"
+    )
+    text.faults.add(message, remedy, header.line, header.text)
+
+
+def _places(header: Header) -> Ints:
+    """Coordinates of the values of an array: column by column, each from the top or from the diagonal."""
+    if header.symmetry == "general":
+        column, row = np.divmod(np.arange(header.entries), header.rows)
+        return np.stack([row, column])
+    skip = int(header.symmetry == "skew-symmetric")
+    lengths = header.rows - skip - np.arange(header.columns)
+    column = np.repeat(np.arange(header.columns), lengths)
+    row = np.arange(header.entries) - np.repeat(np.cumsum(lengths) - lengths, lengths) + column + skip
+    return np.stack([row, column])
+
+
+def _expanded(found: Entries, symmetry: Symmetry) -> tuple[Entries, int]:
+    """Both halves, and how many entries that adds: those off the diagonal once more."""
+    if symmetry == "general":
+        return found, 0
+    off = found.coords[0] != found.coords[1]
+    other: NDArray[Any] = found.values[off]
+    other = -other if symmetry == "skew-symmetric" else other.conj() if symmetry == "hermitian" else other
+    coords = np.concatenate([found.coords, found.coords[::-1, off]], axis=1)
+    return Entries(coords, np.concatenate([found.values, other])), int(other.size)
