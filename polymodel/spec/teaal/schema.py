@@ -10,7 +10,10 @@ from itertools import pairwise
 from polymodel.errors import Diagnostic, Place
 from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
+from polymodel.spec.teaal.bindings import Known, read_bindings
 from polymodel.spec.teaal.einsum_section import read_einsums
+from polymodel.spec.teaal.formats import read_formats
+from polymodel.spec.teaal.hardware import read_architecture
 from polymodel.spec.teaal.mapping_section import read_mappings
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.walk import Walk
@@ -63,6 +66,17 @@ def read_sections(entries: Mapping[str, Entry], faults: Faults) -> TeaalSpec:
         own.note(Diagnostic("key `einsum` is missing", _ROOT))
     einsums = read_einsums(data.get("einsum"), walk)
     mapping = read_mappings(data.get("mapping"), einsums, walk)
+    formats = read_formats(data.get("format"), einsums, mapping, walk)
+    configurations = read_architecture(data.get("architecture"), walk)
+    name = "binding" if "binding" in data else "bindings"
+    if "binding" in data and "bindings" in data:
+        walk.add(
+            ("binding",), "`bindings` is given twice", "keep one of `bindings:` and `binding:`", key=True
+        )
+    known = Known(einsums, mapping, formats, configurations)
+    # What has faults of its own makes no sense as something to bind to.
+    sound = not own.found
+    bindings = read_bindings(data.get(name), name, known, walk) if sound else ()
     faults.extend(own.found)
     return TeaalSpec(
         declaration=einsums.declaration,
@@ -71,7 +85,19 @@ def read_sections(entries: Mapping[str, Entry], faults: Faults) -> TeaalSpec:
         mappings=mapping.mappings,
         rank_sizes=einsums.rank_sizes,
         bits_per_value=einsums.bits_per_value,
+        formats=formats,
+        configurations=configurations,
+        einsum_bindings=bindings,
+        architecture=_table(data.get("architecture")),
+        bindings=_table(data.get(name)),
     )
+
+
+def _table(data: object) -> Mapping[str, object] | None:
+    """A checked section as plain data; a list (older files) stands under an empty name."""
+    if isinstance(data, list):
+        return {"": data}
+    return data if isinstance(data, dict) else None
 
 
 def _one_expression_each(section: Entry) -> Entry:

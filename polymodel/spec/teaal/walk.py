@@ -90,9 +90,20 @@ class Walk:
             self.faults.text(path, fault, key=True)
             return None
 
-    def size(self, value: object, path: Path, least: int = 1) -> int | str | None:
-        """A whole number, or an expression over symbols as it is written; None after a fault."""
-        remedy = f"write a whole number of at least {least}, or the name of a symbol"
+    def size(self, value: object, path: Path) -> int | str | None:
+        """A whole number of at least 1, or an expression over symbols as it is written; None after a fault."""
+        return self._whole(value, path, 1, "write a whole number of at least 1, or the name of a symbol")
+
+    def count(self, value: object, path: Path, least: int) -> int | None:
+        """A whole number; None after a fault."""
+        remedy = f"write a whole number of at least {least}"
+        found = self._whole(value, path, least, remedy)
+        if isinstance(found, str):
+            self.add(path, f"{found} is not a number", remedy)
+            return None
+        return found
+
+    def _whole(self, value: object, path: Path, least: int, remedy: str) -> int | str | None:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             self.add(path, f"{shown(value)} is not a number", remedy)
             return None

@@ -1,0 +1,176 @@
+"""The `architecture` section: named trees of levels with the components in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polymodel.spec.convert import shown
+from polymodel.spec.faults import Path, TextFault, close_to, suggestion
+from polymodel.spec.numbers import evaluate_number, symbols_in
+from polymodel.spec.teaal.records import Attribute, Class, Component, Configuration, Level
+from polymodel.spec.teaal.text import parse_level
+from polymodel.spec.teaal.walk import NAME, Walk
+
+_LEVEL = ("name", "num", "attributes", "local", "subtree")
+_EXAMPLE = "[{name: System, local: [{name: Memory, class: DRAM}]}]"
+# Lower-cased class -> the record's, and the type it stands for.
+CLASSES: dict[str, tuple[Class, str]] = {
+    "dram": ("DRAM", ""),
+    "buffet": ("Buffet", ""),
+    "cache": ("Cache", ""),
+    "compute": ("Compute", ""),
+    "intersector": ("Intersector", ""),
+    "twofinger": ("Intersector", "two-finger"),
+    "leaderfollower": ("Intersector", "leader-follower"),
+    "skipahead": ("Intersector", "skip-ahead"),
+    "merger": ("Merger", ""),
+    "sequencer": ("Sequencer", ""),
+}
+_SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer")
+_NUMBERS: dict[str, tuple[str, ...]] = {
+    "DRAM": ("bandwidth", "datawidth", "clock_frequency"),
+    "Buffet": ("bandwidth", "width", "depth", "clock_frequency"),
+    "Cache": ("bandwidth", "width", "depth", "clock_frequency"),
+    "Compute": ("clock_frequency",),
+    "Intersector": ("clock_frequency",),
+    "Merger": ("inputs", "comparator_radix", "outputs", "radix", "next_latency", "clock_frequency"),
+    "Sequencer": ("num_ranks", "clock_frequency"),
+    "": ("clock_frequency",),
+}
+_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Compute": {"type": ("mul", "add")},
+    "Intersector": {"type": ("two-finger", "leader-follower", "skip-ahead")},
+    "Merger": {"order": ("fifo", "opt")},
+}
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """`names`: components seen so far."""
+
+    walk: Walk
+    names: set[str] = field(default_factory=set)
+
+
+def read_architecture(data: object, walk: Walk) -> tuple[Configuration, ...]:
+    """Read and check the section; every fault is noted."""
+    path: Path = ("architecture",)
+    found = []
+    for name, tree in walk.mapping(data, path, f"architecture: {{Accelerator: {_EXAMPLE}}}").items():
+        at = (*path, name)
+        roots = walk.items([tree] if isinstance(tree, dict) else tree, at, _EXAMPLE)
+        if len(roots) != 1:
+            walk.add(
+                at, f"an architecture has one root level, not {len(roots)}", "put them under a common level"
+            )
+        several = not isinstance(tree, dict)
+        for i, root in enumerate(roots[:1]):
+            level = _level(root, (*at, i) if several else at, (), 1, _Tree(walk))
+            found.append(Configuration(name, level))
+    return tuple(found)
+
+
+def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> Level:
+    walk = tree.walk
+    given = walk.mapping(data, path, _EXAMPLE)
+    walk.keys(given, path, _LEVEL)
+    name, count = "", 1
+    if "name" not in given:
+        walk.add(path, "the level has no name", "add `name:`")
+    else:
+        name, count = walk.parsed(given["name"], (*path, "name"), parse_level, "PE[0..31]") or ("", 1)
+    if "num" in given:
+        size = walk.count(given["num"], (*path, "num"), 1)
+        if size is not None and count not in (1, size):
+            walk.add((*path, "num"), f"{size} instances here and {count} in the name", "keep one of them")
+        count = size or count
+    here, copies = (*above, name), copies * count
+    attributes = _attributes(given.get("attributes"), (*path, "attributes"), "", walk)
+    local = tuple(
+        c
+        for i, item in enumerate(
+            walk.items(given.get("local"), (*path, "local"), "[{name: ..., class: ...}]")
+        )
+        if (c := _component(item, (*path, "local", i), here, copies, tree)) is not None
+    )
+    below = walk.items(given.get("subtree"), (*path, "subtree"), "[{name: PE[0..31]}]")
+    subtree = tuple(_level(x, (*path, "subtree", i), here, copies, tree) for i, x in enumerate(below))
+    return Level(name, count, attributes, local, subtree)
+
+
+def _component(
+    data: object, path: Path, levels: tuple[str, ...], instances: int, tree: _Tree
+) -> Component | None:
+    walk = tree.walk
+    given = walk.mapping(data, path, "{name: Memory, class: DRAM, attributes: {bandwidth: 1e12}}")
+    walk.keys(given, path, ("name", "class", "attributes"))
+    lacking = [key for key in ("name", "class") if key not in given]
+    for key in lacking:
+        walk.add(path, f"the component has no {key}", f"add `{key}:`")
+    name, word = given.get("name"), given.get("class")
+    if lacking:
+        return None
+    if not isinstance(name, str) or not NAME.match(name):
+        walk.add((*path, "name"), f"{shown(name)} is not a name", "names are letters, digits and _")
+        return None
+    if name in tree.names:
+        walk.add((*path, "name"), f"component {name} stands twice in this architecture", "rename one")
+    tree.names.add(name)
+    kind, implied = CLASSES.get(str(word).lower(), (None, ""))
+    if kind is None:
+        near = close_to(str(word), _SHOWN)
+        remedy = f"did you mean {near}?" if near else f"classes: {', '.join(_SHOWN)}"
+        walk.add((*path, "class"), f"unknown class {shown(word)}", remedy)
+        return None
+    attributes = _attributes(given.get("attributes"), (*path, "attributes"), kind, walk)
+    if implied:
+        attributes = {"type": implied, **attributes}
+    options = _WORDS.get(kind, {}).get("type")
+    if options and "type" not in attributes:
+        walk.add(
+            path,
+            f"{kind} {name} has no type",
+            f"add `attributes: {{type: {options[0]}}}`: {', '.join(options)}",
+        )
+    return Component(name, kind, instances, levels, attributes)
+
+
+def _attributes(data: object, path: Path, kind: str, walk: Walk) -> dict[str, Attribute]:
+    """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
+    numbers, words = _NUMBERS[kind], _WORDS.get(kind, {})
+    found: dict[str, Attribute] = {}
+    for key, value in walk.mapping(data, path, "{bandwidth: 1e12}").items():
+        at = (*path, key)
+        if key in numbers:
+            number = _number(value, at, walk)
+            if number is not None:
+                found[key] = number
+        elif key in words:
+            if value not in words[key]:
+                near = suggestion(str(value), words[key], "write one of")
+                walk.add(at, f"{shown(value)} is no {key} of {kind}", near)
+            found[key] = str(value)
+        elif close_to(key, (*numbers, *words)):
+            walk.unknown(at, "attribute", key, (*numbers, *words))
+        elif isinstance(value, (int, float, str)):
+            found[key] = value
+        else:
+            walk.add(at, f"{shown(value)} is no value of an attribute", "write a number or a word")
+    return found
+
+
+def _number(value: object, path: Path, walk: Walk) -> int | float | str | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        walk.add(path, f"{shown(value)} is not a number", "write a number")
+        return None
+    try:
+        if symbols_in(value):
+            return value
+        number = evaluate_number(value)
+    except TextFault as fault:
+        walk.faults.text(path, fault)
+        return None
+    if not number > 0:
+        walk.add(path, f"{path[-1]} is {value}", "write a number above 0, or inf")
+        return None
+    return number
