@@ -62,18 +62,7 @@ def plot_roofline(
 
     SpecError where the roof or a point is not positive and finite.
     """
-    faults = [
-        Diagnostic(f"{what} is {value}", "give a positive, finite number")
-        for what, value in (("the peak", peak), ("the bandwidth", bandwidth))
-        if not 0 < value < math.inf
-    ]
-    faults += [
-        Diagnostic(
-            f"{p.name} has no finite place: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s"
-        )
-        for p in points
-        if not (0 < p.intensity < math.inf and 0 < p.achieved < math.inf)
-    ]
+    faults = _unplaced(points, peak, bandwidth)
     if faults:
         raise SpecError(faults)
     ax = ax if ax is not None else new_axes(8, 4.5)
@@ -110,6 +99,23 @@ def plot_roofline(
     if points:
         ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return ax
+
+
+def _unplaced(points: Sequence[Measured], peak: float, bandwidth: float) -> list[Diagnostic]:
+    """What cannot be drawn on logarithmic axes."""
+    faults = [
+        Diagnostic(f"{what} is {value}", "give a positive, finite number")
+        for what, value in (("the peak", peak), ("the bandwidth", bandwidth))
+        if not 0 < value < math.inf
+    ]
+    faults += [
+        Diagnostic(
+            f"{p.name} has no finite place: {p.operations} operations, {p.moved_bits} bits, {p.seconds} s"
+        )
+        for p in points
+        if not (0 < p.intensity < math.inf and 0 < p.achieved < math.inf)
+    ]
+    return faults
 
 
 def plot_predictions(
