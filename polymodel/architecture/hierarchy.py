@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from polymodel.architecture.sparse_rules import SparseRules
+
 Kind = Literal["memory", "toll", "container", "compute"]
 
 
@@ -102,6 +104,7 @@ class Component:
     buffering: Literal["single", "double"] = "double"
     fill_drain_latency: float = 0.0
     clock: float | None = None
+    sparse: SparseRules | None = None
 
     def action(self, name: str) -> Action:
         """The action `name`; a free, infinitely fast one if the component does not name it."""

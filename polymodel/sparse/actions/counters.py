@@ -1,0 +1,115 @@
+"""Which tile of each loop every value of a rank variable is in: loop counters as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import Refused
+from polymodel.mapping.looptree import Loop
+from polymodel.workload.einsum import Einsum
+
+Ints = NDArray[np.int64]
+# Values of one rank variable are listed; beyond this the counts come from the density alone.
+LONGEST = 50_000_000
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The values of one rank variable in one Einsum, and the counter of each loop over it for each value.
+
+    `loops`: (node id, loop) outermost first; `counters` one array per loop, `offset` the place within the
+    innermost tile, `low` the smallest value. `foreign`: the Einsum has no such variable, and is repeated
+    in every iteration; values then only number these iterations.
+    """
+
+    variable: str
+    low: int
+    loops: tuple[tuple[int, Loop], ...]
+    counters: tuple[Ints, ...]
+    offset: Ints
+    foreign: bool = False
+
+    @property
+    def size(self) -> int:
+        return int(self.offset.size)
+
+
+def counters_of(problem: Problem, einsum: str) -> tuple[Counters, ...]:
+    """One record per rank variable of the Einsum, then one per variable that only repeats it."""
+    e, loops = problem.cascade[einsum], problem.tree.loops(einsum)
+    found = []
+    names = [loop.variable_in(einsum) for _, loop in loops]
+    for variable in e.rank_variables:
+        mine = tuple(x for x, name in zip(loops, names, strict=True) if name == variable)
+        low, high = e.bound(variable)
+        base = low
+        if mine and not mine[0][1].uneven:
+            base = min(_lows(problem, mine[0], einsum))
+        found.append(_counted(variable, low, high, base, mine))
+    for variable in dict.fromkeys(n for n in names if n not in e.rank_variables):
+        mine = tuple(x for x, name in zip(loops, names, strict=True) if name == variable)
+        found.append(_repeats(problem, variable, mine))
+    return tuple(found)
+
+
+def _bound_by(problem: Problem, node: int, loop: Loop) -> list[tuple[Einsum, str]]:
+    below = (problem.cascade[name] for name in problem.tree.below[node])
+    return [(e, loop.variable_in(e.name)) for e in below if loop.variable_in(e.name) in e.rank_variables]
+
+
+def _lows(problem: Problem, outermost: tuple[int, Loop], einsum: str) -> list[int]:
+    node, _ = outermost
+    whole = next(n for i, n, _ in problem.tree.walk() if i == node)
+    assert isinstance(whole, Loop), "the id is that of a loop"
+    return [e.bound(v)[0] for e, v in _bound_by(problem, node, whole)]
+
+
+def _counted(variable: str, low: int, high: int, base: int, loops: tuple[tuple[int, Loop], ...]) -> Counters:
+    if high - low + 1 > LONGEST:
+        remedy = "give the tiles of this rank variable to a smaller problem, or leave out its actions"
+        raise Refused(f"rank variable {variable} has {high - low + 1:,} values: too many to list", remedy)
+    values = np.arange(low, high + 1, dtype=np.int64)
+    begin = np.full(values.size, base, dtype=np.int64)
+    found = []
+    for _, loop in loops:
+        tile, first = loop.tile_shape, loop.initial_tile_shape
+        assert isinstance(tile, int), "symbols have values here"
+        assert not isinstance(first, str), "symbols have values here"
+        head = tile if first is None else first
+        inside = values - begin
+        counter = np.where(inside < head, 0, 1 + (inside - head) // tile)
+        begin = begin + np.where(counter == 0, 0, head + (counter - 1) * tile)
+        found.append(counter)
+    return Counters(variable, low, loops, tuple(found), values - begin)
+
+
+def _repeats(problem: Problem, variable: str, loops: tuple[tuple[int, Loop], ...]) -> Counters:
+    """Iterations of loops that do not bind the Einsum: as many as those that they bind need."""
+    bounds = [e.bound(v) for e, v in _bound_by(problem, *loops[0])]
+    if not bounds:
+        return Counters(variable, 0, (), (), np.zeros(1, np.int64), foreign=True)
+    low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
+    each = _counted(variable, low, high, low, loops)
+    table = np.unique(np.array(each.counters), axis=1)
+    zeros = np.zeros(table.shape[1], np.int64)
+    return Counters(variable, 0, loops, tuple(table), zeros, foreign=True)
+
+
+def group_numbers(columns: list[Ints], size: int) -> Ints:
+    """A number for each row, equal where all columns are equal; in lexicographic order from 0."""
+    found = np.zeros(size, dtype=np.int64)
+    for column in columns:
+        mixed = found * (int(column.max(initial=0)) + 1) + column
+        top = int(mixed.max(initial=0)) + 1
+        if top <= 4 * size + 1000:
+            # Numbers that are not much more than the rows are renumbered without sorting.
+            present = np.zeros(top, np.int64)
+            present[mixed] = 1
+            found = (np.cumsum(present) - 1)[mixed]
+        else:
+            found = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+    return found

@@ -1,0 +1,189 @@
+"""Sparse counts of a whole analysis: every operation and access as actual, gated, skipped or absent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis, Compute, Traffic
+from polymodel.errors import Refused
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.join import Axis, weighted_count
+from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
+from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount
+from polymodel.sparse.actions.sums import LinkSums, Number, Tables
+from polymodel.sparse.density.model import Label
+
+# How a storage keeps a tensor: True if zeros are left out.
+Compressed = Callable[[str, str], bool]
+
+MULTIPLY = (None, "mul", "multiply", "times", "*")
+UNION = ("add", "+", "sub", "-", "max", "min")
+
+
+class EinsumCounts:
+    """The counts of one Einsum. `compressed(component, tensor)` tells which storages leave out zeros."""
+
+    def __init__(
+        self, problem: Problem, einsum: str, data: Mapping[str, TensorData], compressed: Compressed
+    ) -> None:
+        self.structure = Structure(problem, einsum)
+        self.data = data
+        self.compressed = compressed
+        self.tables: Tables = {}
+        self.notes: list[str] = []
+
+    def compute(self, dense: Compute) -> ComputeCount:
+        """Operations: effectual, executed in vain, gated, skipped."""
+        whole = dense.operations
+        sums = LinkSums(self.structure, self.data, self.tables)
+        conditions = sums.all_conditions
+        effectual, label = self._effectual(whole)
+        skips = tuple(c for c in conditions if c.kind == "skip")
+        turns, first = self._kept(sums, "operations", skips, whole, False)
+        executed, second = self._kept(sums, "operations", conditions, whole, False)
+        label = _worst(label, first, second)
+        executed, turns = max(executed, effectual), max(turns, executed, effectual)
+        return ComputeCount(
+            dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
+            whole - turns, label,
+        )  # fmt: skip
+
+    def _effectual(self, whole: int) -> tuple[Number, Label]:
+        """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
+        einsum = self.structure.einsum
+        data = [self.data[a.tensor] for a in einsum.inputs]
+        operation = dict(einsum.operations).get("map")
+        if operation in UNION:
+            if all(d.dense for d in data):
+                return whole, "exact"
+            zero = prod(1 - d.density for d in data)
+            return whole * (1 - zero), "expected"
+        if operation not in MULTIPLY:
+            raise Refused(
+                f"{einsum.name}: whether {operation} of zeros is zero is not known",
+                "use mul or add for its map",
+            )
+        if all(d.dense for d in data):
+            return whole, "exact"
+        sparse = [a for a in einsum.inputs if not self.data[a.tensor].dense]
+        actual = [a for a in sparse if self.data[a.tensor].actual is not None]
+        modelled = prod(self.data[a.tensor].density for a in sparse if a not in actual)
+        single = all(len(x.terms) == 1 and x.terms[0][1] == 1 for a in actual for x in a.projection)
+        if not actual or not single or whole != self._points():
+            label: Label = "expected"
+            return whole * prod(d.density for d in data), label
+        every = frozenset(i for i, _ in self.structure.loops) | {POINT}
+        sums = LinkSums(self.structure, self.data, self.tables)
+        tables = [sums.table(Condition("skip", a.tensor, every)) for a in actual]
+        axes = {
+            c.variable: Axis(np.ones(c.size, np.int64), dict.fromkeys(range(len(tables)), np.arange(c.size)))
+            for c in self.structure.counters
+        }
+        count = weighted_count(tables, axes)
+        return (count, "exact") if len(actual) == len(sparse) else (count * modelled, "expected")
+
+    def _points(self) -> int:
+        return prod(c.size for c in self.structure.counters)
+
+    def access(self, dense: Traffic) -> tuple[AccessCount, ...]:
+        """One record per kind of access that happens."""
+        return tuple(self._one(dense, kind) for kind in KINDS if getattr(dense, kind))
+
+    def _one(self, row: Traffic, kind: str) -> AccessCount:
+        dense: int = getattr(row, kind)
+        nonzeros = self.compressed(row.component, row.tensor) and not self.data[row.tensor].dense
+        chain = self.chain(row, kind)
+        if not chain:
+            held, label = self._scaled(row.tensor, dense, nonzeros)
+            return self._record(row, kind, dense, held, held, held, label)
+        sums = LinkSums(self.structure, self.data, self.tables, chain)
+        conditions = sums.all_conditions
+        held, label = self._kept(sums, kind, (), dense, nonzeros)
+        skips = tuple(c for c in conditions if c.kind == "skip")
+        turns, first = self._kept(sums, kind, skips, dense, nonzeros)
+        actual, second = self._kept(sums, kind, conditions, dense, nonzeros)
+        return self._record(row, kind, dense, held, turns, actual, _worst(label, first, second))
+
+    def _record(
+        self, row: Traffic, kind: str, dense: int, held: Number, turns: Number, actual: Number, label: Label
+    ) -> AccessCount:
+        turns = min(turns, held)
+        actual = min(actual, turns)
+        return AccessCount(
+            row.einsum, row.node, row.component, row.tensor, kind, dense, actual, turns - actual,
+            held - turns, dense - held, 0, label,
+        )  # fmt: skip
+
+    def chain(self, row: Traffic, kind: str) -> tuple[Link, ...]:
+        """The tensor's links from the outermost to the one that this kind of access goes over."""
+        links = self.structure.links(row.tensor)
+        down = kind in ("reads_fill", "writes_drain")
+        for i, link in enumerate(links):
+            if (link.parent if down else link.child) == row.node:
+                return links[: i + 1]
+        return ()
+
+    def _kept(
+        self, sums: LinkSums, kind: str, conditions: Iterable[Condition], dense: int, nonzeros: bool
+    ) -> tuple[Number, Label]:
+        """How much of `dense` is left, and what that number is."""
+        looked = tuple(c for c in conditions if not self.data[c.leader].dense)
+        if not looked and not nonzeros:
+            return dense, "exact"
+        data = [self.data[c.leader] for c in looked] + ([self.data[sums.tensor]] if nonzeros else [])
+        if sums.total(kind) == dense:
+            label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
+            found = sums.total(kind, looked, nonzeros)
+            own = self.data[sums.tensor] if nonzeros else None
+            if own is not None and own.computed and looked:
+                # An output's nonzeros lie where its operands' do: the product of chances may be too low.
+                both = sums.total(kind, looked), sums.total(kind, (), True)
+                return min(both), "bound"
+            return found, label
+        low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
+        scale = self.data[sums.tensor].density if nonzeros else 1.0
+        self.note(sums.tensor, low == high)
+        return dense * high * scale, "expected" if low == high else "bound"
+
+    def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Label]:
+        """Of copies, and of tensors without a link: every element moves as often as any other."""
+        data = self.data[tensor]
+        if not nonzeros:
+            return dense, "exact"
+        points = data.actual.size if data.actual is not None else 0
+        if data.actual is not None and dense % points == 0:
+            return dense // points * data.actual.nnz, "exact"
+        return dense * data.density, "expected"
+
+    def note(self, tensor: str, equal: bool) -> None:
+        """Remark that transfers were not followed one by one."""
+        which = f"transfers of {tensor}" if tensor else "operations"
+        how = "all tiles alike" if equal else "at most: by the tile that is empty most rarely"
+        text = f"{self.structure.name}: {which} are not followed tile by tile here; counted {how}"
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _worst(*labels: Label) -> Label:
+    order: tuple[Label, ...] = ("exact", "expected", "bound")
+    return max(labels, key=order.index)
+
+
+def sparse_counts(
+    problem: Problem, analysis: Analysis, data: Mapping[str, TensorData], compressed: Compressed
+) -> tuple[tuple[ComputeCount, ...], tuple[AccessCount, ...], tuple[str, ...]]:
+    """Operations, accesses and notes of every Einsum, of one execution each.
+
+    Raises Refused for what cannot be counted, by name.
+    """
+    each = {e.name: EinsumCounts(problem, e.name, data, compressed) for e in problem.cascade.einsums}
+    compute = tuple(
+        each[c.einsum].compute(c) if c.operations else ComputeCount(c.einsum, c.component, 0, 0)
+        for c in analysis.compute
+    )
+    accesses = tuple(x for row in analysis.traffic for x in each[row.einsum].access(row))
+    return compute, accesses, tuple(n for e in each.values() for n in e.notes)

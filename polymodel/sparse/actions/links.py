@@ -1,0 +1,204 @@
+"""Which loops tell the transfers between two storages apart, and which part of a leader goes with each.
+
+A transfer of T from a storage to the next one (or to compute) goes with that part of a leader X that the
+iterations below use at the same time: what X has in common with the tile of the loops that tell the
+transfers apart. Loops whose instances share one read of T, and loops over which T stays where it is, tell
+nothing apart: their parts of X go with one transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from polymodel.analysis.engine import Problem
+from polymodel.architecture.sparse_rules import ActionKind
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
+from polymodel.mapping.placement import storage_chain
+from polymodel.sparse.actions.counters import Counters, counters_of
+from polymodel.workload.einsum import Einsum
+
+POINT = -1  # stands among loop ids for the place within the innermost tile
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Accesses of a tensor are eliminated where the leader's part is empty.
+
+    `digits`: ids of the loops (and POINT) whose counters fix the leader's part.
+    """
+
+    kind: ActionKind
+    leader: str
+    digits: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One tensor between a storage node and the next one in; `child` None: compute.
+
+    `level`: position in the tensor's chain of storages, 0 outermost. `fine`: what tells transfers apart at
+    the child, `read` those at the parent. `between`: loops between the two. `fresh`: temporal loops between
+    the two (of level 0: also above), `shared`: spatial ones whose instances share one read, `everyone`:
+    those of them along which every instance gets partial sums.
+    """
+
+    einsum: str
+    tensor: str
+    level: int
+    parent: int
+    component: str
+    child: int | None
+    fine: frozenset[int]
+    write: frozenset[int]
+    read: frozenset[int]
+    fresh: frozenset[int]
+    shared: frozenset[int]
+    everyone: frozenset[int]
+    read_first: bool
+    conditions: tuple[Condition, ...]
+
+
+class Structure:
+    """Counters and links of one Einsum; everything here is about tiles, nothing about data."""
+
+    def __init__(self, problem: Problem, einsum: str) -> None:
+        self.problem = problem
+        self.name = einsum
+
+    @property
+    def einsum(self) -> Einsum:
+        return self.problem.cascade[self.name]
+
+    @cached_property
+    def counters(self) -> tuple[Counters, ...]:
+        return counters_of(self.problem, self.name)
+
+    @cached_property
+    def loops(self) -> tuple[tuple[int, Loop], ...]:
+        return self.problem.tree.loops(self.name)
+
+    @cached_property
+    def turning(self) -> frozenset[int]:
+        """Ids of loops that have more than one iteration somewhere."""
+        pairs = ((i, k) for c in self.counters for (i, _), k in zip(c.loops, c.counters, strict=True))
+        return frozenset(i for i, k in pairs if k.any())
+
+    def variable(self, loop: Loop) -> str:
+        return loop.variable_in(self.name)
+
+    def links(self, tensor: str) -> tuple[Link, ...]:
+        """The links of one tensor, outermost first; none for a copy or a tensor without storage."""
+        chain = storage_chain(self.problem.tree, self.name, tensor)
+        if self.einsum.is_copy:
+            return ()
+        found: list[Link] = []
+        for level, step in enumerate(chain):
+            child = chain[level + 1].id if level + 1 < len(chain) else None
+            above = found[-1].conditions if found else ()
+            found.append(self._link(tensor, level, step.id, child, above))
+        return tuple(found)
+
+    def _link(
+        self, tensor: str, level: int, parent: int, child: int | None, above: tuple[Condition, ...]
+    ) -> Link:
+        access = self.einsum.access_of(tensor)
+        own = set(access.variables)
+        over = [(i, x) for i, x in self.loops if child is None or i < child]
+        hierarchy = self.problem.hierarchy
+        dims = {i: hierarchy[x.component].dim(x.dim) for i, x in over if x.spatial and i > parent}
+        shared = {
+            i
+            for i, x in over
+            if i in dims and self.variable(x) not in own and dims[i].reuses(self.name, tensor)
+        }
+        stays = self._staying(own, over, parent, child, access.output)
+        point = {POINT} if child is None else set()
+        fine = {i for i, _ in over} | point
+        read = frozenset(fine - shared - stays)
+        component = self._storage(parent).component
+        fresh = {i for i, x in over if not x.spatial and (i > parent or level == 0)} | point
+        return Link(
+            einsum=self.name,
+            tensor=tensor,
+            level=level,
+            parent=parent,
+            component=component,
+            child=child,
+            fine=frozenset(fine),
+            write=frozenset(fine - stays),
+            read=read,
+            fresh=frozenset(fresh),
+            shared=frozenset(shared),
+            everyone=frozenset(i for i in shared if dims[i].broadcast_partials),
+            read_first=hierarchy[component].read_first,
+            conditions=(*above, *self._conditions(tensor, component, child, read)),
+        )
+
+    def _staying(
+        self, own: set[str], over: list[tuple[int, Loop]], parent: int, child: int | None, output: bool
+    ) -> set[int]:
+        """Temporal loops further in than any that moves the tensor, where the child's policy lets it stay."""
+        if child is None or self._storage(child).reuse == "refill":
+            return set()
+        moving = [i for i, x in over if not x.spatial and self.variable(x) in own and i in self.turning]
+        last = max(moving, default=-1)
+        return {i for i, x in over if not x.spatial and i > last and (i > parent or not output)}
+
+    def _storage(self, node: int) -> StorageNode:
+        found = next(n for i, n, _ in self.problem.tree.walk() if i == node)
+        assert isinstance(found, StorageNode), "chains consist of storages"
+        return found
+
+    def _conditions(
+        self, tensor: str, component: str, child: int | None, read: frozenset[int]
+    ) -> tuple[Condition, ...]:
+        rules = self.problem.hierarchy[component].sparse
+        if rules is None or self.shares(tensor, child):
+            return ()
+        found = []
+        for action in rules.actions:
+            targets, leaders = action.of(self.name)
+            if tensor in targets:
+                for leader in leaders:
+                    digits = self._restricted(read, leader)
+                    found.append(Condition(action.kind, leader, digits))
+        return tuple(found)
+
+    def shares(self, tensor: str, child: int | None) -> bool:
+        """True if what fills the child serves several Einsums: no one's leaders speak for all of them."""
+        if child is None:
+            return False
+        users = (self.problem.cascade[e] for e in self.problem.tree.below[child])
+        return sum(tensor in e.tensors for e in users) > 1
+
+    def _restricted(self, digits: frozenset[int], leader: str) -> frozenset[int]:
+        """The digits over variables of the leader; POINT stays."""
+        own = self.einsum.access_of(leader).variables
+        over = {i for i, x in self.loops if self.variable(x) in own}
+        return digits & (over | {POINT})
+
+    def executed(self) -> tuple[Condition, ...]:
+        """What makes an operation idle: the actions of its compute unit, and those on its operands."""
+        leaf = self.problem.tree.path(self.name)[-1].node
+        assert isinstance(leaf, ComputeNode), "paths end in compute"
+        unit = self.problem.hierarchy[leaf.component]
+        every = frozenset(i for i, _ in self.loops) | {POINT}
+        found = [
+            Condition(action.kind, leader, self._restricted(every, leader))
+            for action in (unit.sparse.actions if unit.sparse else ())
+            for leader in action.of(self.name)[1]
+        ]
+        for access in self.einsum.inputs:
+            links = self.links(access.tensor)
+            found += links[-1].conditions if links else ()
+        return tuple(dict.fromkeys(found))
+
+
+def sharpest(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Without those that hold wherever another one holds: the part of a leader contains the other's part."""
+    different = dict.fromkeys(Condition("skip", c.leader, c.digits) for c in conditions)
+    return tuple(
+        c for c in different if not any(o.leader == c.leader and c.digits < o.digits for o in different)
+    )

@@ -1,0 +1,94 @@
+"""What sparse counting returns: frozen counts, every number labelled `exact`, `expected` or `bound`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polymodel.sparse.density.model import Label
+
+KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+
+
+@dataclass(frozen=True)
+class AccessCount:
+    """Elements of one kind of access (`analysis.result.Traffic`) at one node, of one execution of the Einsum.
+
+    dense = actual + gated + skipped + absent. `actual`: moved. `gated`: the turn is taken, nothing moves.
+    `skipped`: not even the turn. `absent`: zeros that a compressed storage does not hold. `metadata_bits` go
+    with what is moved. `label` tells what the numbers are; of a `bound`, `actual` is the most it can be.
+    """
+
+    einsum: str
+    node: int
+    component: str
+    tensor: str
+    kind: str
+    dense: int
+    actual: float
+    gated: float = 0
+    skipped: float = 0
+    absent: float = 0
+    metadata_bits: float = 0
+    label: Label = "exact"
+
+
+@dataclass(frozen=True)
+class ComputeCount:
+    """Operations of one Einsum, one execution: dense = effectual + ineffectual + gated + skipped.
+
+    `effectual`: the result may be nonzero. `ineffectual`: executed, though a factor is zero.
+    """
+
+    einsum: str
+    component: str
+    dense: int
+    effectual: float
+    ineffectual: float = 0
+    gated: float = 0
+    skipped: float = 0
+    label: Label = "exact"
+
+    @property
+    def executed(self) -> float:
+        """Operations that cost energy."""
+        return self.effectual + self.ineffectual
+
+    @property
+    def timed(self) -> float:
+        """Operations that cost time."""
+        return self.effectual + self.ineffectual + self.gated
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bits of the largest tile of one tensor in one node, under the format that the component keeps it in.
+
+    `bits` = `payload_bits` + `metadata_bits`, expected (or exact). `quantile_bits` are not exceeded by a tile
+    with probability `confidence`; `dense_bits` is what all its points take.
+    """
+
+    node: int
+    component: str
+    tensor: str
+    format: str
+    points: int
+    dense_bits: int
+    payload_bits: float
+    metadata_bits: float
+    quantile_bits: float
+    confidence: float
+    label: Label = "exact"
+
+    @property
+    def bits(self) -> float:
+        return self.payload_bits + self.metadata_bits
+
+
+@dataclass(frozen=True)
+class SparseCounts:
+    """Everything sparse that is counted for one analysis. Rows in the order of the dense ones."""
+
+    compute: tuple[ComputeCount, ...]
+    accesses: tuple[AccessCount, ...]
+    footprints: tuple[Footprint, ...] = ()
+    notes: tuple[str, ...] = field(default_factory=tuple)

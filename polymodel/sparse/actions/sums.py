@@ -1,0 +1,163 @@
+"""Transfers of one link whose conditions hold, from its tiles and what is known of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.join import Table
+from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
+from polymodel.sparse.density.uniform import Uniform
+
+Number = float  # an int where every datum is exact
+# Which tiles of a tensor, told apart by these loops, hold a nonzero: of one Einsum, shared by its links.
+Tables = dict[tuple[str, frozenset[int]], Table]
+
+
+class LinkSums:
+    """Sums over the transfers of the last link of `chain` (empty: over the operations of the Einsum).
+
+    `tables` is filled on the way, one for all links of an Einsum.
+    """
+
+    def __init__(
+        self, structure: Structure, data: Mapping[str, TensorData], tables: Tables, chain: Sequence[Link] = ()
+    ) -> None:
+        self.structure = structure
+        self.data = data
+        self._tables = tables
+        self.chain = tuple(chain)
+        self.link = chain[-1] if chain else None
+        self.tensor = self.link.tensor if self.link else ""
+        self.all_conditions = self.link.conditions if self.link else structure.executed()
+
+    def total(self, kind: str, conditions: Sequence[Condition] = (), nonzeros: bool = False) -> Number:
+        """How many elements move in one kind of access where all conditions hold; of nonzeros only, if asked.
+
+        Raises Refused for actual data behind ranks of several rank variables.
+        """
+        useful = sharpest(c for c in conditions if self._matters(c, nonzeros))
+        own = self.data[self.tensor] if nonzeros else None
+        by_value = own is not None and own.actual is not None and not own.dense
+        modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
+        given = tuple(c for c in useful if c not in modelled)
+        tally = Tally(self.structure, self.chain, (*given, *_overlaps(modelled)), by_value)
+        counted = self._counted(tally, kind)
+        factor = self._factor(tally, modelled)
+        scale = own.density if own is not None and not by_value else 1.0
+        tables = {i: self.table(c) for i, c in enumerate(useful) if self.data[c.leader].actual is not None}
+        if not tables and not by_value:
+            found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
+            return round(found) if scale == 1 and (factor == 1).all() else found
+        self._single(tally)
+        mine = self._own_table(self.tensor) if by_value else None
+        found = tally.actual(counted, factor, tables, mine)
+        return found if scale == 1 else found * scale
+
+    def shares(self, conditions: Sequence[Condition], kind: str) -> tuple[float, float]:
+        """The least and greatest probability, over all transfers, that all conditions hold."""
+        useful = sharpest(c for c in conditions if self._matters(c, False))
+        tally = Tally(self.structure, self.chain, _overlaps(useful), False)
+        counted = np.broadcast_to(self._counted(tally, kind), [p.size for p in tally.picks])
+        factor = np.broadcast_to(self._factor(tally, useful), counted.shape)
+        some = factor[counted]
+        return (float(some.min()), float(some.max())) if some.size else (1.0, 1.0)
+
+    def _matters(self, condition: Condition, nonzeros: bool) -> bool:
+        if self.data[condition.leader].dense:
+            return False
+        # The part that goes with a nonzero of the leader itself holds that nonzero.
+        return not (nonzeros and condition.leader == self.tensor)
+
+    def _counted(self, tally: Tally, kind: str) -> Bools:
+        if self.link is None:
+            return tally.masks("all")
+        side = "read" if kind in ("reads_fill", "writes_drain") else "write"
+        found = tally.masks(side)
+        output = tally.access is not None and tally.access.output
+        if output and kind == "reads_fill":
+            found = found & tally.partial()
+        if output and kind == "writes_fill":
+            found = found & tally.partial() & tally.receives()
+        return found
+
+    def _factor(self, tally: Tally, conditions: Sequence[Condition]) -> Floats:
+        """Probability that all conditions hold, leaders being independent of each other."""
+        found = np.ones([1] * len(tally.axes))
+        for leader in dict.fromkeys(c.leader for c in conditions):
+            mine = [c for c in conditions if c.leader == leader]
+            data = self.data[leader]
+            if len(mine) == 1:
+                found = found * data.nonempty(tally.part(mine[0]))
+            elif isinstance(data.model, Uniform):
+                found = found * _all_hold(tally, mine, data.model)
+            else:
+                raise Refused(
+                    f"{self.structure.name}: actions on {self.tensor or 'operations'} look at several parts "
+                    f"of {leader}, of which none contains the other",
+                    f"give {leader} a uniform density or its nonzeros, or keep one of the actions",
+                )
+        return found
+
+    def _single(self, tally: Tally) -> None:
+        if tally.access is not None and any(len(x.terms) != 1 for x in tally.access.projection):
+            raise Refused(
+                f"{self.structure.name}: {self.tensor} has ranks of several rank variables: actual data is "
+                "followed through ranks of one rank variable",
+                "describe the tensors by their densities instead",
+            )
+
+    def table(self, condition: Condition) -> Table:
+        access = self.structure.einsum.access_of(condition.leader)
+        data = self.data[condition.leader].actual
+        assert data is not None, "only tensors with actual data have tables"
+        return self._cached((condition.leader, condition.digits), access.tensor, condition.digits)
+
+    def _own_table(self, tensor: str) -> Table:
+        every = frozenset(i for i, _ in self.structure.loops) | {POINT}
+        return self._cached((tensor, every), tensor, every)
+
+    def _cached(self, key: tuple[str, frozenset[int]], tensor: str, digits: frozenset[int]) -> Table:
+        found = self._tables.get(key)
+        if found is None:
+            data = self.data[tensor].actual
+            assert data is not None, "only tensors with actual data have tables"
+            found = region_table(self.structure, self.structure.einsum.access_of(tensor), digits, data)
+            self._tables[key] = found
+        return found
+
+
+def _joint(conditions: Sequence[Condition]) -> Condition:
+    """The common part of parts of one leader: it is fixed by the counters of all of them."""
+    digits: frozenset[int] = frozenset().union(*(c.digits for c in conditions))
+    return Condition("skip", conditions[0].leader, digits)
+
+
+def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]:
+    for n in range(1, len(conditions) + 1):
+        yield from combinations(conditions, n)
+
+
+def _overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """The conditions, and the common parts of all those that look at one leader."""
+    found = dict.fromkeys(conditions)
+    for leader in dict.fromkeys(c.leader for c in conditions):
+        found |= dict.fromkeys(map(_joint, _subsets([c for c in conditions if c.leader == leader])))
+    return tuple(found)
+
+
+def _all_hold(tally: Tally, conditions: Sequence[Condition], model: Uniform) -> Floats:
+    """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
+    found = np.ones([1] * len(tally.axes))
+    for some in _subsets(conditions):
+        points = np.zeros([1] * len(tally.axes), np.int64)
+        for common in _subsets(some):
+            extents = tally.part(_joint(common))
+            points = points - (-1) ** len(common) * np.prod(np.broadcast_arrays(*extents), axis=0)
+        found = found + (-1) ** len(some) * model.points.p_empty(points)
+    return found

@@ -1,0 +1,299 @@
+"""How much: transfers, and those whose leaders' parts hold anything, summed over classes of equal tiles.
+
+Every rank variable is an axis. Its values fall into atoms (what one transfer takes of it); atoms alike in all
+that matters are one class, so that the sums run over few combinations of classes, whatever the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.affine import Affine
+from polymodel.errors import Refused
+from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
+from polymodel.sparse.actions.join import Axis as JoinAxis
+from polymodel.sparse.actions.join import Table, weighted_count
+from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.workload.einsum import TensorAccess
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+MOST_CLASSES = 5_000_000
+OWN = -1  # stands among numbers of conditions for the tensor itself
+
+
+class TensorData(Protocol):
+    """What is known of the nonzeros of one tensor: `actual` where they are given."""
+
+    @property
+    def density(self) -> float: ...
+
+    @property
+    def actual(self) -> SparseTensor | None: ...
+
+    def nonempty(self, extents: tuple[Ints, ...]) -> Floats:
+        """Probability that a tile holds a nonzero; arrays of extents, one per rank of the tensor."""
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """One axis: what a transfer takes of a rank variable.
+
+    `extent`: values in the atom. `read`, `write`: whether it stands for all that share its read, its
+    residency. `first`, `here`: per level of the chain, see `Tally.partial`. `sizes`, `groups`: of each
+    condition's part, by the condition's number; `solid` says that its values are consecutive. `values`: the
+    first value of each atom, counted from the smallest of all.
+    """
+
+    variable: str
+    extent: Ints
+    read: Bools
+    write: Bools
+    first: tuple[Bools, ...]
+    here: tuple[Bools, ...]
+    sizes: dict[int, Ints]
+    groups: dict[int, Ints]
+    solid: dict[int, bool]
+    values: Ints
+
+    def labels(self) -> tuple[Ints, Ints]:
+        """The class of each atom, and one atom of each class."""
+        columns = [self.extent, self.read, self.write, *self.first, *self.here, *self.sizes.values()]
+        numbers = group_numbers([c.astype(np.int64) for c in columns], self.extent.size)
+        return numbers, np.unique(numbers, return_index=True)[1]
+
+
+class Tally:
+    """Sums over the transfers of one link (`link` None: over the operations of the Einsum)."""
+
+    def __init__(
+        self, structure: Structure, chain: Sequence[Link], conditions: Sequence[Condition], by_value: bool
+    ) -> None:
+        self.structure = structure
+        self.chain = tuple(chain)
+        self.conditions = tuple(conditions)
+        self.by_value = by_value
+        self.link = chain[-1] if chain else None
+        self.access = structure.einsum.access_of(self.link.tensor) if self.link else None
+        own = set(self.access.variables) if self.access else set()
+        self.axes = tuple(self._atoms(c, c.variable in own) for c in structure.counters)
+        made = [a.labels() for a in self.axes]
+        self.labels = tuple(m[0] for m in made)
+        self.picks = tuple(m[1] for m in made)
+        if prod(p.size for p in self.picks) > MOST_CLASSES:
+            raise Refused(
+                f"{structure.name}: tiles come in {prod(p.size for p in self.picks):,} different sizes",
+                "choose tile sizes that divide",
+            )
+
+    def _atoms(self, counters: Counters, own: bool) -> Atoms:
+        variables = {v: a.variables for v, a in self._accesses().items()}
+        every = frozenset(i for i, _ in counters.loops) | {POINT}
+        fine = every if self.link is None or (own and self.by_value) else self.link.fine
+        numbers = group_numbers(_columns(counters, fine), counters.size)
+        _, pick, extent = np.unique(numbers, return_index=True, return_counts=True)
+        sizes, groups, solid = {}, {}, {}
+        for i, condition in enumerate(self.conditions):
+            if counters.variable in variables[condition.leader] and not counters.foreign:
+                parts = group_numbers(_columns(counters, condition.digits), counters.size)
+                counts = np.bincount(parts)
+                sizes[i], groups[i] = counts[parts][pick], parts[pick]
+                solid[i] = bool((np.diff(parts) >= 0).all())
+        if counters.foreign:
+            extent = np.ones(pick.size, np.int64)
+        reads = writes = np.ones(pick.size, np.bool_)
+        if self.link is not None and not own:
+            reads = _leading(counters, self.link.read, pick)
+            writes = _leading(counters, self.link.write, pick)
+        zero = {x: k[pick] == 0 for (x, _), k in zip(counters.loops, counters.counters, strict=True)}
+        zero[POINT] = counters.offset[pick] == 0
+        flagged = self.link is not None and not own and not counters.foreign
+        first = tuple(_all(zero, x.fresh, pick.size) for x in self.chain) if flagged else ()
+        here = tuple(_all(zero, x.shared - x.everyone, pick.size) for x in self.chain) if flagged else ()
+        return Atoms(
+            counters.variable, extent.astype(np.int64), reads, writes, first, here, sizes, groups, solid, pick
+        )
+
+    def _accesses(self) -> dict[str, TensorAccess]:
+        return {a.tensor: a for a in self.structure.einsum.accesses}
+
+    def _spread(self, number: int, column: NDArray[np.generic]) -> NDArray[np.generic]:
+        """A column of one axis's classes, shaped so that axes multiply."""
+        shape = [1] * len(self.axes)
+        shape[number] = -1
+        return column[self.picks[number]].reshape(shape)
+
+    def _any(self, columns: Sequence[tuple[int, Bools]], all_of: bool) -> Bools:
+        found = np.full([1] * len(self.axes), all_of)
+        for number, column in columns:
+            part = self._spread(number, column).astype(np.bool_)
+            found = found & part if all_of else found | part
+        return found
+
+    def partial(self) -> Bools:
+        """True where the parent holds the sum so far: a counter of a reduction since it came is not 0, or it
+        came as a sum itself, to this instance. One entry per combination of classes."""
+        held = np.zeros([1] * len(self.axes), np.bool_)
+        for level, link in enumerate(self.chain):
+            if level:
+                here = [(n, a.here[level - 1]) for n, a in enumerate(self.axes) if a.here]
+                held = held & self._any(here, True)
+            moved = [(n, ~a.first[level]) for n, a in enumerate(self.axes) if a.first]
+            held = held | self._any(moved, False)
+            if link.read_first:
+                held = np.ones_like(held)
+        return held
+
+    def receives(self) -> Bools:
+        """True where the child is the instance that gets a partial sum."""
+        return self._any([(n, a.here[-1]) for n, a in enumerate(self.axes) if a.here], True)
+
+    def masks(self, side: str) -> Bools:
+        """What counts once: `read` at the parent, `write` at the child, `all` operations."""
+        if side == "all":
+            return np.ones([1] * len(self.axes), np.bool_)
+        return self._any([(n, getattr(a, side)) for n, a in enumerate(self.axes)], True)
+
+    def counts(self) -> Floats:
+        """How many atoms each combination of classes stands for."""
+        found = np.ones([1] * len(self.axes))
+        for n, labels in enumerate(self.labels):
+            shape = [1] * len(self.axes)
+            shape[n] = -1
+            found = found * np.bincount(labels).reshape(shape)
+        return found
+
+    def elements(self) -> Floats:
+        """Elements of the tensor in one transfer of each combination; 1 for operations."""
+        found = np.ones([1] * len(self.axes))
+        if self.access is None:
+            return found
+        at = {a.variable: n for n, a in enumerate(self.axes)}
+        for expression in self.access.projection:
+            extents = tuple(self._spread(at[v], self.axes[at[v]].extent) for v in expression.variables)
+            found = found * window(expression, extents)
+        return found
+
+    def part(self, condition: Condition) -> tuple[Ints, ...]:
+        """Extents of a condition's part per rank of its leader, one entry per combination of classes."""
+        at = {a.variable: n for n, a in enumerate(self.axes)}
+        number = self.conditions.index(condition)
+        found = []
+        for expression in self._accesses()[condition.leader].projection:
+            names = expression.variables
+            if len(names) > 1 and not all(self.axes[at[v]].solid[number] for v in names):
+                raise Refused(
+                    f"{self.structure.name}: what is used of {condition.leader} has gaps",
+                    "let the spatial loop be no part of its ranks, or leave out the action",
+                )
+            extents = tuple(self._spread(at[v], self.axes[at[v]].sizes[number]) for v in names)
+            found.append(window(expression, extents))
+        return tuple(found)
+
+    def actual(self, counted: Bools, factor: Floats, tables: dict[int, Table], own: Table | None) -> float:
+        """The sum where leaders (by number of condition), perhaps the tensor itself, are given.
+
+        `counted` and `factor`: per combination of classes. An int where every factor is 1.
+        """
+        shape = [p.size for p in self.picks]
+        full, weight = np.broadcast_to(counted, shape), np.broadcast_to(factor, shape)
+        chosen = [*tables, *([OWN] if own is not None else [])]
+        listed = [*tables.values(), *([own] if own is not None else [])]
+        mine = set(self.access.variables) if self.access else set()
+        total, whole = 0.0, 0
+        for combination in np.argwhere(full):
+            axes = {}
+            for n, (atoms, labels) in enumerate(zip(self.axes, self.labels, strict=True)):
+                each = atoms.extent if atoms.variable in mine else np.ones_like(atoms.extent)
+                groups = {
+                    k: atoms.values if c == OWN else atoms.groups[c]
+                    for k, c in enumerate(chosen)
+                    if atoms.variable in listed[k].variables
+                }
+                once = np.where(labels == combination[n], each, 0)
+                axes[atoms.variable] = JoinAxis(once, groups)
+            count, each_factor = weighted_count(listed, axes), float(weight[tuple(combination)])
+            if each_factor == 1:
+                whole += count
+            else:
+                total += count * each_factor
+        return whole + total if total else whole
+
+
+def region_table(
+    structure: Structure, access: TensorAccess, digits: frozenset[int], data: SparseTensor
+) -> Table:
+    """Which tiles (told apart by these loops) of a tensor hold a nonzero; POINT with all loops: which values.
+
+    Raises Refused unless every rank is indexed by one rank variable.
+    """
+    by_name = {c.variable: c for c in structure.counters}
+    columns, names = [], []
+    for rank, expression in zip(access.ranks, access.projection, strict=True):
+        if len(expression.terms) != 1 or expression.terms[0][1] != 1:
+            raise Refused(
+                f"{structure.name}: rank {rank} of {access.tensor} is {expression}: actual data is followed "
+                "through ranks of one rank variable",
+                "describe the tensor by its density instead",
+            )
+        counters = by_name[expression.terms[0][0]]
+        at = data.rank(rank) - expression.constant - counters.low
+        columns.append(at)
+        names.append(counters)
+    inside = np.ones(data.nnz, np.bool_)
+    for at, counters in zip(columns, names, strict=True):
+        inside &= (at >= 0) & (at < counters.size)
+    ids = [
+        group_numbers(_columns(counters, digits), counters.size)[at[inside]]
+        for at, counters in zip(columns, names, strict=True)
+    ]
+    rows = np.array(ids, dtype=np.int64).reshape(len(ids), int(inside.sum()))
+    return Table.of([c.variable for c in names], rows)
+
+
+def _columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:
+    found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
+    return [*found, counters.offset] if POINT in digits and not counters.foreign else found
+
+
+def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:
+    """Of the atoms that share these counters, the first one."""
+    numbers = group_numbers(_columns(counters, digits), counters.size)[pick]
+    found = np.zeros(pick.size, np.bool_)
+    # Atoms are numbered outer loop first, so the least is the one with the least counters.
+    found[np.unique(numbers, return_index=True)[1]] = True
+    return found
+
+
+def _all(zero: dict[int, Bools], digits: frozenset[int], size: int) -> Bools:
+    found = np.ones(size, np.bool_)
+    for i in digits:
+        if i in zero:
+            found &= zero[i]
+    return found
+
+
+def window(expression: Affine, extents: tuple[NDArray[np.generic], ...]) -> Ints:
+    """Different values of an affine expression over boxes of these extents."""
+    if not extents:
+        return np.ones(1, np.int64)
+    if len(extents) == 1:
+        return extents[0].astype(np.int64)
+    strides = [abs(c) for _, c in expression.terms]
+    shape = np.broadcast_shapes(*(e.shape for e in extents))
+    full = np.array([np.broadcast_to(e, shape).reshape(-1) for e in extents], dtype=np.int64)
+    kinds, back = np.unique(full, axis=1, return_inverse=True)
+    sizes = np.empty(kinds.shape[1], np.int64)
+    for i, kind in enumerate(kinds.T):
+        values = np.zeros(1, np.int64)
+        for stride, extent in zip(strides, kind, strict=True):
+            values = np.unique(np.add.outer(values, stride * np.arange(extent)))
+        sizes[i] = values.size
+    return sizes[back.reshape(-1)].reshape(shape)

@@ -1,0 +1,189 @@
+"""Gating and skipping by the letter: the loop nest is walked point by point, every transfer is looked at.
+
+Of one Einsum on a box, `refill` everywhere, spatial loops with `may_reuse` of everything. Shares no formula
+and no look-up with the room `sparse`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+from polymodel.analysis.engine import Problem
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
+
+Point = tuple[int, ...]
+State = str  # actual, gated, skipped
+
+
+class Operation:
+    """One point of the iteration space: counters of the loops above each node, and what it touches."""
+
+    def __init__(self, counters: dict[int, int], offsets: Point, touched: dict[str, Point]) -> None:
+        self.counters = counters
+        self.offsets = offsets
+        self.touched = touched
+
+
+def operations(problem: Problem) -> list[Operation]:
+    """Every point in the order of execution."""
+    (einsum,) = problem.cascade.einsums
+    path = problem.tree.path(einsum.name)
+    loops = [(s.id, s.node) for s in path if isinstance(s.node, Loop)]
+    found: list[Operation] = []
+
+    def visit(at: int, ranges: dict[str, range], counters: dict[int, int]) -> None:
+        if at == len(loops):
+            names = einsum.rank_variables
+            for values in product(*(ranges[v] for v in names)):
+                point = dict(zip(names, values, strict=True))
+                touched = {a.tensor: tuple(x.value(point) for x in a.projection) for a in einsum.accesses}
+                offsets = tuple(ranges[v].index(point[v]) for v in names)
+                found.append(Operation(dict(counters), offsets, touched))
+            return
+        number, loop = loops[at]
+        inside = ranges[loop.rank_variable]
+        start, step = 0, loop.initial_tile_shape or loop.tile_shape
+        k = 0
+        while start < len(inside):
+            part = inside[start : start + step]
+            visit(at + 1, {**ranges, loop.rank_variable: part}, {**counters, number: k})
+            start, step, k = start + step, loop.tile_shape, k + 1
+
+    box = {
+        v: range(low, high + 1) for v, (low, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)
+    }
+    visit(0, box, {})
+    return found
+
+
+class Literal:
+    """One Einsum under one mapping. Call with nonzeros per tensor: counts of accesses by state."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        (self.einsum,) = problem.cascade.einsums
+        self.path = problem.tree.path(self.einsum.name)
+        self.operations = operations(problem)
+        self.loops = {s.id: s.node for s in self.path if isinstance(s.node, Loop)}
+
+    def chain(self, tensor: str) -> list[int]:
+        return [s.id for s in self.path if isinstance(s.node, StorageNode) and tensor in s.node.tensors]
+
+    def component(self, node: int) -> str:
+        return next(s.node.component for s in self.path if s.id == node)
+
+    def time(self, op: Operation, node: int | None) -> Point:
+        found = tuple(
+            op.counters[i] for i, x in self.loops.items() if not x.spatial and (node is None or i < node)
+        )
+        return found + (op.offsets if node is None else ())
+
+    def place(self, op: Operation, node: int | None, below: int = -1) -> Point:
+        return tuple(
+            op.counters[i]
+            for i, x in self.loops.items()
+            if x.spatial and below < i and (node is None or i < node)
+        )
+
+    def rules(self, node: int, tensor: str) -> list[tuple[str, tuple[str, ...]]]:
+        sparse = self.problem.hierarchy[self.component(node)].sparse
+        found = []
+        for action in sparse.actions if sparse else ():
+            targets, leaders = action.of(self.einsum.name)
+            if tensor in targets:
+                found.append((action.kind, leaders))
+        return found
+
+    def __call__(
+        self, nonzero: Mapping[str, Iterable[Point]], compressed: Sequence[tuple[str, str]] = ()
+    ) -> Counter[tuple[str, int, str, str]]:
+        """(tensor, node, kind, state) -> elements; operations under ("", 0, "operations", state)."""
+        data = {t: set(points) for t, points in nonzero.items()}
+        found: Counter[tuple[str, int, str, str]] = Counter()
+        states: dict[str, dict[tuple[int, Point, Point, Point], State]] = {}
+        for access in self.einsum.accesses:
+            states[access.tensor] = {}
+            for level in range(len(self.chain(access.tensor))):
+                self.link(access.tensor, level, data, compressed, states[access.tensor], found)
+        self.compute(data, states, found)
+        return found
+
+    def link(self, tensor, level, data, compressed, states, found) -> None:
+        chain = self.chain(tensor)
+        parent, child = chain[level], chain[level + 1] if level + 1 < len(chain) else None
+        access = self.einsum.access_of(tensor)
+        groups: dict[tuple[Point, Point, Point], list[Operation]] = {}
+        stamps: dict[tuple[Point, Point], list[Operation]] = {}
+        for op in self.operations:
+            stamps.setdefault((self.time(op, child), self.place(op, child)), []).append(op)
+        for ops in stamps.values():
+            for x in {op.touched[tensor] for op in ops}:
+                key = self.time(ops[0], child), self.place(ops[0], parent), x
+                groups.setdefault(key, []).extend(ops)
+        for key in sorted(groups):
+            self.transfer(key, groups[key], parent, child, level, access, data, compressed, states, found)
+
+    def transfer(self, key, ops, parent, child, level, access, data, compressed, states, found) -> None:
+        time, above, x = key
+        tensor = access.tensor
+        outer = self.time(ops[0], parent)
+        state = states.get((level - 1, outer, above, x), "actual") if level else "actual"
+        for kind, leaders in self.rules(parent, tensor):
+            for leader in leaders:
+                part = {op.touched[leader] for op in ops}
+                if leader in data and not part & data[leader]:
+                    state = "skipped" if kind == "skip" or state == "skipped" else "gated"
+        receivers = sorted({self.place(op, child) for op in ops if op.touched[tensor] == x})
+        for place in receivers:
+            states[level, time, place, x] = state
+
+        def note(kind: str, node: int, times: int = 1) -> None:
+            packed = (self.component(node), tensor) in compressed
+            absent = packed and tensor in data and x not in data[tensor]
+            found[tensor, node, kind, "absent" if absent else state] += times
+
+        if not access.output:
+            note("reads_fill", parent)
+            if child is not None:
+                note("writes_fill", child, len(receivers))
+            return
+        earlier = states.setdefault(("drained", level, parent), set())
+        visit = () if level == 0 else outer
+        came = states.setdefault("came", set())
+        if (visit, above, x) in earlier or (level and (level - 1, outer, above, x) in came):
+            note("reads_fill", parent)
+            if child is not None:
+                note("writes_fill", child)
+                came.add((level, time, receivers[0], x))
+        earlier.add((visit, above, x))
+        note("writes_drain", parent)
+        if child is not None:
+            note("reads_drain", child, len(receivers))
+
+    def compute(self, data, states, found) -> None:
+        leaf = self.path[-1].node
+        assert isinstance(leaf, ComputeNode)
+        unit = self.problem.hierarchy[leaf.component].sparse
+        for op in self.operations:
+            state = "actual"
+            for access in self.einsum.inputs:
+                chain = self.chain(access.tensor)
+                key = (len(chain) - 1, self.time(op, None), self.place(op, None), op.touched[access.tensor])
+                state = _harder(state, states[access.tensor][key])
+            for action in unit.actions if unit else ():
+                for leader in action.of(self.einsum.name)[1]:
+                    if leader in data and op.touched[leader] not in data[leader]:
+                        state = _harder(state, "skipped" if action.kind == "skip" else "gated")
+            full = all(
+                op.touched[a.tensor] in data.get(a.tensor, {op.touched[a.tensor]}) for a in self.einsum.inputs
+            )
+            if state == "actual":
+                state = "effectual" if full else "ineffectual"
+            found["", 0, "operations", state] += 1
+
+
+def _harder(a: State, b: State) -> State:
+    order = ("actual", "gated", "skipped")
+    return max(a, b, key=order.index)

@@ -1,0 +1,107 @@
+"""Sparse counts against a walk that looks at every transfer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations, product
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE
+from polymodel.schedule.legality import check
+from polymodel.sparse.actions.counts import sparse_counts
+from polymodel.sparse.actions.data import TensorData, dense_data
+from polymodel.sparse.density import Uniform
+from polymodel.sparse.tensor import SparseTensor
+from tests.sparse.actions.literal import Literal
+from tests.sparse.actions.small import RANKS, TENSORS, small_problems
+
+STATES = ("actual", "gated", "skipped", "absent")
+
+
+def shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
+    (einsum,) = problem.cascade.einsums
+    size = {v: high + 1 for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
+    return {t: tuple(size[v] for v in r) for t, r in RANKS.items()}
+
+
+def ours(problem: Problem, data: dict[str, TensorData], packed: set[tuple[str, str]]):
+    """The room's counts in the walk's form, and its labels."""
+    analysis = ENGINE.analyse(problem)
+    compute, accesses, _ = sparse_counts(problem, analysis, data, lambda c, t: (c, t) in packed)
+    found: Counter[tuple[str, int, str, str]] = Counter()
+    labels = {}
+    for a in accesses:
+        for state in STATES:
+            found[a.tensor, a.node, a.kind, state] += getattr(a, state)
+        labels[a.tensor, a.node, a.kind] = a.label
+    (c,) = compute
+    for state in ("effectual", "ineffectual", "gated", "skipped"):
+        found["", 0, "operations", state] += getattr(c, state)
+    labels["", 0, "operations"] = c.label
+    return found, labels
+
+
+def same(found, wanted, approx: bool = False) -> None:
+    keys = {k for k in (*found, *wanted) if found[k] or wanted[k]}
+    for key in keys:
+        assert found[key] == (pytest.approx(wanted[key], rel=1e-9, abs=1e-9) if approx else wanted[key]), key
+
+
+def legal(problem: Problem) -> None:
+    assume(not check(problem))
+
+
+@settings(max_examples=80, deadline=None)
+@given(small_problems(), st.data())
+def test_actual_data_is_counted_as_a_walk_counts(problem: Problem, data: st.DataObject) -> None:
+    legal(problem)
+    shape = shapes(problem)
+    nonzero, known = {}, {"Z": dense_data("Z")}
+    for t in ("A", "B"):
+        points = list(product(*map(range, shape[t])))
+        nonzero[t] = data.draw(st.lists(st.sampled_from(points), unique=True))
+        coords = [[p[r] for p in nonzero[t]] for r in range(2)]
+        ranks = tuple(v.upper() for v in RANKS[t])
+        tensor = SparseTensor.from_coo(t, ranks, shape[t], coords, [1] * len(nonzero[t]))
+        known[t] = TensorData(t, actual=tensor)
+    packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
+    wanted = Literal(problem)(nonzero, packed)
+    found, labels = ours(problem, known, packed)
+    same(found, wanted)
+    assert set(labels.values()) == {"exact"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(small_problems(largest=3), st.data())
+def test_uniform_densities_give_the_mean_over_all_placements(problem: Problem, data: st.DataObject) -> None:
+    legal(problem)
+    shape = shapes(problem)
+    choices, known = [], {"Z": dense_data("Z")}
+    for t in ("A", "B"):
+        points = list(product(*map(range, shape[t])))
+        n = data.draw(st.integers(0, min(2, len(points))))
+        choices.append(list(combinations(points, n)))
+        known[t] = TensorData(t, Uniform.of(tuple(v.upper() for v in RANKS[t]), shape[t], nnz=n))
+    assume(len(choices[0]) * len(choices[1]) <= 300)
+    packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
+    walk, mean = Literal(problem), Counter()
+    for a, b in product(*choices):
+        for key, n in walk({"A": a, "B": b}, packed).items():
+            mean[key] += n / (len(choices[0]) * len(choices[1]))
+    found, labels = ours(problem, known, packed)
+    same(found, mean, approx=True)
+    assert "bound" not in labels.values()
+
+
+@settings(max_examples=40, deadline=None)
+@given(small_problems())
+def test_the_walk_agrees_with_the_engines_on_dense_data(problem: Problem) -> None:
+    legal(problem)
+    found, labels = ours(problem, {t: dense_data(t) for t in TENSORS}, set())
+    same(found, Literal(problem)({}))
+    assert set(labels.values()) == {"exact"}
+    assert all(isinstance(n, int) for n in found.values())
