@@ -132,16 +132,21 @@ def allowed(found: Activities, limit: int = LIMIT) -> Activities:
     if limit < 1:
         raise SpecError([Diagnostic(f"at most {limit} computes show nothing", "allow at least 1")])
     if len(found.computes) > limit:
-        raise Refused(
-            f"{found.einsum} has {len(found.computes):,} computes, and more than {limit:,} nobody can follow",
-            "leave `spacetime` out of its mapping and read the tables, take smaller tensors, or give a "
-            "larger limit",
-        )
+        raise too_many(found.einsum, len(found.computes), limit)
     faults = [*_lengths("space", found.space, (a.space for a in found.computes))]
     faults += _lengths("time", found.time, (a.time for a in found.computes))
     if faults:
         raise SpecError(faults)
     return found
+
+
+def too_many(einsum: str, computes: int, limit: int) -> Refused:
+    """The refusal of an Einsum with more computes than are drawn."""
+    return Refused(
+        f"{einsum} has {computes:,} computes, and more than {limit:,} nobody can follow",
+        "leave `spacetime` out of its mapping and read the tables, take smaller tensors, or give a larger "
+        "limit",
+    )
 
 
 def _lengths(what: str, names: Sequence[str], stamps: Iterable[tuple[int, ...]]) -> list[Diagnostic]:

@@ -177,6 +177,26 @@ def _error(value: float, actual: float) -> str:
     return f"{off:+.1f} %" if abs(off) < 1000 else f"x {value / actual:.3g}"
 
 
+def load_axes(
+    names: Sequence[str], loads: Sequence[int], what: str, title: str, ax: Axes | None = None
+) -> Axes:
+    """Computes per place as bars, the mean as a line; the title says how far the largest lies above it."""
+    ax = ax if ax is not None else new_axes(8, 4)
+    mean = sum(loads) / len(loads) if loads else 0.0
+    ax.bar(range(len(loads)), loads, width=0.85, color=SHADES[0])
+    ax.axhline(mean, color=WARNING, linewidth=1.2, label=f"mean {mean:.4g}")
+    every = max(1, -(-len(names) // 32))
+    long = max(map(len, names), default=1) > 2
+    ax.set_xticks(range(0, len(names), every), list(names)[::every], fontsize=8, rotation=60 if long else 0)
+    prefixed(ax, "", "y")
+    ax.set_xlabel(f"space point ({what})" if what else "space point")
+    ax.set_ylabel("computes")
+    far = f", largest / mean {max(loads) / mean:.4g}" if mean else ""
+    ax.set_title(title + far, fontsize=10)
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    return ax
+
+
 def plot_spy(tensor: SparseTensor, *, bins: int = BINS, title: str = "", ax: Axes | None = None) -> Axes:
     """Where the nonzeros of a matrix are: how many per cell of at most `bins` x `bins`, logarithmic colours.
 

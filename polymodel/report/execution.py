@@ -1,0 +1,267 @@
+"""A cascade as it ran on data, in tables: work, time, accesses per loop, slices, and load in space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.report.page import CSS
+from polymodel.report.table import Cell, Column, Table
+from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses, Times
+from polymodel.sparse.fibertree import Fibertree
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+TABLES = ("einsums", "ranks", "slices", "space")
+TITLES = {
+    "einsums": "Work and time per Einsum",
+    "ranks": "Coordinate accesses per loop rank",
+    "slices": "Parts of partitioned inputs",
+    "space": "Load per space point",
+}
+# Rows of a table that are printed; the DataFrames have all.
+PRINTED = 24
+_BARS = 64
+_NOTE = "every number is an exact count on the actual data"
+
+
+@dataclass(frozen=True)
+class ExecutionReport:
+    """What an execution counted: DataFrames `einsums`, `ranks`, `slices` and `space`.
+
+    Units stand in `attrs["units"]`. Printed, it is text; in a notebook, HTML.
+    """
+
+    execution: Execution
+
+    @cached_property
+    def tables(self) -> dict[str, Table]:
+        """The four tables as plain data, by name."""
+        makers = (einsums, ranks, slices, space)
+        return {name: make(self.execution) for name, make in zip(TABLES, makers, strict=True)}
+
+    def table(self, name: str) -> Table:
+        """One of them; SpecError for another name."""
+        if name not in self.tables:
+            raise SpecError([Diagnostic(f"there is no table {name!r}", "tables: " + ", ".join(TABLES))])
+        return self.tables[name]
+
+    @property
+    def einsums(self) -> pandas.DataFrame:
+        """One row per Einsum: multiplies, adds, updates, outputs, and time under three models."""
+        return self.table("einsums").frame()
+
+    @property
+    def ranks(self) -> pandas.DataFrame:
+        """One row per Einsum, loop rank and tensor: coordinates read and written."""
+        return self.table("ranks").frame()
+
+    @property
+    def slices(self) -> pandas.DataFrame:
+        """One row per part of each input that is partitioned at its outermost rank."""
+        return self.table("slices").frame()
+
+    @property
+    def space(self) -> pandas.DataFrame:
+        """One row per Einsum and space point that computes anything."""
+        return self.table("space").frame()
+
+    def __repr__(self) -> str:
+        names = ", ".join(e.einsum for e in self.execution.einsums)
+        return f"ExecutionReport({names})"
+
+    def __str__(self) -> str:
+        parts = [_head(self.execution)]
+        for name, (table, left_out) in _shown(self):
+            parts += ["", TITLES[name], table.text()]
+            if left_out:
+                parts.append(f"  … {left_out:,} more rows: .{name}")
+        return "\n".join([*parts, f"note: {_NOTE}"]) + "\n"
+
+    def _repr_html_(self) -> str:
+        parts = [f"<style>{CSS}</style>", '<div class="pm">', f"<p>{escape(_head(self.execution))}</p>"]
+        for name, (table, left_out) in _shown(self):
+            more = f'<p class="note">… {left_out:,} more rows: <code>.{name}</code></p>' if left_out else ""
+            parts.append(
+                f"<details{' open' if name == 'einsums' else ''}><summary>{TITLES[name]}</summary>"
+                f'<div class="wide">{table.html()}</div>{more}</details>'
+            )
+        return "\n".join([*parts, f'<p class="note">{_NOTE}</p></div>'])
+
+    def plot_load(self, einsum: str = "", ax: Axes | None = None) -> Axes:
+        """Computes per space point as bars, their mean as a line; beyond 64 points per outermost coordinate.
+
+        The default is the first Einsum with space and time stamps. Refused for one that has none.
+        """
+        from polymodel.report.plots_sparse import load_axes
+
+        stamped = [e for e in self.execution.einsums if e.times is not None]
+        if einsum and einsum not in [e.einsum for e in self.execution.einsums]:
+            known = ", ".join(e.einsum for e in self.execution.einsums)
+            raise SpecError([Diagnostic(f"there is no Einsum {einsum!r}", f"Einsums: {known}")])
+        found = next((e for e in stamped if einsum in ("", e.einsum)), None)
+        if found is None or found.times is None:
+            who = f"{einsum} has no" if einsum else "no Einsum has"
+            raise Refused(f"{who} space and time stamps", "give `spacetime` in the mapping")
+        names, loads, unit = bars(found.times)
+        title = f"Load of Einsum {found.einsum}: {found.activities:,} computes"
+        return load_axes(names, loads, unit, title, ax)
+
+
+def bars(times: Times) -> tuple[list[str], list[int], str]:
+    """Name and computes of every bar, and what a bar stands for."""
+    if times.load.size <= _BARS or not times.by_first:
+        return (
+            [_stamp(row) for row in times.space.tolist()],
+            times.load.tolist(),
+            ", ".join(times.space_ranks),
+        )
+    names = [str(k) for k in sorted(times.by_first)]
+    return names, [times.by_first[k][0] for k in sorted(times.by_first)], times.space_ranks[0]
+
+
+def _head(execution: Execution) -> str:
+    sizes = ", ".join(f"{r} {s}" for r, s in execution.rank_sizes.items())
+    tensors = ", ".join(f"{n} {t.nnz:,} nonzeros" for n, t in execution.tensors.items())
+    return "; ".join(part for part in (tensors, sizes) if part)
+
+
+def _shown(report: ExecutionReport) -> Iterator[tuple[str, tuple[Table, int]]]:
+    """The tables that have rows, without columns that say nothing, cut to what is read."""
+    for name, table in report.tables.items():
+        if table.rows:
+            kept = [
+                c.name
+                for i, c in enumerate(table.columns)
+                if any(row[i] not in (None, "", 0) for row in table.rows)
+            ]
+            short = table.only(*kept)
+            cut = Table(short.name, short.columns, short.rows[:PRINTED], short.notes)
+            yield name, (cut, len(table.rows) - len(cut.rows))
+
+
+def einsums(execution: Execution) -> Table:
+    """Work and time per Einsum.
+
+    `ideal`: computes over the space points that compute; `utilisation`: ideal over lock-step;
+    `imbalance`: largest over mean computes, over the coordinates of the outermost space rank.
+    """
+    columns = (
+        Column("einsum"),
+        Column("loop_order"),
+        *(Column(n, "operation") for n in ("computes", "multiplies", "adds", "term_adds", "updates")),
+        *(Column(n, "element") for n in ("outputs", "zeros")),
+        *(Column(n, "stamp") for n in ("lock_step", "slip", "ideal")),
+        Column("space_points"),
+        Column("utilisation", "1"),
+        Column("imbalance", "element/element"),
+        Column("collisions", "operation"),
+    )
+    return Table("einsums", columns, tuple(_einsum_row(e) for e in execution.einsums), (_NOTE,))
+
+
+def _einsum_row(e: EinsumCounts) -> tuple[Cell, ...]:
+    work = (e.activities, e.multiplies, e.adds_excluding_first_touch, e.term_adds, e.updates)
+    row: tuple[Cell, ...] = (e.einsum, " ".join(e.loop_order), *work, e.output_nnz, e.zeros)
+    if e.times is None:
+        return (*row, *[None] * 7)
+    t, ideal = e.times, e.ideal_time()
+    used = ideal / t.lock_step if t.lock_step else 0.0
+    return (*row, t.lock_step, t.slip, ideal, t.distinct_space_stamps, used, t.imbalance, t.collisions)
+
+
+def ranks(execution: Execution) -> Table:
+    """Coordinate accesses per Einsum, loop rank and tensor; what they are: `RankAccesses`."""
+    kinds = ("intersect", "driver", "lookup", "output_read", "output_write")
+    columns = (
+        Column("einsum"),
+        Column("rank"),
+        Column("iterations"),
+        Column("tensor"),
+        *(Column(f"{kind}_coords", "element") for kind in kinds),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for e in execution.einsums:
+        for a in e.accesses:
+            parts = _kinds(a)
+            names = list(dict.fromkeys(name for part in parts for name in part))
+            for name in names or [""]:
+                rows.append((e.einsum, a.rank, a.iterations, name, *(part.get(name) for part in parts)))
+    return Table("ranks", columns, tuple(rows), (_NOTE,))
+
+
+def _kinds(a: RankAccesses) -> tuple[dict[str, int], ...]:
+    found = (a.intersect_coord_accesses, a.driver_coord_accesses, a.lookups, a.output_reads, a.output_writes)
+    return tuple({name: int(n) for name, n in part.items()} for part in found)
+
+
+def slices(execution: Execution) -> Table:
+    """The parts of each input that is partitioned at its outermost rank, with their nonzeros."""
+    columns = (
+        Column("einsum"),
+        Column("tensor"),
+        Column("rank"),
+        Column("part"),
+        Column("coordinates", "element"),
+        Column("nonzeros", "element"),
+        Column("share_of_mean", "1"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for e in execution.einsums:
+        for name, tree in e.inputs.items():
+            if not _partitioned(tree):
+                continue
+            loads = tree.leaves(0)
+            below = np.diff(tree.levels[1].starts)
+            mean = float(loads.mean()) if loads.size else 0.0
+            for at, coord in enumerate(tree.levels[0].coords.tolist()):
+                part = str(tree.levels[0].rank.shown(coord))
+                rows.append(
+                    (
+                        e.einsum,
+                        name,
+                        tree.ranks[0],
+                        part,
+                        int(below[at]),
+                        int(loads[at]),
+                        int(loads[at]) / mean,
+                    )
+                )
+    return Table("slices", columns, tuple(rows), (_NOTE,))
+
+
+def _partitioned(tree: Fibertree) -> bool:
+    """Whether the two outermost ranks are parts of one."""
+    return len(tree.levels) > 1 and tree.levels[0].rank.bases == tree.levels[1].rank.bases
+
+
+def space(execution: Execution) -> Table:
+    """Computes and different time stamps of every space point that computes anything."""
+    columns = (
+        Column("einsum"),
+        Column("space_ranks"),
+        Column("space_point"),
+        Column("computes", "operation"),
+        Column("stamps", "stamp"),
+        Column("share_of_largest", "1"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for e in execution.einsums:
+        if e.times is None:
+            continue
+        t, most = e.times, int(e.times.load.max(initial=0))
+        for row, load, stamps in zip(t.space.tolist(), t.load.tolist(), t.stamps.tolist(), strict=True):
+            rows.append((e.einsum, " ".join(t.space_ranks), _stamp(row), load, stamps, load / most))
+    return Table("space", columns, tuple(rows), (_NOTE,))
+
+
+def _stamp(row: list[int]) -> str:
+    return ",".join(str(n) for n in row) or "all"
