@@ -1,0 +1,223 @@
+"""What a prediction says: stages, flows, times and energies as frozen records, and all of it as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from polymodel.sparse.density.model import Label
+from polymodel.sparse.tensaurus.machine import Machine
+from polymodel.sparse.tensaurus.tiles import Nest
+
+Number = int | float
+Bound = Literal["compute", "memory"]
+Memory = Literal["HBM", "SPM", "MSU", "TSR", "OSR"]
+Way = Literal["read", "write"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number: what it is, its unit, whether it is exact, expected or a bound, and how it is made."""
+
+    name: str
+    value: Number | str
+    unit: str = ""
+    label: str = ""
+    form: str = ""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One Einsum of the kernel under the partitioning of the specification, before hardware tiles.
+
+    `multiplies`: effectual. `loads`: work of each row of PEs in units of one pass (nonzeros of its slices,
+    or fibers); empty where only expected. Times count steps of one multiply-accumulate per lane: `slip` rows
+    run independently, `lockstep` all together, `ideal` multiplies over lanes. `lower`, `upper`: bounds of
+    the largest load, of any greedy dealing.
+    """
+
+    einsum: str
+    multiplies: Number
+    loads: tuple[int, ...]
+    largest: Number
+    imbalance: float
+    slip: Number
+    lockstep: Number
+    ideal: float
+    lower: Number
+    upper: Number
+    label: Label
+    lockstep_label: Label
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Elements and bits of one tensor that pass one memory in one way, all hardware tiles together."""
+
+    memory: Memory
+    way: Way
+    tensor: str
+    elements: Number
+    bits: Number
+    label: Label
+    form: str
+
+
+@dataclass(frozen=True)
+class TensaurusReport:
+    """One kernel on one tensor. Seconds, joules, bits; `label` tells of what the counts are.
+
+    `steps`: of the busiest lanes, summed over hardware tiles and passes. `executed`: multiplications that
+    the tiles make necessary (fibers that several tiles of k share meet B in each, T is made anew for each
+    tile of V).
+    """
+
+    kernel: str
+    label: Label
+    sizes: Mapping[str, int]
+    machine: Machine
+    nest: Nest
+    nnz: Number
+    fibers: Number
+    slices: Number
+    stages: tuple[Stage, ...]
+    multiplies: Number
+    executed: Number
+    flows: tuple[Flow, ...]
+    steps: Number
+    compute_seconds: float
+    memory_seconds: float
+    first_seconds: float
+    last_seconds: float
+
+    @property
+    def operations(self) -> Number:
+        """A multiplication and an addition for each effectual multiplication."""
+        return 2 * self.multiplies
+
+    @property
+    def seconds(self) -> float:
+        """Transfers overlap compute but for the first operand tiles and the last output tile."""
+        return max(self.memory_seconds, self.first_seconds + self.compute_seconds + self.last_seconds)
+
+    @property
+    def gops(self) -> float:
+        """Effectual operations per nanosecond."""
+        return self.operations / self.seconds / 1e9
+
+    @property
+    def executed_gops(self) -> float:
+        return 2 * self.executed / self.seconds / 1e9
+
+    @property
+    def utilisation(self) -> float:
+        """Executed operations over the peak."""
+        return self.executed_gops * 1e9 / self.machine.peak
+
+    def moved(self, memory: str, tensor: str | None = None, way: str | None = None) -> Number:
+        """Bits that pass a memory: all tensors, or one; both ways, or one."""
+        return sum(
+            f.bits
+            for f in self.flows
+            if f.memory == memory and tensor in (None, f.tensor) and way in (None, f.way)
+        )
+
+    @property
+    def hbm_bytes(self) -> float:
+        return self.moved("HBM") / 8
+
+    @property
+    def intensity(self) -> float:
+        """Effectual operations per byte of HBM."""
+        return self.operations / self.hbm_bytes
+
+    @property
+    def attainable(self) -> float:
+        """The roof above this intensity, operations per second."""
+        return min(self.machine.peak, self.intensity * self.machine.bandwidth)
+
+    @property
+    def bound(self) -> Bound:
+        """Which roof is above: memory left of the ridge, compute right of it."""
+        return "memory" if self.intensity < self.machine.ridge else "compute"
+
+    @property
+    def limiting(self) -> Bound:
+        """What takes longer here, headers, imbalance and idle columns included."""
+        return "memory" if self.memory_seconds > self.compute_seconds else "compute"
+
+    @property
+    def energy_of_power(self) -> float:
+        """Joules of the chip at its published power for the whole time, HBM not included."""
+        return self.machine.power_watts * self.seconds
+
+    @property
+    def energy(self) -> Mapping[str, float]:
+        """Joules by component: actions of PE, SPM and MSU, time for the rest of the chip, bits of HBM."""
+        words = {n: self.moved(n) / self.machine.data_bits for n in ("SPM", "MSU")}
+        return self.machine.energies(
+            self.executed, words["SPM"], words["MSU"], self.moved("HBM"), self.seconds
+        )
+
+    def rows(self) -> tuple[Row, ...]:
+        """Everything as a tidy table."""
+        return (*self._parameters(), *self._work(), *self._stages(), *self._moves(), *self._costs())
+
+    def _parameters(self) -> Iterator[Row]:
+        yield Row("kernel", self.kernel)
+        for name, size in self.sizes.items():
+            yield Row(f"size {name}", size, "", "exact", "given")
+        for name, size in self.nest.tiles.items():
+            yield Row(f"tile {name}", size, "", "exact", "parameter")
+        yield Row("data bits", self.machine.data_bits, "bit", "exact", "parameter, not published")
+        yield Row("index bits", self.machine.index_bits, "bit", "exact", "parameter, not published")
+        yield Row("peak", self.machine.peak / 1e9, "GOP/s", "exact", "rows columns VLEN 2 / step time")
+        yield Row("ridge", self.machine.ridge, "OP/byte", "exact", "peak / bandwidth")
+
+    def _work(self) -> Iterator[Row]:
+        yield Row("nonzeros", self.nnz, "", self.label)
+        yield Row("fibers", self.fibers, "", self.label, "nonempty (i, j)")
+        yield Row("slices in tiles", self.slices, "", self.label, "headers of CISS")
+        yield Row("multiplies", self.multiplies, "", self.label, "closed form of the kernel")
+        yield Row("multiplies executed", self.executed, "", self.label, "with what hardware tiles repeat")
+        yield Row("operations", self.operations, "", self.label, "2 multiplies")
+
+    def _stages(self) -> Iterator[Row]:
+        for s in self.stages:
+            for name, value, label in (
+                ("multiplies", s.multiplies, s.label),
+                ("largest load", s.largest, s.label),
+                ("imbalance", s.imbalance, s.label),
+                ("slip steps", s.slip, s.label),
+                ("lock-step steps", s.lockstep, s.lockstep_label),
+                ("ideal steps", s.ideal, s.label),
+                ("largest load at least", s.lower, "bound"),
+                ("largest load at most", s.upper, "bound"),
+            ):
+                yield Row(f"{s.einsum}: {name}", value, "", label)
+            for row, load in enumerate(s.loads):
+                yield Row(f"{s.einsum}: load of PE row {row}", load, "", s.label)
+
+    def _moves(self) -> Iterator[Row]:
+        for f in self.flows:
+            yield Row(f"{f.memory} {f.way} {f.tensor}", f.bits, "bit", f.label, f.form)
+        yield Row("HBM bytes", self.hbm_bytes, "byte", self.label)
+        yield Row("intensity", self.intensity, "OP/byte", self.label, "operations / HBM bytes")
+
+    def _costs(self) -> Iterator[Row]:
+        for name, seconds in (
+            ("compute", self.compute_seconds),
+            ("HBM", self.memory_seconds),
+            ("first operand tiles", self.first_seconds),
+            ("last output tile", self.last_seconds),
+            ("all", self.seconds),
+        ):
+            yield Row(f"time of {name}", seconds, "s", self.label)
+        yield Row("throughput", self.gops, "GOP/s", self.label, "effectual operations / time")
+        yield Row("throughput executed", self.executed_gops, "GOP/s", self.label)
+        yield Row("roof", self.bound, "", self.label, "intensity against the ridge")
+        yield Row("limiting", self.limiting, "", self.label, "longer of compute and HBM time")
+        for name, joules in self.energy.items():
+            yield Row(f"energy of {name}", joules, "J", self.label, "actions")
+        yield Row("energy of chip, published power", self.energy_of_power, "J", self.label, "power x time")
