@@ -15,6 +15,7 @@ from polymodel.architecture.hierarchy import (
 )
 from polymodel.architecture.numbers import Numbers
 from polymodel.architecture.rules import Rules
+from polymodel.architecture.sparse_resolve import resolve_sparse
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
@@ -23,6 +24,11 @@ from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import SetScope
 
 ACTIONS = {"Memory": ("read", "write"), "Toll": ("read", "write"), "Compute": ("compute",), "Container": ()}
+# What else sparse data may do; an action that is not named is free, metadata then moves as data.
+SPARSE_ACTIONS = {
+    "Memory": ("gated_read", "gated_write", "metadata_read", "metadata_write"),
+    "Compute": ("gated_compute",),
+}
 Node = Memory | Toll | Container | ComputeUnit
 _NOTHING = EnergyAnswer({}, {})
 
@@ -62,7 +68,7 @@ def _check_names(arch: Arch, faults: Faults) -> None:
         _distinct([d.name for d in node.spatial], (*path, "spatial"), "fanout dimension", faults)
         actions = () if isinstance(node, Container) else node.actions
         _distinct([a.name for a in actions], (*path, "actions"), "action", faults)
-        known = ACTIONS[node.type]
+        known = (*ACTIONS[node.type], *SPARSE_ACTIONS.get(node.type, ()))
         for j, action in enumerate(actions):
             if action.name not in known:
                 near = suggestion(action.name, known, "actions")
@@ -89,6 +95,7 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
     memory = node if isinstance(node, Memory) else Memory(name=node.name)
     delay = 0 if isinstance(node, Container) else node.fill_drain_latency
     ports = node.ports if isinstance(node, (Memory, Toll)) else "shared"
+    section = node.sparse if isinstance(node, (Memory, ComputeUnit)) else None
     return Component(
         name=node.name,
         kind=_KINDS[node.type],
@@ -106,6 +113,9 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
         buffering=memory.buffering,
         fill_drain_latency=numbers.at_least_zero(delay, (*path, "fill_drain_latency"), "latency"),
         clock=None if clock is None else numbers.positive(clock, (*path, "clock"), "clock", finite=True),
+        sparse=resolve_sparse(
+            section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers.faults
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetText, node_tag
+from polymodel.spec.sparse_schema import SparseSection
 
 
 class EnergyModel(SchemaObject):
@@ -76,7 +77,8 @@ class _Component(SchemaObject):
 
 
 class Memory(_Component):
-    """A storage level: `size` in bits, actions `read` and `write`."""
+    """A storage level: `size` in bits, actions `read` and `write`; sparse data also `gated_read`,
+    `gated_write`, `metadata_read` and `metadata_write`."""
 
     type: Literal["Memory"] = "Memory"
     size: Number = math.inf
@@ -88,6 +90,7 @@ class Memory(_Component):
     buffering: Literal["single", "double"] = "double"
     fill_drain_latency: Number = 0
     clock: Number | None = None
+    sparse: SparseSection | None = None
 
 
 class Toll(_Component):
@@ -108,12 +111,13 @@ class Container(_Component):
 
 
 class ComputeUnit(_Component):
-    """Executes operations: action `compute`. Tagged `!Compute`."""
+    """Executes operations: actions `compute` and `gated_compute`. Tagged `!Compute`."""
 
     type: Literal["Compute"] = "Compute"
     actions: tuple[Action, ...] = ()
     fill_drain_latency: Number = 0
     clock: Number | None = None
+    sparse: SparseSection | None = None
 
 
 ArchNode = Annotated[

@@ -26,7 +26,7 @@ class TensorAccess(SchemaObject):
     """How an Einsum touches a tensor.
 
     `projection`: a list of rank variables (ranks are their upper-cased names), or rank -> affine
-    expression. `bits_per_value` overrides the workload's. `density` is kept for the sparse model.
+    expression. `bits_per_value` overrides the workload's. `density` overrides the workload's `densities`.
     """
 
     name: NameText
@@ -146,7 +146,8 @@ class Workload(SchemaObject):
     """A cascade of Einsums in execution order.
 
     `rank_sizes`: rank -> size. `iteration_space_shape`: rank variable -> ISL-style constraint.
-    `bits_per_value`: set expression -> bits.
+    `bits_per_value`: set expression -> bits. `densities`: tensor -> share of nonzero points, or a density
+    model (docs/sparse/density.md); a tensor without one has no zeros.
     """
 
     einsums: Annotated[tuple[EinsumOrText, ...], BeforeValidator(_orders)]
@@ -155,6 +156,7 @@ class Workload(SchemaObject):
     bits_per_value: dict[SetKey, Number] = Field(default_factory=dict)
     n_instances: Number = 1
     persistent_tensors: Annotated[tuple[SetText, ...], BeforeValidator(_set_list)] = ()
+    densities: dict[NameText, object] = Field(default_factory=dict)
     name: str = ""
 
 

@@ -167,7 +167,7 @@ def _einsums(
         for tensor, projection in here.items():
             order.setdefault(tensor, tuple(projection))
         accesses = tuple(
-            _access(a, order[a.name], here[a.name], bits, scale, resolvers[i].scope)
+            _access(a, order[a.name], here[a.name], bits, scale, resolvers[i].scope, workload.densities)
             for a in einsum.tensor_accesses
         )
         variables = tuple(dict.fromkeys(v for a in accesses for v in a.variables))
@@ -193,6 +193,10 @@ def _einsums(
                 )
             )  # fmt: skip
     _check_rank_names(workload, projections, faults)
+    for tensor in workload.densities:
+        if tensor not in order:
+            near = suggestion(tensor, order, "tensors")
+            faults.add(("workload", "densities", tensor), f"unknown tensor {tensor}", near, key=True)
     return tuple(found) if len(faults) == before else None
 
 
@@ -203,6 +207,7 @@ def _access(
     bits: Mapping[str, int],
     scale: Mapping[str, Fraction],
     scope: SetScope,
+    densities: Mapping[str, object],
 ) -> TensorAccess:
     return TensorAccess(
         access.name,
@@ -212,7 +217,7 @@ def _access(
         bits.get(access.name, 0),
         access.name in scope.named["Persistent"],
         scale.get(access.name, Fraction(1)),
-        access.density,
+        densities.get(access.name) if access.density is None else access.density,
     )
 
 
