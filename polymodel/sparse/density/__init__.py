@@ -15,8 +15,26 @@ tile=None)` (nonempty prefixes of `depth` ranks; with a tile, summed over all ti
 s)`, `cdf(t, s)`, `sf(t, s)`, `quantile(t, confidence)` for arrays of t.
 """
 
+from polymodel.sparse.density.actual import Actual
+from polymodel.sparse.density.banded import Banded
+from polymodel.sparse.density.hierarchical import Hierarchical
+from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import DensityModel, Label, SparseWarning
+from polymodel.sparse.density.random import random_tensor
+from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
 
-__all__ = ["DensityModel", "Hypergeometric", "Label", "SparseWarning", "Uniform"]
+__all__ = [
+    "Actual",
+    "Banded",
+    "DensityModel",
+    "FixedStructured",
+    "Hierarchical",
+    "Hypergeometric",
+    "Label",
+    "RankNnz",
+    "SparseWarning",
+    "Uniform",
+    "random_tensor",
+]

@@ -120,6 +120,20 @@ class Hypergeometric:
         )
         return found
 
+    def table(self, t: ArrayLike, most: int) -> Floats:
+        """(tiles, most + 1): P(0) .. P(most), each from its neighbour's where 0 is possible."""
+        tiles, k = _ints(t).ravel(), np.arange(most, dtype=np.int64)
+        spare = self.points - self.nnz - tiles
+        ways = np.maximum(tiles[:, None] - k, 0).astype(np.float64) * np.maximum(self.nnz - k, 0)
+        with np.errstate(divide="ignore"):
+            steps = np.log(ways) - np.log((k + 1.0) * np.maximum(spare[:, None] + k + 1.0, 1.0))
+        start = self.log_p_empty(tiles)[:, None]
+        found: Floats = np.exp(np.concatenate((start, start + np.cumsum(steps, axis=1)), axis=1))
+        full = np.flatnonzero(spare < 0)
+        if full.size:
+            found[full] = self.pmf(tiles[full, None], np.arange(most + 1))
+        return found
+
     def cdf(self, t: ArrayLike, s: ArrayLike) -> Floats:
         """P(at most s nonzeros among t points)."""
         tiles, wanted = np.broadcast_arrays(_ints(t), np.asarray(s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -100,6 +101,15 @@ class DensityModel(ABC):
     def tiles(self, tile: ArrayLike) -> Ints:
         """The tile shapes as an integer array (.., ranks), cut to the shape."""
         return tile_shapes(tile, self.ranks, self.shape)
+
+    def each(self, tile: ArrayLike, answer: Callable[[tuple[int, ...]], float]) -> Floats:
+        """The answer of one tile shape for every tile of the array, asked once for equal ones."""
+        shapes = self.tiles(tile)
+        flat = shapes.reshape(prod(shapes.shape[:-1]), len(self.ranks))
+        distinct, place = np.unique(flat, axis=0, return_inverse=True)
+        found = np.array([answer(tuple(int(t) for t in one)) for one in distinct], dtype=np.float64)
+        chosen: Floats = found[place.reshape(-1)].reshape(shapes.shape[:-1])
+        return chosen
 
     def number_of_tiles(self, tile: ArrayLike) -> Floats:
         """Tiles of the tiling, empty and edge ones included."""

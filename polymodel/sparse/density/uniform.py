@@ -104,12 +104,8 @@ class Uniform(Placeless):
         return maxima.cdf_max(self.points, sizes.prod(axis=-1), counts, np.asarray(occupancy))
 
     def _over_tilings(self, tile: ArrayLike, answer: maxima.OfTiling) -> Floats:
-        shapes = self.tiles(tile)
-        if not self.ranks:
-            return np.full(shapes.shape[:-1], self.expected_nnz)
-        distinct, place = np.unique(shapes.reshape(-1, len(self.ranks)), axis=0, return_inverse=True)
-        sizes, counts = edge_classes(distinct, self.shape)
-        points = sizes.prod(axis=-1)
-        found = np.array([answer(self.points, p, c) for p, c in zip(points, counts, strict=True)])
-        chosen: Floats = found[place.reshape(-1)].reshape(shapes.shape[:-1])
-        return chosen
+        def one(shape: tuple[int, ...]) -> float:
+            sizes, counts = edge_classes(np.array(shape, dtype=np.int64), self.shape)
+            return answer(self.points, sizes.prod(axis=-1), counts)
+
+        return self.each(tile, one)

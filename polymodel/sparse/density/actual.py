@@ -1,0 +1,99 @@
+"""Actual data: tiles are counted, not modelled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints, Label
+from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.sparse.tensor import SparseTensor
+
+# Tilings of up to this many tiles per nonzero, or in all, are counted in an array; others by sorting.
+_PER_NONZERO, _IN_ALL = 4, 1 << 22
+
+
+@dataclass(frozen=True)
+class Actual(Placed):
+    """The tensor itself. `Actual.of(tensor)` makes one; all numbers are exact."""
+
+    tensor: SparseTensor
+
+    @classmethod
+    def of(cls, tensor: SparseTensor) -> Actual:
+        """The model of a tensor."""
+        return cls(tensor.ranks, tensor.shape, tensor)
+
+    @property
+    def label(self) -> Label:
+        return "exact"
+
+    @property
+    def expected_nnz(self) -> float:
+        return float(self.tensor.nnz)
+
+    def occupancies(self, tile: tuple[int, ...]) -> tuple[Ints, Ints]:
+        """Nonempty tiles in row-major order: their numbers (ranks x tiles) and occupancies."""
+        shape = tuple(int(t) for t in self.tiles(tile))
+        grid = tuple(-(-s // t) for s, t in zip(self.shape, shape, strict=True))
+        if prod(grid) > MOST_POINTS:
+            return self._compared(shape)
+        numbers, counts = self._numbered(shape, grid)
+        where = np.empty((len(grid), numbers.size), dtype=np.int64)
+        for rank in reversed(range(len(grid))):
+            numbers, where[rank] = np.divmod(numbers, grid[rank])
+        return where, counts
+
+    def _numbered(self, tile: tuple[int, ...], grid: tuple[int, ...]) -> tuple[Ints, Ints]:
+        """Row-major numbers of the nonempty tiles, ascending, and how many nonzeros each holds."""
+        tensor = self.tensor
+        numbers = np.zeros(tensor.nnz, dtype=np.int64)
+        for row, size, count in zip(tensor.coords, tile, grid, strict=True):
+            numbers *= count
+            numbers += row if size == 1 else row // size
+        if prod(grid) <= max(_IN_ALL, _PER_NONZERO * tensor.nnz):
+            counts = np.bincount(numbers, minlength=1)
+            found = np.flatnonzero(counts)
+            return found.astype(np.int64), counts[found].astype(np.int64)
+        # Nonzeros are in order; where whole fibers stay together, tiles are too.
+        if (numbers[1:] < numbers[:-1]).any():
+            numbers.sort()
+        starts = _starts(numbers[None, :])
+        return numbers[starts], np.diff(np.append(starts, numbers.size)).astype(np.int64)
+
+    def _compared(self, tile: tuple[int, ...]) -> tuple[Ints, Ints]:
+        """The same rank by rank, for more tiles than 64 bits can number."""
+        where = self.tensor.coords // np.array(tile, dtype=np.int64)[:, None]
+        where = where[:, np.lexsort(where[::-1])]
+        starts = _starts(where)
+        return where[:, starts], np.diff(np.append(starts, where.shape[1])).astype(np.int64)
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        where, counts = self.occupancies(tile)
+        full = np.ones(counts.size, dtype=bool)
+        whole = [s // t for s, t in zip(self.shape, tile, strict=True)]
+        for row, number in zip(where, whole, strict=True):
+            full &= row < number
+        grid = [-(-s // t) for s, t in zip(self.shape, tile, strict=True)]
+        return Counted(_histogram(counts[full], prod(whole)), _histogram(counts, prod(grid)))
+
+
+def _starts(ordered: Ints) -> Ints:
+    """Where a new column begins."""
+    if not ordered.shape[1]:
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(np.concatenate(([True], (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))))
+
+
+def _histogram(counts: Ints, tiles: int) -> tuple[Ints, Floats]:
+    """Occupancies and how many of `tiles` tiles have them, empty ones included."""
+    if counts.max(initial=0) < _IN_ALL:
+        numbers = np.bincount(counts, minlength=1)
+        values = np.flatnonzero(numbers[1:]) + 1
+        numbers = numbers[values]
+    else:
+        values, numbers = np.unique(counts, return_counts=True)
+    empty = np.array([float(tiles - counts.size)])
+    return np.concatenate((np.zeros(1, dtype=np.int64), values)), np.concatenate((empty, numbers))

@@ -1,0 +1,135 @@
+"""A band around the diagonal: dense near it, empty elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.placed import Counted, Placed, Tiling
+
+
+@dataclass(frozen=True)
+class Banded(Placed):
+    """Nonzero where the coordinates of two ranks differ by at most `width`, in every fiber of the other
+    ranks.
+
+    `band`: the two ranks; the last two where it is empty. Width 0 is the diagonal. Occupancies are known, so
+    all numbers are exact for the model.
+    """
+
+    width: int
+    band: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        points_of(self.shape)
+        if len(self.ranks) < 2:
+            raise SpecError([Diagnostic("a band needs two ranks", f"there are {list(self.ranks)}")])
+        if self.band == ("", ""):
+            object.__setattr__(self, "band", (self.ranks[-2], self.ranks[-1]))
+        faults = [
+            Diagnostic(f"a band on rank {r}", f"the ranks are {list(self.ranks)}")
+            for r in self.band
+            if r not in self.ranks
+        ]
+        if self.width < 0:
+            faults.append(Diagnostic(f"a band of width {self.width}", "0 is the diagonal alone"))
+        if self.band[0] == self.band[1]:
+            faults.append(Diagnostic(f"a band between {self.band[0]} and itself", "name two ranks"))
+        if faults:
+            raise SpecError(faults)
+
+    @property
+    def _axes(self) -> tuple[int, int]:
+        return self.ranks.index(self.band[0]), self.ranks.index(self.band[1])
+
+    @property
+    def expected_nnz(self) -> float:
+        first, second = self._axes
+        others = prod(s for axis, s in enumerate(self.shape) if axis not in (first, second))
+        sizes = self.shape[first], self.shape[second]
+        return float(others * int(_inside(np.zeros(1, dtype=np.int64), sizes, self.width)[0]))
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        axes = self._axes
+        shape = (self.shape[axes[0]], self.shape[axes[1]])
+        box = (tile[axes[0]], tile[axes[1]])
+        values, numbers = _grid(shape, box, self.width)
+        full = values[0], numbers[0]
+        others = [axis for axis in range(len(tile)) if axis not in axes]
+        if not others:
+            return Counted(full, (np.concatenate(values), np.concatenate(numbers)))
+        sizes, counts = edge_classes(
+            np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
+        )
+        every_values = [v * int(p) for p in sizes.prod(axis=-1) for v in values]
+        every_numbers = [n * c for c in counts for n in numbers]
+        whole = float(np.prod([self.shape[a] // tile[a] for a in others], dtype=np.float64))
+        depth = prod(tile[a] for a in others)
+        return Counted(
+            (full[0] * depth, full[1] * whole), (np.concatenate(every_values), np.concatenate(every_numbers))
+        )
+
+
+def _inside(offset: Ints, box: tuple[int, int], width: int) -> Ints:
+    """Points (x, y) of a box with |x - y + offset| <= width, for an array of offsets."""
+
+    def below(k: Ints) -> Ints:
+        """Points with x - y <= k: a quadratic that changes at the corners of the box."""
+        found: Ints = (
+            _triangle(k + box[1]) - _triangle(k + box[1] - box[0]) - _triangle(k) + _triangle(k - box[0])
+        )
+        return found
+
+    return below(width - offset) - below(-width - 1 - offset)
+
+
+def _triangle(n: Ints) -> Ints:
+    cut = np.maximum(n, 0)
+    found: Ints = cut * (cut + 1) // 2
+    return found
+
+
+def _grid(shape: tuple[int, int], tile: tuple[int, int], width: int) -> tuple[list[Ints], list[Floats]]:
+    """Occupancies and numbers of tiles of a matrix: of the full tiles, then of the three kinds of edge
+    tiles."""
+    whole = tuple(s // t for s, t in zip(shape, tile, strict=True))
+    rest = tuple(s % t for s, t in zip(shape, tile, strict=True))
+    values, numbers = [], []
+    for at_edge in ((False, False), (True, False), (False, True), (True, True)):
+        if any(e and not r for e, r in zip(at_edge, rest, strict=True)):
+            continue
+        spans = [(w, w + 1) if e else (0, w) for e, w in zip(at_edge, whole, strict=True)]
+        box = tuple(r if e else t for e, r, t in zip(at_edge, rest, tile, strict=True))
+        found, many = _kind(tile, (box[0], box[1]), spans, width)
+        total = float(spans[0][1] - spans[0][0]) * float(spans[1][1] - spans[1][0])
+        values.append(np.concatenate(([0], found)))
+        numbers.append(np.concatenate(([total - many.sum()], many)))
+    return values, numbers
+
+
+def _kind(
+    step: tuple[int, int], box: tuple[int, int], spans: list[tuple[int, int]], width: int
+) -> tuple[Ints, Floats]:
+    """Nonempty tiles of size `box` at multiples of `step`: occupancy by offset from the diagonal, and how
+    many.
+
+    Only offsets that meet the band are listed; how often each occurs among the tiles is counted, not
+    searched.
+    """
+    common = gcd(*step)
+    reach_low, reach_high = -width - (box[0] - 1), width + (box[1] - 1)
+    offsets = np.arange(-(-reach_low // common), reach_high // common + 1, dtype=np.int64)
+    p, q = step[0] // common, step[1] // common
+    # Tiles (i, j) with p i - q j = offset: i runs over one residue class modulo q.
+    residue = (offsets % q) * pow(p, -1, q) % q if q > 1 else np.zeros_like(offsets)
+    (i_low, i_high), (j_low, j_high) = spans
+    low = np.maximum(i_low, -(-(offsets + q * j_low) // p))
+    high = np.minimum(i_high - 1, (offsets + q * (j_high - 1)) // p)
+    first = low + (residue - low) % q
+    many = np.maximum(0, (high - first) // q + 1)
+    kept = many > 0
+    return _inside(offsets[kept] * common, box, width), many[kept].astype(np.float64)

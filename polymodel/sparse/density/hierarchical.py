@@ -1,0 +1,114 @@
+"""One density per rank: fibers are thinned from the top rank down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
+from polymodel.sparse.density.model import Floats, Ints, Label, Placeless, edge_classes, points_of
+from polymodel.sparse.density.placed import by_law
+
+
+@dataclass(frozen=True)
+class Hierarchical(Placeless):
+    """Each coordinate of rank r, in every fiber kept so far, is kept with probability `densities[r]`.
+
+    Choices are independent; a coordinate whose fiber ends up empty is not there. `random_tensor` with one
+    density per rank draws such data. A tile's occupancy is a tree of binomials, so P(0), moments and
+    generating function follow rank by rank. Tiles of one row of tiles share the coordinates kept above them
+    and are positively associated: E[max] of independent tiles is an upper bound, exact where a tile holds all
+    ranks but the top one.
+    """
+
+    densities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        points_of(self.shape)
+        faults = [
+            Diagnostic(f"density {d} of rank {r} is outside [0, 1]")
+            for r, d in zip(self.ranks, self.densities, strict=False)
+            if not 0 <= d <= 1
+        ]
+        if len(self.densities) != len(self.ranks):
+            faults.append(Diagnostic(f"{len(self.densities)} densities for {len(self.ranks)} ranks"))
+        if faults:
+            raise SpecError(faults)
+
+    @property
+    def expected_nnz(self) -> float:
+        return float(self.size) * prod(self.densities)
+
+    def expected(self, tile: ArrayLike) -> Floats:
+        found: Floats = self.tiles(tile).astype(np.float64).prod(axis=-1) * prod(self.densities)
+        return found
+
+    def variance(self, tile: ArrayLike) -> Floats:
+        shapes = self.tiles(tile)
+        mean, variance = np.ones(shapes.shape[:-1]), np.zeros(shapes.shape[:-1])
+        for rank in reversed(range(len(self.ranks))):
+            kept, t = self.densities[rank], shapes[..., rank]
+            # Of a sum of Binomial(t, d) parts.
+            variance = t * kept * variance + t * kept * (1 - kept) * mean**2
+            mean = t * kept * mean
+        return variance
+
+    def _log_empty(self, shapes: Ints) -> Floats:
+        log_empty = np.full(shapes.shape[:-1], -np.inf)
+        with np.errstate(divide="ignore"):
+            for rank in reversed(range(len(self.ranks))):
+                log_empty = shapes[..., rank] * np.log1p(self.densities[rank] * np.expm1(log_empty))
+        return log_empty
+
+    def p_empty(self, tile: ArrayLike) -> Floats:
+        return np.exp(self._log_empty(self.tiles(tile)))
+
+    def p_nonempty(self, tile: ArrayLike) -> Floats:
+        return -np.expm1(self._log_empty(self.tiles(tile)))
+
+    def law(self, tile: tuple[int, ...]) -> Law:
+        """The law of one tile's occupancy; normal where more than 4 million values are likely."""
+        low, high = 1.0, 1.0
+        for t, kept in zip(tile, self.densities, strict=True):
+            # Bounds rank by rank, each held but for e^-40 in all fibers there may be.
+            room = deviation(RARE + np.log(max(high, 1.0)), t * kept * (1 - kept), 1.0)
+            low, high = low * max(0.0, t * kept - room), high * min(t, t * kept + room)
+
+        def transform(turn: Complex) -> Complex:
+            found = turn
+            for t, kept in zip(reversed(tile), reversed(self.densities), strict=True):
+                found = power(1 - kept + kept * found, t)
+            return found
+
+        mean, variance = float(self.expected(tile)), float(self.variance(tile))
+        return transformed(transform, mean, variance, int(low), min(prod(tile), int(high) + 1))
+
+    def cdf(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
+        return by_law(self, tile, occupancy, lambda t: self.law(t).cdf)
+
+    def quantile(self, tile: ArrayLike, confidence: ArrayLike) -> Ints:
+        return by_law(self, tile, confidence, lambda t: self.law(t).quantile).astype(np.int64)
+
+    def expected_max(self, tile: ArrayLike) -> Floats:
+        """E[max] as if tiles were independent: an upper bound unless `max_label` says otherwise."""
+
+        def one(shape: tuple[int, ...]) -> float:
+            sizes, counts = edge_classes(np.array(shape, dtype=np.int64), self.shape)
+            kept = np.flatnonzero(counts > 0)
+            laws = [self.law(tuple(int(t) for t in sizes[k])) for k in kept]
+            return expected_greatest(laws, [float(counts[k]) for k in kept])
+
+        return self.each(tile, one)
+
+    def max_label(self, tile: ArrayLike) -> Label:
+        shapes, full = self.tiles(tile), np.array(self.shape)
+        alone = (shapes[..., 1:] == full[1:]).all()
+        # Where nothing above a split rank is left out, no two tiles share a choice either.
+        shared = [d < 1 for d in self.densities[:-1]]
+        split = [(shapes[..., r + 1 :] < full[r + 1 :]).any() for r in range(len(shared))]
+        independent = not any(s and c for s, c in zip(shared, split, strict=True))
+        return "expected" if alone or independent else "bound"

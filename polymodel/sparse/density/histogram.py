@@ -1,0 +1,274 @@
+"""Nonzeros per row or fiber known, their places inside random: the model for skewed data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.hypergeometric import Hypergeometric
+from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
+from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.tensor import SparseTensor
+
+# Entries of all probabilities that are written out for one tiling, and of one block of work.
+_MOST, _BLOCK = 1 << 27, 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class RankNnz(Placed):
+    """`histogram[i]` nonzeros in fiber i of the ranks `along` (one number per row: along = the top rank).
+
+    Inside a fiber every placement is alike: a part of it is hypergeometric, and fibers are independent. The
+    histogram has one axis per rank of `along`; `RankNnz.of` checks it, `RankNnz.from_tensor` counts it.
+    """
+
+    histogram: Ints
+    along: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[str],
+        shape: Sequence[int],
+        histogram: ArrayLike,
+        along: Sequence[str] | None = None,
+    ) -> RankNnz:
+        """Checked: SpecError for a histogram of another length, entries below 0 or above a fiber's points."""
+        names, sizes = tuple(ranks), tuple(int(s) for s in shape)
+        points_of(sizes)
+        kept = tuple(along) if along is not None else names[:1]
+        given = np.asarray(histogram)
+        if not kept or len(set(kept)) != len(kept) or not set(kept) <= set(names):
+            what = f"a histogram along {list(kept)} of a tensor of ranks {list(names)}"
+            raise SpecError([Diagnostic(what, "name ranks of the tensor")])
+        wanted = tuple(sizes[names.index(r)] for r in kept)
+        if given.shape != wanted:
+            what = f"the histogram along {list(kept)} has {given.shape} entries, not {wanted}"
+            raise SpecError([Diagnostic(what, "one number of nonzeros per coordinate")])
+        room = prod(sizes) // prod(wanted)
+        with np.errstate(invalid="ignore"):
+            wrong = np.argwhere(~((given >= 0) & (given <= room) & (given == np.floor(given))))
+        if len(wrong):
+            place = tuple(int(x) for x in wrong[0])
+            what = f"{len(wrong)} entries of the histogram are no whole number of 0 to {room}"
+            first = f"the first is {given[place]} at {place if len(place) > 1 else place[0]}"
+            raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points")])
+        counts = given.astype(np.int64)
+        counts.flags.writeable = False
+        return cls(names, sizes, counts, kept)
+
+    @classmethod
+    def from_tensor(cls, tensor: SparseTensor, along: Sequence[str] | None = None) -> RankNnz:
+        """The histogram of a tensor, by default of its rows."""
+        kept = tuple(along) if along is not None else tensor.ranks[:1]
+        sizes = tuple(tensor.shape[tensor.ranks.index(r)] for r in kept)
+        points_of(sizes, "a histogram")
+        numbers = np.zeros(tensor.nnz, dtype=np.int64)
+        for rank, size in zip(kept, sizes, strict=True):
+            numbers = numbers * size + tensor.rank(rank)
+        return cls.of(
+            tensor.ranks, tensor.shape, np.bincount(numbers, minlength=prod(sizes)).reshape(sizes), kept
+        )
+
+    @property
+    def expected_nnz(self) -> float:
+        return float(self.histogram.sum())
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        axes = [self.ranks.index(r) for r in self.along]
+        others = [a for a in range(len(tile)) if a not in axes]
+        blocks = _Blocks.of(self.histogram, tuple(tile[a] for a in axes))
+        sizes, counts = edge_classes(
+            np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
+        )
+        kept = counts > 0
+        points = prod(self.shape[a] for a in others)
+        return _Fibers(points, blocks, prod(tile[a] for a in others), sizes.prod(axis=-1)[kept], counts[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Blocks:
+    """Fibers in blocks: nonzeros of the fibers, ordered by block; where each block starts; which are full."""
+
+    fibers: Ints
+    starts: Ints
+    full: Ints
+
+    @classmethod
+    def of(cls, histogram: Ints, tile: tuple[int, ...]) -> _Blocks:
+        number = np.zeros(histogram.shape, dtype=np.int64)
+        full = np.ones(histogram.shape, dtype=bool)
+        for axis, size in enumerate(tile):
+            shape = [1] * histogram.ndim
+            shape[axis] = -1
+            place = np.arange(histogram.shape[axis]) // size
+            number = number * (int(place[-1]) + 1) + place.reshape(shape)
+            full &= (place < histogram.shape[axis] // size).reshape(shape)
+        order = np.argsort(number.ravel(), kind="stable")
+        ordered = number.ravel()[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        return cls(histogram.ravel()[order], starts, full.ravel()[order][starts])
+
+    def sums(self, values: Floats | Ints) -> Floats:
+        """One value per fiber, summed over each block."""
+        found: Floats = np.add.reduceat(values.astype(np.float64), self.starts)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Fibers(Tiling):
+    """Blocks of fibers of `points` points, cut into `inside` points each (full tiles), or `sizes`, `counts`
+    times."""
+
+    points: int
+    blocks: _Blocks
+    inside: int
+    sizes: Ints
+    counts: Floats
+
+    def _moments(self, inside: int) -> tuple[Floats, Floats, Floats]:
+        """Mean, variance and ln P(0) of the tile of `inside` points of each block's fibers."""
+        # The law of a part of a fiber is symmetric in the fiber's nonzeros and the part's points.
+        law = Hypergeometric(self.points, inside)
+        values, place = np.unique(self.blocks.fibers, return_inverse=True)
+        place = place.reshape(-1)
+        with np.errstate(invalid="ignore"):
+            log_empty = self.blocks.sums(law.log_p_empty(values)[place])
+        return (
+            self.blocks.sums(law.mean(values)[place]),
+            self.blocks.sums(law.variance(values)[place]),
+            log_empty,
+        )
+
+    @cached_property
+    def _full(self) -> tuple[Floats, Floats, Floats]:
+        mean, variance, log_empty = self._moments(self.inside)
+        full = self.blocks.full
+        return mean[full], variance[full], log_empty[full]
+
+    @property
+    def mean(self) -> float:
+        return float(self._full[0].mean())
+
+    @property
+    def variance(self) -> float:
+        return float(self._full[1].mean() + self._full[0].var())
+
+    @property
+    def empty(self) -> float:
+        return float(np.exp(self._full[2]).mean())
+
+    @property
+    def nonempty(self) -> float:
+        return sum(
+            float(count * -np.expm1(self._moments(int(size))[2]).sum())
+            for size, count in zip(self.sizes, self.counts, strict=True)
+        )
+
+    @property
+    def squares(self) -> float:
+        total = 0.0
+        for size, count in zip(self.sizes, self.counts, strict=True):
+            mean, variance, _ = self._moments(int(size))
+            total += float(count * (variance + mean**2).sum())
+        return total
+
+    @cached_property
+    def law(self) -> Law:
+        mean, variance, _ = self._full
+        high = _reach(mean, variance)
+        if high * self.blocks.fibers.size > _MOST or high > LONGEST:
+            return Law(self.mean, self.variance)
+        total = np.zeros(high + 1)
+        for pmf, chosen in self._written(self.inside, high):
+            total += pmf[self.blocks.full[chosen]].sum(axis=0)
+        return Law(self.mean, self.variance, 0, total / total.sum())
+
+    @cached_property
+    def greatest(self) -> tuple[float, bool]:
+        """Tiles of one block share its nonzeros: independent tiles give a lower bound, unless there is one
+        tile."""
+        if self.inside == self.points:
+            return float(self.blocks.sums(self.blocks.fibers).max()), False
+        mean, variance, _ = self._moments(int(self.sizes.max()))
+        high = _reach(mean, variance)
+        if high * self.blocks.fibers.size > _MOST or high > LONGEST:
+            return self._greatest_normal(high), True
+        log_below = np.zeros(high + 1)
+        for size, count in zip(self.sizes, self.counts, strict=True):
+            for pmf, _ in self._written(int(size), high):
+                above = np.cumsum(pmf[:, :0:-1], axis=1)[:, ::-1]
+                with np.errstate(divide="ignore"):
+                    log_below[:-1] += count * np.log1p(-np.minimum(above, 1.0)).sum(axis=0)
+        return float(-np.expm1(log_below).sum()), True
+
+    def _greatest_normal(self, high: int) -> float:
+        """The same of normal laws, where occupancies are too large to be written out."""
+        from scipy.special import log_ndtr
+
+        stride = max(1, high // 8192) | 1
+        s = np.arange(stride // 2, high + stride, stride)
+        log_below = np.zeros(s.size)
+        for size, count in zip(self.sizes, self.counts, strict=True):
+            mean, variance, _ = self._moments(int(size))
+            step = max(1, _BLOCK // s.size)
+            for start in range(0, mean.size, step):
+                part = slice(start, start + step)
+                score = (s + 0.5 - mean[part, None]) / np.sqrt(np.maximum(variance[part, None], 1e-12))
+                log_below += count * log_ndtr(score).sum(axis=0)
+        return stride * float(-np.expm1(log_below).sum())
+
+    def _written(self, inside: int, high: int) -> Iterator[tuple[Floats, Ints]]:
+        """Probabilities of 0 .. high nonzeros in the tile of `inside` points, for some blocks at a time."""
+        values, place = np.unique(self.blocks.fibers, return_inverse=True)
+        place = place.reshape(-1)
+        law = Hypergeometric(self.points, inside)
+        ends = np.append(self.blocks.starts[1:], place.size)
+        single = ends - self.blocks.starts == 1
+        length = 1 << int(high + 1).bit_length()
+        step = max(1, _BLOCK // length)
+        alone = np.flatnonzero(single)
+        for start in range(0, alone.size, step):
+            chosen = alone[start : start + step]
+            kinds, which = np.unique(place[self.blocks.starts[chosen]], return_inverse=True)
+            yield law.table(values[kinds], high)[which.reshape(-1)], chosen
+        several = np.flatnonzero(~single)
+        for start in range(0, several.size, step):
+            chosen = several[start : start + step]
+            rows = np.repeat(np.arange(chosen.size), (ends - self.blocks.starts)[chosen])
+            fibers = np.concatenate([place[self.blocks.starts[b] : ends[b]] for b in chosen])
+            yield _convolved(law, values, fibers, rows, high), chosen
+
+
+def _convolved(law: Hypergeometric, values: Ints, fibers: Ints, rows: Ints, high: int) -> Floats:
+    """Laws of the sums over rows of independent fibers (numbers of their `values`), by logarithms of
+    transforms."""
+    from scipy.sparse import coo_array
+
+    length = 1 << int(high + 1).bit_length()
+    kinds, which = np.unique(fibers, return_inverse=True)
+    number = int(rows[-1]) + 1
+    often = coo_array((np.ones(rows.size), (rows, which.reshape(-1))), shape=(number, kinds.size)).tocsc()
+    size, turn = np.zeros((number, length // 2 + 1)), np.zeros((number, length // 2 + 1))
+    step = max(1, _BLOCK // length)
+    for start in range(0, kinds.size, step):
+        part = slice(start, start + step)
+        transform = np.fft.rfft(law.table(values[kinds[part]], high), n=length, axis=1)
+        with np.errstate(divide="ignore"):
+            size += often[:, part] @ np.log(np.abs(transform))
+        turn += often[:, part] @ np.angle(transform)
+    pmf = np.fft.irfft(np.exp(size + 1j * turn), n=length, axis=1)[:, : high + 1]
+    # What is smaller is noise of the transform.
+    return np.where(pmf < 1e-15, 0.0, pmf)
+
+
+def _reach(mean: Floats, variance: Floats) -> int:
+    """An occupancy that no tile exceeds but for e^-40."""
+    return int(mean.max() + deviation(RARE, float(variance.max()), 1.0)) + 1

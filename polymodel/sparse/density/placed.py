@@ -1,0 +1,169 @@
+"""Models whose answer for a tile depends on its place: everything follows from one tiling at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polymodel.sparse.density.laws import Law, counted
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label
+
+# Tilings of a model that are kept.
+_KEPT = 64
+
+
+class Tiling(ABC):
+    """The tiles of one shape: one full tile at a random place, and all of them together."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> float:
+        """Expected occupancy of a full tile."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of that occupancy."""
+
+    @property
+    @abstractmethod
+    def empty(self) -> float:
+        """Probability that a full tile is empty."""
+
+    @property
+    @abstractmethod
+    def law(self) -> Law:
+        """Law of that occupancy."""
+
+    @property
+    @abstractmethod
+    def nonempty(self) -> float:
+        """Expected number of nonempty tiles, edge tiles included."""
+
+    @property
+    @abstractmethod
+    def squares(self) -> float:
+        """Expected sum of squared occupancies of all tiles."""
+
+    @property
+    @abstractmethod
+    def greatest(self) -> tuple[float, bool]:
+        """Expected greatest occupancy, and whether it is only a bound."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counted(Tiling):
+    """Tiles whose occupancies are known: each value and how many tiles have it, of the full ones and of
+    all."""
+
+    full: tuple[Ints, Floats]
+    every: tuple[Ints, Floats]
+
+    @cached_property
+    def law(self) -> Law:
+        return counted(*self.full)
+
+    @property
+    def mean(self) -> float:
+        return self.law.mean
+
+    @property
+    def variance(self) -> float:
+        return self.law.variance
+
+    @property
+    def empty(self) -> float:
+        values, numbers = self.full
+        return float(numbers[values == 0].sum() / numbers.sum())
+
+    @property
+    def nonempty(self) -> float:
+        values, numbers = self.every
+        return float(numbers[values > 0].sum())
+
+    @property
+    def squares(self) -> float:
+        values, numbers = self.every
+        return float(numbers @ (values.astype(np.float64) ** 2))
+
+    @property
+    def greatest(self) -> tuple[float, bool]:
+        values, numbers = self.every
+        return float(values[numbers > 0].max(initial=0)), False
+
+
+@dataclass(frozen=True)
+class Placed(DensityModel):
+    """A model that answers by tilings, each made once."""
+
+    _made: dict[tuple[int, ...], Tiling] = field(
+        default_factory=dict, init=False, repr=False, compare=False, kw_only=True
+    )
+
+    @abstractmethod
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        """The tiling by one shape, already checked and cut to the tensor's."""
+
+    def tiling(self, tile: tuple[int, ...]) -> Tiling:
+        """The tiling by one shape."""
+        found = self._made.get(tile)
+        if found is None:
+            if len(self._made) >= _KEPT:
+                self._made.clear()
+            found = self._made[tile] = self.make_tiling(tile)
+        return found
+
+    def expected(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).mean)
+
+    def variance(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).variance)
+
+    def p_empty(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).empty)
+
+    def cdf(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
+        return by_law(self, tile, occupancy, lambda t: self.tiling(t).law.cdf)
+
+    def quantile(self, tile: ArrayLike, confidence: ArrayLike) -> Ints:
+        return by_law(self, tile, confidence, lambda t: self.tiling(t).law.quantile).astype(np.int64)
+
+    def expected_tiles(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).nonempty)
+
+    def expected_squares(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).squares)
+
+    def expected_max(self, tile: ArrayLike) -> Floats:
+        return self.each(tile, lambda t: self.tiling(t).greatest[0])
+
+    def max_label(self, tile: ArrayLike) -> Label:
+        bounded = self.each(tile, lambda t: float(self.tiling(t).greatest[1]))
+        return "bound" if bounded.any() else self.label
+
+
+def by_law(
+    model: DensityModel,
+    tile: ArrayLike,
+    asked: ArrayLike,
+    answer: Callable[[tuple[int, ...]], Callable[[ArrayLike], Floats | Ints]],
+) -> Floats:
+    """An answer of each tile's law, broadcast over tiles and what is asked."""
+    shapes = model.tiles(tile)
+    wanted = np.asarray(asked)
+    lead = np.broadcast_shapes(shapes.shape[:-1], wanted.shape)
+    flat = np.broadcast_to(shapes, (*lead, shapes.shape[-1])).reshape(
+        -1 if model.ranks else 1, len(model.ranks)
+    )
+    flat_wanted = np.broadcast_to(wanted, lead).ravel()
+    distinct, place = np.unique(flat, axis=0, return_inverse=True)
+    found = np.empty(flat_wanted.size)
+    for number, one in enumerate(distinct):
+        here = place.reshape(-1) == number
+        found[here] = answer(tuple(int(t) for t in one))(flat_wanted[here])
+    return found.reshape(lead)

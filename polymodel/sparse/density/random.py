@@ -1,0 +1,95 @@
+"""Random test data: uniform, or thinned rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
+from polymodel.sparse.tensor import SparseTensor
+
+# More nonzeros than this do not fit into the memory of a workstation.
+_MOST = 10**9
+
+
+def random_tensor(
+    ranks: Sequence[str],
+    shape: Sequence[int],
+    density: float | Sequence[float],
+    seed: int,
+    *,
+    name: str = "A",
+) -> SparseTensor:
+    """A random tensor with values 1 .. 9, the same for the same arguments everywhere.
+
+    One density: exactly round(density * points) nonzeros, drawn without replacement (points are numbered,
+    never made; up to 2^63 - 1 of them). One density per rank: every coordinate of the top rank is kept with
+    probability density[0], every coordinate of each fiber kept so far with density[1], and so on,
+    independently; fibers that end up empty are gone. That is what the models `Uniform` and `Hierarchical`
+    describe.
+
+    Raises SpecError for densities outside [0, 1] or not one per rank; Refused above 10^9 nonzeros.
+    """
+    ranks, sizes = tuple(ranks), tuple(int(s) for s in shape)
+    several = not isinstance(density, int | float | Fraction)
+    densities = tuple(density) if isinstance(density, Sequence) else (density,)
+    faults = [
+        Diagnostic(f"{name}: density {d} is outside [0, 1]", "give a share of the points")
+        for d in densities
+        if not 0 <= d <= 1
+    ]
+    if several and len(densities) != len(ranks):
+        what = f"{name}: {len(densities)} densities for {len(ranks)} ranks"
+        faults.append(Diagnostic(what, "one per rank, or a single number for uniform data"))
+    if len(ranks) != len(sizes) or any(s < 1 for s in sizes):
+        faults.append(Diagnostic(f"{name}: ranks {list(ranks)} and shape {list(sizes)} do not fit"))
+    if faults:
+        raise SpecError(faults)
+    generator = np.random.default_rng(seed)
+    coords = _thinned(generator, sizes, densities) if several else _uniform(generator, sizes, densities[0])
+    values = generator.integers(1, 10, coords.shape[1])
+    return SparseTensor.from_coo(name, ranks, sizes, coords, values)
+
+
+def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float) -> Ints:
+    size = points_of(shape)
+    numbers = _distinct(generator, size, round(Fraction(density) * size))
+    coords = np.empty((len(shape), numbers.size), dtype=np.int64)
+    for rank in reversed(range(len(shape))):
+        numbers, coords[rank] = np.divmod(numbers, shape[rank])
+    return coords
+
+
+def _thinned(generator: np.random.Generator, shape: tuple[int, ...], densities: tuple[float, ...]) -> Ints:
+    """Coordinates kept rank by rank. Independent choices are their number, then as many at random."""
+    coords = np.zeros((0, 1), dtype=np.int64)
+    for size, density in zip(shape, densities, strict=True):
+        fibers = coords.shape[1]
+        if fibers * size > MOST_POINTS:
+            raise Refused(f"{fibers} fibers of {size} coordinates: more than 64 bits can number")
+        number = int(generator.binomial(fibers * size, density))
+        fiber, coordinate = np.divmod(_distinct(generator, fibers * size, number), size)
+        coords = np.concatenate((coords[:, fiber], coordinate[None, :]))
+    return coords
+
+
+def _distinct(generator: np.random.Generator, size: int, number: int) -> Ints:
+    """`number` distinct values below `size`, ascending, every set alike."""
+    if number > _MOST:
+        raise Refused(f"{number:.3g} random nonzeros", "ask for fewer, or for a model instead of data")
+    if 2 * number > size:
+        kept = np.ones(size, dtype=bool)
+        kept[_distinct(generator, size, size - number)] = False
+        return np.flatnonzero(kept).astype(np.int64)
+    found = np.unique(generator.integers(0, size, number))
+    while found.size < number:
+        # Those drawn next that are new, in the order of drawing, complete the set.
+        drawn = generator.integers(0, size, 2 * (number - found.size) + 16)
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+        place = np.minimum(np.searchsorted(found, drawn), max(found.size - 1, 0))
+        new = drawn[found[place] != drawn] if found.size else drawn
+        found = np.sort(np.concatenate((found, new[: number - found.size])))
+    return found

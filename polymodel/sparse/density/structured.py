@@ -1,0 +1,181 @@
+"""n of every m coordinates are nonzero: structured sparsity as sparse tensor cores have it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb, gcd, prod
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
+from polymodel.sparse.density.model import Floats, edge_classes, points_of
+from polymodel.sparse.density.placed import Placed, Tiling
+
+# Part of a group: coordinates of the group, nonzeros in it, coordinates of the part.
+Part = tuple[int, int, int]
+# One tile's share of a fiber: nonzeros of whole groups, and up to two parts of groups.
+Segment = tuple[int, tuple[Part, ...]]
+
+
+@dataclass(frozen=True)
+class FixedStructured(Placed):
+    """In every fiber of `rank`, each group of m consecutive coordinates has exactly n nonzeros at random
+    places.
+
+    `rank`: the last one where it is empty. Groups start at multiples of m; a shorter last group of r
+    coordinates has min(n, r). Whole groups hold n nonzeros for sure, parts of groups are hypergeometric;
+    groups are independent. Two tiles that share a group are negatively associated, so E[max] is then a lower
+    bound.
+    """
+
+    n: int
+    m: int
+    rank: str = ""
+
+    def __post_init__(self) -> None:
+        points_of(self.shape)
+        faults = []
+        if not 0 <= self.n <= self.m or self.m < 1:
+            faults.append(Diagnostic(f"{self.n} of {self.m}", "n is 0 to m, m at least 1"))
+        if not self.rank and self.ranks:
+            object.__setattr__(self, "rank", self.ranks[-1])
+        if self.rank not in self.ranks:
+            faults.append(Diagnostic(f"groups along rank {self.rank}", f"the ranks are {list(self.ranks)}"))
+        if faults:
+            raise SpecError(faults)
+
+    @property
+    def _axis(self) -> int:
+        return self.ranks.index(self.rank)
+
+    @property
+    def expected_nnz(self) -> float:
+        length = self.shape[self._axis]
+        one = length // self.m * self.n + min(self.n, length % self.m)
+        return float(self.size // length * one)
+
+    def segments(self, step: int) -> tuple[Counter[Segment], Counter[Segment]]:
+        """What the tiles take of one fiber: of full tiles, and of the edge tile if there is one."""
+        length = self.shape[self._axis]
+        full, edge = length // step, length % step
+        regular = min(full, length // self.m * self.m // step)
+        period = self.m // gcd(step, self.m)
+        found: Counter[Segment] = Counter()
+        for k in range(min(period, regular)):
+            found[self._segment(k * step, step)] += (regular - 1 - k) // period + 1
+        for k in range(regular, full):
+            found[self._segment(k * step, step)] += 1
+        return found, Counter([self._segment(full * step, edge)] if edge else [])
+
+    def _segment(self, start: int, size: int) -> Segment:
+        """The coordinates start .. start + size - 1 of a fiber."""
+        length, certain, parts = self.shape[self._axis], 0, []
+        first, last = start // self.m, (start + size - 1) // self.m
+        for group in sorted({first, last}):
+            low, high = group * self.m, min((group + 1) * self.m, length)
+            nonzeros, inside = min(self.n, high - low), min(high, start + size) - max(low, start)
+            if inside == high - low or nonzeros in (0, high - low):
+                certain += inside if nonzeros == high - low else nonzeros
+            else:
+                parts.append((high - low, nonzeros, inside))
+        return certain + max(0, last - first - 1) * self.n, tuple(sorted(parts))
+
+    def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
+        axis = self._axis
+        full, edge = self.segments(tile[axis])
+        others = [a for a in range(len(tile)) if a != axis]
+        lines = prod(tile[a] for a in others)
+        sizes, counts = edge_classes(
+            np.array([tile[a] for a in others], dtype=np.int64), tuple(self.shape[a] for a in others)
+        )
+        kinds: Counter[tuple[Segment, int]] = Counter()
+        for many, copies in zip(sizes.prod(axis=-1), counts, strict=True):
+            for segment, number in (full + edge).items():
+                if copies:
+                    kinds[segment, int(many)] += int(copies) * number
+        return _Grouped({(s, lines): c for s, c in full.items()}, dict(kinds))
+
+
+def _pmf(segment: Segment) -> tuple[int, Floats]:
+    """What is certain of a segment of one fiber, and the probabilities of what the parts add."""
+    pmf = np.ones(1)
+    for group, nonzeros, inside in segment[1]:
+        ways = comb(group, inside)
+        one = [
+            comb(nonzeros, k) * comb(group - nonzeros, inside - k) / ways
+            for k in range(min(nonzeros, inside) + 1)
+        ]
+        pmf = np.convolve(pmf, one)
+    return segment[0], pmf
+
+
+@dataclass(frozen=True, eq=False)
+class _Grouped(Tiling):
+    """Kinds of tiles (segment of a fiber, number of fibers) and how many there are: full ones, and all."""
+
+    full: dict[tuple[Segment, int], int]
+    every: dict[tuple[Segment, int], int]
+
+    @cached_property
+    def _moments(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Number, mean, variance and P(0) of each kind of `full`, then of each kind of `every`."""
+        rows = []
+        for (segment, lines), number in [*self.full.items(), *self.every.items()]:
+            certain, pmf = _pmf(segment)
+            k = np.arange(pmf.size)
+            mean = float(pmf @ k)
+            variance = float(pmf @ (k - mean) ** 2)
+            empty = float(pmf[0]) ** lines if certain == 0 else 0.0
+            rows.append((number, lines * (certain + mean), lines * variance, empty))
+        number, means, variances, empties = np.array(rows, dtype=np.float64).T
+        return number, means, variances, empties
+
+    def _of_full(self, which: int) -> Floats:
+        found: Floats = self._moments[which][: len(self.full)]
+        return found
+
+    def _of_every(self, which: int) -> Floats:
+        found: Floats = self._moments[which][len(self.full) :]
+        return found
+
+    @property
+    def mean(self) -> float:
+        return float(np.average(self._of_full(1), weights=self._of_full(0)))
+
+    @property
+    def variance(self) -> float:
+        second = self._of_full(2) + (self._of_full(1) - self.mean) ** 2
+        return float(np.average(second, weights=self._of_full(0)))
+
+    @property
+    def empty(self) -> float:
+        return float(np.average(self._of_full(3), weights=self._of_full(0)))
+
+    @cached_property
+    def law(self) -> Law:
+        laws = [_law(*kind) for kind in self.full]
+        return mixed(laws, list(self.full.values()))
+
+    @property
+    def nonempty(self) -> float:
+        return float(self._of_every(0) @ (1 - self._of_every(3)))
+
+    @property
+    def squares(self) -> float:
+        return float(self._of_every(0) @ (self._of_every(2) + self._of_every(1) ** 2))
+
+    @cached_property
+    def greatest(self) -> tuple[float, bool]:
+        shared = any(segment[1] for segment, _ in self.every)
+        if not shared:
+            return float(self._of_every(1).max(initial=0)), False
+        return expected_greatest([_law(*kind) for kind in self.every], list(self.every.values())), True
+
+
+def _law(segment: Segment, lines: int) -> Law:
+    certain, pmf = _pmf(segment)
+    law = summed(pmf, 0, lines)
+    return Law(law.mean + certain * lines, law.variance, law.start + certain * lines, law.pmf)
