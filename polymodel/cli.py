@@ -239,9 +239,11 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
         parts.append(f"architecture with {len(spec.arch.components)} components")
         free = ", ".join(" ".join(pair) for pair in spec.arch.free_actions)
         notes = f"note: no energy is given for {free}, so they cost none\n" if free else ""
+    if spec.teaal is not None:
+        parts.append(f"TeAAL spec with {len(spec.teaal.expressions)} Einsums")
     if spec.raw_workload is not None and not unbound:
         parts.append(f"workload with {len(spec.workload)} Einsums")
-    if spec.raw_mapping is not None and not unbound:
+    if spec.template is not None and not unbound:
         from polymodel.analysis.engine import Problem
         from polymodel.schedule.legality import check
 
@@ -250,6 +252,7 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
         if faults:
             raise SpecError(faults)
         parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
+    notes += "".join(f"note: {remark}\n" for remark in spec.remarks)
     if unbound:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
     return f"fine: {', '.join(parts)}\n{notes}", FINE
@@ -260,12 +263,16 @@ def run_show(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.report.show import show_html, show_pictures, show_text
 
     spec = _load(options, options.sources)
-    parts = (
-        spec.workload if spec.raw_workload is not None else None,
-        spec.arch if spec.raw_arch is not None else None,
-        spec.mapping,
-    )
+    parts = spec.resolved
+    if spec.teaal is None:
+        parts = (
+            spec.workload if spec.raw_workload is not None else None,
+            spec.arch if spec.raw_arch is not None else None,
+            spec.mapping,
+        )
     text = show_html(*parts) if options.format == "html" else show_text(*parts)
+    if spec.teaal is not None and options.format == "table":
+        text = f"{spec}\n"
     if options.out:
         show_pictures(Path(options.out), *parts)
     return text, FINE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.resolve import resolve_arch
-from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
 from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import (
@@ -20,16 +20,22 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
+from polymodel.mapping.teaal import Derived, derive
 from polymodel.mapping.wanted import check_section
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, add_object, check_variables, existing, read_file, read_mapping
+from polymodel.spec.document import Document, check_variables, existing, read_file
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
+from polymodel.spec.sources import Pair, add_default_mapping, read_source
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_faults, symbol_values, used_symbols, words_of
+from polymodel.spec.teaal.arch import arch_of
+from polymodel.spec.teaal.convert import bound, workload_of
+from polymodel.spec.teaal.records import TeaalSpec
+from polymodel.spec.teaal.show import spec_text
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 
@@ -45,7 +51,8 @@ class Spec:
 
     The `raw_*` fields are the schema objects as written. `files` lists what was read;
     `library` is the (workload, architecture) pair of library names, where known; `chosen`
-    names the mapping as it was asked for, or says that it is the default one.
+    names the mapping as it was asked for, or says that it is the default one. `raw_teaal` is a
+    TeAAL spec as written; it brings `raw_workload` and, where it can, the mapping.
     """
 
     raw_workload: Workload | None = None
@@ -63,13 +70,28 @@ class Spec:
     library: tuple[str | None, str | None] = (None, None)
     chosen: str = ""
     locator: Locator = field(default_factory=lambda: Faults().locator)
+    raw_teaal: TeaalSpec | None = None
 
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:
         """Every symbol with its value, None where it has none yet."""
         found = dict(symbol_values(self.declared, self.given, Faults(self.locator)))
-        for name in unbound_symbols(self.template) if self.template else ():
+        for name in unbound_symbols(self.template) if self.raw_mapping and self.template else ():
             found.setdefault(name, None)
+        return found
+
+    @cached_property
+    def teaal(self) -> TeaalSpec | None:
+        """The TeAAL spec with the values of symbols filled in; None if this is none."""
+        return bound(self.raw_teaal, self.symbols, Faults()) if self.raw_teaal is not None else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a dense count does not take from a TeAAL spec as it is written; why it has no mapping."""
+        derived = self._resolution.derived
+        found = arch_of(self.raw_teaal)[1] if self.raw_teaal is not None else ()
+        if derived is not None:
+            found += derived.remarks + ((f"no mapping: {derived.error}",) if derived.error else ())
         return found
 
     def __getstate__(self) -> dict[str, object]:
@@ -78,6 +100,7 @@ class Spec:
 
     def __repr__(self) -> str:
         parts = [f"files={list(self.files)}"] if self.files else []
+        parts += ["teaal"] if self.raw_teaal is not None else []
         parts += [n for n in ("workload", "arch", "mapping") if getattr(self, f"raw_{n}") is not None]
         shown = ", ".join(f"{name}={value}" for name, value in self.symbols.items())
         return f"Spec({', '.join(parts)}{f', symbols: {shown}' if shown else ''})"
@@ -85,8 +108,11 @@ class Spec:
     def __str__(self) -> str:
         waits = "waits for the value of " + ", ".join(n for n, value in self.symbols.items() if value is None)
         parts = [repr(self)]
+        if self.teaal is not None:
+            parts += [spec_text(self.teaal), *(f"remark: {r}" for r in self.remarks)]
         for name in ("workload", "arch", "mapping"):
-            if getattr(self, f"raw_{name}") is not None:
+            derived = name == "mapping" and self.raw_teaal is not None and self.mapping is not None
+            if getattr(self, f"raw_{name}") is not None or derived:
                 found = getattr(self._resolution, name)
                 parts.append(f"{name}: {waits}" if found is None else str(getattr(self, name)))
         return "\n".join(parts)
@@ -114,6 +140,12 @@ class Spec:
         return replace(found.tree, scheduler=Scheduler(self._resolution.workload.cascade))
 
     @property
+    def resolved(self) -> tuple[Cascade | None, Hierarchy | None, LoopTree | None]:
+        """Workload, architecture and mapping; None where there is none, or where symbols lack values."""
+        found = self._resolution
+        return (found.workload.cascade if found.workload else None), found.arch, self.mapping
+
+    @property
     def names(self) -> dict[str, str]:
         """What the parts are called, where they have a name."""
         raws = self.raw_workload, self.raw_arch, self.raw_mapping
@@ -128,8 +160,14 @@ class Spec:
     def _words(self) -> set[str]:
         return words_of(s.model_dump() if s else None for s in (self.raw_workload, self.raw_arch))
 
-    def no_mapping(self) -> SpecError:
-        """The error of a call that needs a mapping; it names the library's, where there are some."""
+    def no_mapping(self) -> PolymodelError:
+        """The error of a call that needs a mapping; it names the library's, where there are some.
+
+        Of a TeAAL spec that has none, why: Refused for partitionings that depend on the data.
+        """
+        derived = self._resolution.derived
+        if derived is not None and derived.error is not None:
+            return derived.error
         workload, arch = self.library
         remedy = "add `mapping:`, or load one beside it"
         if workload and arch and (known := library.variants(workload, arch)):
@@ -139,8 +177,9 @@ class Spec:
     @cached_property
     def template(self) -> LoopTree | None:
         """The LoopTree as written: tile sizes that are symbols keep their names."""
+        derived = self._resolution.derived if self.raw_mapping is None else None
         if isinstance(self.raw_mapping, LoopTree) or self.raw_mapping is None:
-            return self.raw_mapping
+            return self.raw_mapping if derived is None else derived.template
         found = resolve_mapping(self.raw_mapping, Faults(self.locator))
         return found.tree if found else None
 
@@ -186,6 +225,11 @@ class Spec:
         return self
 
     def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:
+        reason = workload_of(self.raw_teaal) if self.raw_teaal and section == "workload" else None
+        if isinstance(reason, str):
+            return [Diagnostic(reason, "run it on data: polymodel.execute(spec, tensors)")]
+        if section == "workload" and self._resolution.refused:
+            return list(self._resolution.refused)
         if missing:
             return [Diagnostic(f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it")]
         return list(self.check())
@@ -219,15 +263,23 @@ class _Resolution:
     arch: Hierarchy | None
     mapping: ResolvedMapping | None
     diagnostics: tuple[Diagnostic, ...]
+    derived: Derived | None = None
+    refused: tuple[Diagnostic, ...] = ()
 
 
 def _resolve(spec: Spec) -> _Resolution:
     faults = Faults(spec.locator)
     values = symbol_values(spec.declared, spec.given, faults)
     symbols = {**spec.symbols, **values}
-    workload = arch = mapping = None
+    workload = arch = mapping = derived = None
+    refused: tuple[Diagnostic, ...] = ()
     if spec.raw_workload is not None:
-        workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, faults)
+        own = Faults(spec.locator)
+        workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, own)
+        # A TeAAL spec that has no dense count is no fault: it runs on data.
+        waits = [d for d in own.found if d.code == UNBOUND]
+        refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
+        faults.extend(waits if spec.raw_teaal is not None else own.found)
     if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
         arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
     elif spec.raw_arch is not None:
@@ -237,13 +289,20 @@ def _resolve(spec: Spec) -> _Resolution:
         mapping = ResolvedMapping(spec.raw_mapping)
     elif spec.raw_mapping is not None:
         mapping = resolve_mapping(spec.raw_mapping, faults)
-    if mapping is not None:
+    if mapping is None and spec.raw_teaal is not None:
+        derived = derive(
+            spec.raw_teaal, symbols, workload.cascade if workload else None, arch, refused, faults
+        )
+        if derived.tree is not None:
+            mapping = ResolvedMapping(derived.tree)
+            check_bound(mapping, faults)
+    elif mapping is not None:
         mapping = bind_tree(mapping, symbols, faults)
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
-    return _Resolution(workload, arch, mapping, in_reading_order(faults.found))
+    return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
 
 
 def load(
@@ -264,10 +323,10 @@ def load(
     document = Document()
     if not sources:
         document.faults.note(Diagnostic("nothing to load", "name a file or a library spec"))
-    pair = _Pair()
+    pair = Pair()
     for source in sources:
-        _read(source, document, given, pair)
-    _add_default_mapping(document, given, pair)
+        read_source(source, document, given, pair)
+    add_default_mapping(document, given, pair)
     check_variables(given, document)
     if "renames" in document.sections and "workload" not in document.sections:
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
@@ -288,17 +347,7 @@ def _with_symbols(spec: Spec, symbols: Mapping[str, Value], faults: Faults) -> S
     return replace(spec, given=dict(symbols)) if symbols else spec
 
 
-@dataclass
-class _Pair:
-    """Library names met while loading."""
-
-    workload: str | None = None
-    arch: str | None = None
-    variant: str = ""
-    chosen: str = ""
-
-
-def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
+def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
     found = document.sections
     workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
     swept, explored = found.get("sweep"), found.get("explore", document.rest)
@@ -308,6 +357,8 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
     assert renames is None or isinstance(renames, Renames)
     assert arch is None or isinstance(arch, Arch)
     assert mapping is None or isinstance(mapping, MappingSpec)
+    if arch is None and document.teaal is not None:
+        arch, _ = arch_of(document.teaal)
     return Spec(
         raw_workload=workload,
         raw_renames=renames,
@@ -323,74 +374,5 @@ def _spec(document: Document, given: Mapping[str, object], pair: _Pair) -> Spec:
         library=(pair.workload, pair.arch),
         chosen=pair.chosen,
         locator=document.faults.locator,
+        raw_teaal=document.teaal,
     )
-
-
-def _read(source: object, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
-    if isinstance(source, SchemaObject):
-        add_object(source, document)
-    elif isinstance(source, Mapping):
-        read_mapping({str(k): v for k, v in source.items()}, document)
-    elif isinstance(source, Path):
-        path = existing(str(source), document)
-        if path is not None:
-            read_file(path, document, variables)
-    elif isinstance(source, str):
-        _read_text(source, document, variables, pair)
-    else:
-        kind = type(source).__name__
-        document.faults.note(
-            Diagnostic(f"a {kind} is no source of a spec", "give a path, a name or a mapping")
-        )
-
-
-def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
-    if "\n" in text:
-        remedy = "write it to a file, or parse it and pass the mapping"
-        document.faults.note(Diagnostic("YAML text is not a source", remedy))
-        return
-    if not library.is_name(text) or Path(text).is_file():
-        path = existing(text, document)
-        if path is not None:
-            read_file(path, document, variables)
-        return
-    found = library.find(text)
-    if found is None:
-        known = library.names()
-        near = suggestion(text.partition("/")[0], known, "library names") if known else "name a YAML file"
-        document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
-        return
-    if found.kind == "arch":
-        pair.arch = found.name
-    else:
-        pair.variant = found.variant or pair.variant
-        if pair.workload == found.name:
-            return
-        pair.workload = found.name
-    read_file(found.path, document, variables)
-
-
-def _add_default_mapping(document: Document, variables: Mapping[str, object], pair: _Pair) -> None:
-    if pair.workload is None:
-        return
-    if pair.arch is None:
-        if pair.variant:
-            message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
-            document.faults.note(
-                Diagnostic(message, suggestion("", library.architectures(), "architectures"))
-            )
-        return
-    given = "mapping" in document.entries or "mapping" in document.sections
-    variant = pair.variant or (None if given else library.default_variant(pair.workload, pair.arch))
-    if variant is None:
-        return
-    path = library.mapping_path(pair.workload, pair.arch, variant)
-    if path is None:
-        known = library.variants(pair.workload, pair.arch)
-        message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
-        document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
-        return
-    others = [f"{pair.workload}/{v}" for v in library.variants(pair.workload, pair.arch) if v != variant]
-    default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
-    pair.chosen = f"{pair.workload}/{variant}{default}"
-    read_file(path, document, variables)

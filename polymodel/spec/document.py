@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +19,10 @@ from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
+from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
+from polymodel.spec.teaal.records import TeaalSpec
+from polymodel.spec.teaal.schema import SECTIONS as TEAAL
+from polymodel.spec.teaal.schema import is_teaal, read_sections
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -55,6 +59,7 @@ class Document:
     variables: set[str] = field(default_factory=set)
     bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols as a mapping alone gives them
     files: list[str] = field(default_factory=list)
+    teaal: TeaalSpec | None = None
 
     def __post_init__(self) -> None:
         self.faults.locator = NodeLocator(self.entries)
@@ -161,7 +166,12 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
         remedy = "start with `workload:`, `arch:` or `mapping:`"
         document.faults.note(Diagnostic("a spec is a mapping of sections", remedy, "", root.place()))
         return
+    dialect = is_teaal(root)
+    if dialect:
+        _teaal({e.key: e for e in root.entries if e.key in TEAAL}, document)
     for entry in root.entries:
+        if dialect and entry.key in TEAAL:
+            continue
         if entry.key == "schema_version":
             _version(entry, document)
         elif entry.key == "symbols":
@@ -175,6 +185,33 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
                 _section(entry, document)
         else:
             _extra(entry, document)
+
+
+def _teaal(entries: dict[str, Entry], document: Document) -> None:
+    """Read the sections of a TeAAL spec; its Einsums are the workload. Sizes without a value are symbols.
+
+    Its `mapping` is no LoopTree: another source may bring one.
+    """
+    first = entries["einsum"]
+    if not _free("workload", document, first):
+        return
+    document.entries["workload"] = first
+    document.entries["einsum"] = first
+    before = len(document.faults)
+    spec = read_sections(entries, document.faults)
+    if len(document.faults) > before:
+        return
+    spec = sized(replace(spec, name=_title(first.source.file)))
+    document.teaal = spec
+    for name in symbols_of(spec):
+        document.symbols.setdefault(name, None)
+    workload = workload_of(spec)
+    if isinstance(workload, Workload):
+        document.sections["workload"] = workload
+
+
+def _title(file: str) -> str:
+    return FilePath(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".teaal")
 
 
 def json_schema() -> dict[str, object]:

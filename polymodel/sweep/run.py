@@ -108,7 +108,7 @@ def sweep(
 
 def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
     """The spec under each mapping."""
-    if mappings is None and spec.raw_mapping is None:
+    if mappings is None and spec.template is None:
         raise spec.no_mapping()
     found = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
     if not found:

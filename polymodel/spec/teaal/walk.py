@@ -91,7 +91,7 @@ class Walk:
             return None
 
     def size(self, value: object, path: Path) -> int | str | None:
-        """A whole number of at least 1, or an expression over symbols as it is written; None after a fault."""
+        """A whole number of at least 1, or an expression over symbols as written; None after a fault."""
         return self._whole(value, path, 1, "write a whole number of at least 1, or the name of a symbol")
 
     def count(self, value: object, path: Path, least: int) -> int | None:

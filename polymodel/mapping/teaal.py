@@ -1,0 +1,283 @@
+"""The LoopTree of a TeAAL spec whose partitioning is by shape.
+
+Loops stand in loop order: ranks that `spacetime` puts in space over the architecture's fanout dimensions,
+all others in time. The outermost memory backs every tensor; bindings and `keep` rules add storage further in.
+What depends on the data has no LoopTree: the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.errors import Diagnostic, PolymodelError, Refused, SpecError
+from polymodel.mapping.checks import check_mapping
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
+from polymodel.mapping.resolve import ResolvedMapping, bind_tree
+from polymodel.spec.faults import Faults
+from polymodel.spec.numbers import Value
+from polymodel.spec.teaal.convert import bound
+from polymodel.spec.teaal.ranks import Ranks, partitioned, ranks_of
+from polymodel.spec.teaal.records import DATA_DEPENDENT, EinsumMapping, Expression, TeaalSpec
+from polymodel.workload.einsum import Cascade, Einsum
+
+EXECUTE = "run it on data: polymodel.execute(spec, tensors)"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The LoopTree of a spec, or the error of a call that needs one.
+
+    `template` keeps the names of tile sizes that are symbols; `remarks`: what is not as written.
+    """
+
+    tree: LoopTree | None = None
+    error: PolymodelError | None = None
+    template: LoopTree | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def data_dependent(spec: TeaalSpec) -> str:
+    """What of the partitioning needs the data, as text; empty if all of it is by shape."""
+    found = []
+    for mapping in spec.mappings:
+        for partition in mapping.partitioning:
+            kinds = [d.kind for d in partition.directives if d.kind in (*DATA_DEPENDENT, "flatten")]
+            if kinds:
+                ranks = ", ".join(partition.ranks)
+                found.append(f"{kinds[0]} of {ranks} in Einsum {mapping.einsum}")
+    return "; ".join(found)
+
+
+def derive(
+    spec: TeaalSpec,
+    symbols: Mapping[str, Value | None],
+    cascade: Cascade | None,
+    hierarchy: Hierarchy | None,
+    refused: tuple[Diagnostic, ...],
+    faults: Faults,
+) -> Derived:
+    """The LoopTree under the values of symbols. `refused`: why the spec has no dense workload."""
+    filled = bound(spec, symbols, faults)
+    if refused and not data_dependent(spec):
+        return Derived(error=SpecError(refused))
+    found = looptree_of(filled, cascade, hierarchy)
+    if found.tree is None:
+        return found
+    written = looptree_of(replace(filled, mappings=spec.mappings), cascade, hierarchy).tree
+    if written is None or bind_tree(ResolvedMapping(written), symbols, Faults()).tree != found.tree:
+        # Tiles were cut to the extents there are: closed forms over other sizes would be wrong.
+        written = found.tree
+    return replace(found, template=written)
+
+
+def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy | None) -> Derived:
+    """The LoopTree of `spec`, whose sizes are numbers or names of symbols."""
+    dynamic = data_dependent(spec)
+    if dynamic:
+        return Derived(error=Refused(f"data-dependent: {dynamic}", EXECUTE))
+    if hierarchy is None or cascade is None:
+        what = "the sizes of its ranks" if cascade is None else "an architecture"
+        remedy = "bind them: spec.bind(...), or load(..., symbols={...})"
+        if cascade is not None:
+            remedy = "load one beside it, e.g. load(spec, 'tensaurus') or load(spec, 'arch.yaml')"
+        return Derived(error=Refused(f"the LoopTree of a TeAAL spec needs {what}", remedy))
+    builder = _Builder(spec, cascade, hierarchy)
+    try:
+        tree = builder.tree()
+    except Refused as refusal:
+        return Derived(error=refusal, remarks=tuple(builder.remarks))
+    faults = Faults()
+    check_mapping(ResolvedMapping(tree), cascade, hierarchy, faults)
+    if len(faults):
+        return Derived(error=SpecError(faults.found), remarks=tuple(builder.remarks))
+    return Derived(tree, remarks=tuple(builder.remarks))
+
+
+class _Builder:
+    def __init__(self, spec: TeaalSpec, cascade: Cascade, hierarchy: Hierarchy) -> None:
+        self.spec = spec
+        self.cascade = cascade
+        self.hierarchy = hierarchy
+        self.remarks: list[str] = []
+        self.memories = [c for c in hierarchy.components if c.kind == "memory"]
+
+    def tree(self) -> LoopTree:
+        if not self.memories:
+            raise Refused("the architecture has no memory that could back the tensors", "add a !Memory")
+        top = StorageNode(self.memories[0].name, tuple(self.cascade.tensors))
+        branches = tuple(self.branch(e) for e in self.spec.expressions)
+        below: tuple[Node, ...] = branches[0] if len(branches) == 1 else (Split(branches),)
+        return LoopTree((top, *below), self.spec.name)
+
+    def branch(self, expression: Expression) -> tuple[Node, ...]:
+        """The nodes of one Einsum below the outermost memory."""
+        einsum = self.cascade[expression.name]
+        compute = self.compute_of(expression.name)
+        loops = _Loops(self, expression, einsum, self.spec.mapping_of(expression.name), compute)
+        placed = loops.all()
+        nodes: list[Node] = [loop for _, loop in placed]
+        for at, storage in reversed(self.storages(expression.name, placed)):
+            nodes.insert(at, storage)
+        return (*nodes, ComputeNode(expression.name, compute.name))
+
+    def compute_of(self, einsum: str) -> Component:
+        """The unit that multiplies, where bindings say so, else the first one."""
+        units = [c for c in self.hierarchy.components if c.kind == "compute"]
+        if not units:
+            raise Refused("the architecture computes nothing", "add a !Compute")
+        ops = {b.component: b.op for b in self.spec.bindings_of(einsum).bindings if b.op}
+        for op in ("mul", "add"):
+            for unit in units:
+                if ops.get(unit.name) == op:
+                    return unit
+        return units[0]
+
+    def storages(self, einsum: str, placed: list[tuple[str, Loop]]) -> list[tuple[int, StorageNode]]:
+        """What other memories hold, and above which loop (by number) each node stands."""
+        tensors = self.cascade[einsum].tensors
+        order = [c.name for c in self.hierarchy.components]
+        spatial = [(i, order.index(loop.component)) for i, (_, loop) in enumerate(placed) if loop.spatial]
+        found: dict[tuple[int, int], list[str]] = {}
+        for memory in self.memories[1:]:
+            level = order.index(memory.name)
+            lowest = max((i + 1 for i, at in spatial if at <= level), default=0)
+            held = self.bound_to(memory.name, einsum, placed)
+            for tensor in memory.keep.tensors(einsum) if memory.keep is not None else ():
+                held.setdefault(tensor, len(placed))
+            for tensor in tensors:
+                if tensor in held:
+                    found.setdefault((max(held[tensor], lowest), level), []).append(tensor)
+        return [(at, StorageNode(order[level], tuple(names))) for (at, level), names in sorted(found.items())]
+
+    def bound_to(self, memory: str, einsum: str, placed: list[tuple[str, Loop]]) -> dict[str, int]:
+        """Tensor -> the loop below which its data is held: it leaves when the loop it is evicted on steps."""
+        found: dict[str, int] = {}
+        for binding in self.spec.bindings_of(einsum).of(memory):
+            if not binding.tensor or binding.type == "coord":
+                continue
+            last = [i for i, (rank, _) in enumerate(placed) if rank == binding.evict_on]
+            found[binding.tensor] = last[-1] + 1 if last else 0
+        return found
+
+
+class _Loops:
+    """The loops of one Einsum, in loop order."""
+
+    def __init__(
+        self,
+        above: _Builder,
+        expression: Expression,
+        einsum: Einsum,
+        mapping: EinsumMapping,
+        compute: Component,
+    ) -> None:
+        self.above = above
+        self.einsum = einsum
+        self.mapping = mapping
+        self.ranks: Ranks = ranks_of(expression, above.spec.declaration, above.spec.rank_order)
+        self.variables = {v.upper(): v for v in einsum.rank_variables}
+        self.enclosing: dict[str, int | None] = {}
+        for variable in einsum.rank_variables:
+            low, high = einsum.bound(variable)
+            self.enclosing[variable.upper()] = high - low + 1
+        self.whole = dict(self.enclosing)
+        components = above.hierarchy.components[: above.hierarchy.index(compute.name) + 1]
+        self.dims = [(c.name, d.name, d.fanout) for c in components for d in c.spatial]
+
+    def all(self) -> list[tuple[str, Loop]]:
+        """(rank after partitioning, loop), outermost first; a folded rank has two loops."""
+        tiles = self.tiles()
+        places = self.places()
+        found: list[tuple[str, Loop]] = []
+        seen: dict[str, int] = {}
+        for rank in self.mapping.loop_order:
+            if rank not in tiles:
+                raise Refused(
+                    f"Einsum {self.einsum.name} loops over {rank}, a rank of index math",
+                    f"give a loop order over {', '.join(tiles)}",
+                )
+            root, depth, tile = tiles[rank]
+            if depth < seen.get(root, depth):
+                message = f"Einsum {self.einsum.name} loops over {rank} outside a larger part of {root}"
+                raise Refused(message, "put the parts of a rank from large to small")
+            seen[root] = depth
+            found += [(rank, loop) for loop in self.loops(rank, root, tile, places)]
+        return found
+
+    def tiles(self) -> dict[str, tuple[str, int, Tile]]:
+        """Rank after partitioning -> rank before it, depth of the split, tile size below its loop."""
+        found: dict[str, tuple[str, int, Tile]] = {r: (r, 0, 1) for r in self.ranks.order}
+        for partition in self.mapping.partitioning:
+            root = partition.ranks[0]
+            if root in self.ranks.compound:
+                if all(d.kind == "follow" for d in partition.directives):
+                    continue
+                message = f"{root} of Einsum {self.einsum.name}, a rank of index math, is partitioned"
+                raise Refused(message, "partition the ranks of its variables")
+            del found[root]
+            count = len(partition.directives)
+            for i, directive in enumerate(partition.directives):
+                size = directive.size
+                if directive.kind == "follow":
+                    message = f"{root} of Einsum {self.einsum.name} follows {directive.leader}"
+                    raise Refused(message, "partition it by its own shape")
+                if directive.kind == "nway_shape":
+                    size = self.part_size(root, directive.size)
+                found[f"{root}{count - i}"] = (root, i, size)
+            found[f"{root}0"] = (root, count, 1)
+        partitioned(self.ranks, self.mapping.partitioning)
+        return found
+
+    def part_size(self, root: str, parts: int | str) -> int:
+        whole = self.whole.get(root)
+        if isinstance(parts, str) or whole is None:
+            raise Refused(f"nway_shape({parts}) of {root} waits for its number of parts", f"bind {parts}")
+        return (whole - 1) // parts + 1
+
+    def places(self) -> dict[str, tuple[str, str, int]]:
+        """Space rank -> component, dimension and fanout: as `fanout` says, the rest in order."""
+        spacetime = self.mapping.spacetime
+        if spacetime is None:
+            return {}
+        wanted = dict(spacetime.fanout)
+        free = list(self.dims)
+        found: dict[str, tuple[str, str, int]] = {}
+        for stamp in spacetime.space:
+            place = wanted.get(stamp.rank)
+            dim = next((d for d in free if place in (d[1], f"{d[0]}.{d[1]}")), None)
+            if dim is not None:
+                found[stamp.rank] = dim
+                free.remove(dim)
+        for stamp in sorted(spacetime.space, key=lambda s: self.mapping.loop_order.index(s.rank)):
+            if stamp.rank in found:
+                continue
+            if free:
+                found[stamp.rank] = free.pop(0)
+            else:
+                where = f"Einsum {self.einsum.name}: no fanout dimension is left for {stamp.rank}"
+                self.above.remarks.append(f"{where}, so it runs in time")
+        return found
+
+    def loops(
+        self, rank: str, root: str, tile: Tile, places: dict[str, tuple[str, str, int]]
+    ) -> Iterable[Loop]:
+        """The loop of one rank: no larger than what encloses it, folded onto the instances there are."""
+        enclosing = self.enclosing[root]
+        if isinstance(tile, int) and enclosing is not None:
+            tile = min(tile, enclosing)
+        self.enclosing[root] = tile if isinstance(tile, int) else None
+        loop = Loop(self.variables[root], tile)
+        if rank not in places:
+            return (loop,)
+        component, dim, fanout = places[rank]
+        spatial = replace(loop, spatial=True, component=component, dim=dim)
+        if enclosing is None or isinstance(tile, str):
+            return (spatial,)
+        trips = -(-enclosing // tile)
+        if trips <= fanout:
+            return (spatial,)
+        where = f"Einsum {self.einsum.name}: {rank} has {trips} tiles on the {fanout} instances of"
+        self.above.remarks.append(f"{where} {component}.{dim}, so they run in {-(-trips // fanout)} rounds")
+        return (replace(loop, tile_shape=tile * fanout), spatial)

@@ -1,0 +1,197 @@
+"""A TeAAL spec as an ordinary workload: one Einsum for each expression, every tensor dense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from polymodel.affine import Affine
+from polymodel.spec.faults import Faults, Path, TextFault
+from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+from polymodel.spec.teaal.records import (
+    Attribute,
+    Component,
+    Directive,
+    EinsumMapping,
+    Expression,
+    Level,
+    Operand,
+    Product,
+    Take,
+    TeaalSpec,
+)
+from polymodel.spec.workload_schema import Einsum, Operations, TensorAccess, Workload
+
+Symbols = Mapping[str, Value | None]
+# Where neither format nor `bits_per_value` says anything: the width of all published examples' values.
+DEFAULT_BITS = 32
+
+
+def plain_ranks(spec: TeaalSpec) -> tuple[str, ...]:
+    """Declared ranks that some access indexes by their own variable, in order of declaration."""
+    found: set[str] = set()
+    for expression in spec.expressions:
+        for operand in (expression.output, *expression.operands):
+            for rank, index in zip(spec.declaration[operand.tensor], operand.indices, strict=True):
+                if index.variable is not None and index.variable.upper() == rank:
+                    found.add(rank)
+    return tuple(dict.fromkeys(r for ranks in spec.declaration.values() for r in ranks if r in found))
+
+
+def sized(spec: TeaalSpec) -> TeaalSpec:
+    """The spec with a size for every rank that has a variable: the symbol of its name where none is given."""
+    sizes = {r: spec.rank_sizes.get(r, r) for r in plain_ranks(spec)}
+    return replace(spec, rank_sizes={**sizes, **spec.rank_sizes})
+
+
+def symbols_of(spec: TeaalSpec) -> tuple[str, ...]:
+    """Every symbol that sizes of ranks and of partitions use, in order."""
+    written: list[int | str] = [*spec.rank_sizes.values(), *spec.bits_per_value.values()]
+    written += [d.size for m in spec.mappings for p in m.partitioning for d in p.directives]
+    return tuple(dict.fromkeys(s for text in written for s in symbols_in(text)))
+
+
+def workload_of(spec: TeaalSpec) -> Workload | str:
+    """The workload, or why there is none."""
+    for expression in spec.expressions:
+        reason = _not_dense(expression)
+        if reason:
+            return reason
+    return Workload(
+        einsums=tuple(_einsum(e, spec) for e in spec.expressions),
+        rank_sizes=dict(spec.rank_sizes),
+        bits_per_value=_bits(spec),
+        name=spec.name,
+    )
+
+
+def _not_dense(expression: Expression) -> str:
+    """A tensor that is read at two places of its own cannot be an access of one Einsum."""
+    seen: dict[str, Operand] = {}
+    for operand in expression.operands:
+        if seen.setdefault(operand.tensor, operand) != operand:
+            where = f"Einsum {expression.name} reads {operand.tensor} at two places"
+            return f"{where}, which a dense count does not know"
+    return ""
+
+
+def _einsum(expression: Expression, spec: TeaalSpec) -> Einsum:
+    operands = dict.fromkeys(expression.operands)
+    return Einsum(
+        name=expression.name,
+        tensor_accesses=(
+            *(_access(o, spec, output=False) for o in operands),
+            _access(expression.output, spec, output=True),
+        ),
+        operations=Operations(map=_operation(expression)),
+    )
+
+
+def _operation(expression: Expression) -> str | None:
+    term = expression.terms[0]
+    if isinstance(term, Take):
+        return "take"
+    if len(expression.terms) > 1 and all(
+        isinstance(t, Product) and len(t.factors) == 1 for t in expression.terms
+    ):
+        return "add"
+    return None
+
+
+def _access(operand: Operand, spec: TeaalSpec, *, output: bool) -> TensorAccess:
+    ranks = spec.declaration[operand.tensor]
+    projection: dict[str, int | str]
+    projection = {r: str(Affine(i.terms)) for r, i in zip(ranks, operand.indices, strict=True)}
+    return TensorAccess(name=operand.tensor, projection=projection, output=output)
+
+
+def _bits(spec: TeaalSpec) -> dict[str, int | float | str]:
+    """Bits of values: as given, else the payload of the innermost rank of the tensor's first format."""
+    found: dict[str, int | float | str] = {}
+    given = dict(spec.bits_per_value)
+    rest = given.pop("All", None)
+    for form in spec.formats:
+        payload = form.ranks[-1].pbits if form.ranks else None
+        if payload and rest is None:
+            found.setdefault(form.tensor, payload)
+    used = {o.tensor for e in spec.expressions for o in (e.output, *e.operands)}
+    found = {t: b for t, b in {**found, **given}.items() if t in used}
+    return {**found, "Other": rest if rest is not None else DEFAULT_BITS}
+
+
+def bound(spec: TeaalSpec, symbols: Symbols, faults: Faults) -> TeaalSpec:
+    """The spec with the values of symbols filled in; those without a value keep their name."""
+    fill = _Fill(symbols, faults)
+    return replace(
+        spec,
+        rank_sizes={r: fill.size(s, ("einsum", "rank_sizes", r)) for r, s in spec.rank_sizes.items()},
+        bits_per_value={
+            t: fill.size(b, ("einsum", "bits_per_value", t)) for t, b in spec.bits_per_value.items()
+        },
+        mappings=tuple(fill.mapping(m) for m in spec.mappings),
+        configurations=tuple(replace(c, root=fill.level(c.root)) for c in spec.configurations),
+    )
+
+
+class _Fill:
+    def __init__(self, symbols: Symbols, faults: Faults) -> None:
+        self.symbols = symbols
+        self.faults = faults
+
+    def number(self, text: int | float | str) -> Value | None:
+        """The value of an expression, None where it waits for a symbol."""
+        if not isinstance(text, str):
+            return text
+        if any(self.symbols.get(s) is None for s in symbols_in(text)):
+            return None
+        return evaluate_number(text, self.symbols)
+
+    def size(self, text: int | str, path: Path) -> int | str:
+        try:
+            value = self.number(text)
+        except UnboundSymbol:
+            return text
+        except TextFault as fault:
+            self.faults.text(path, fault)
+            return text
+        if value is None:
+            return text
+        if not 1 <= value < 2**62 or value != int(value):
+            message = f"{text} = {value} is not a whole number of at least 1"
+            self.faults.add(path, message, "use a whole number of at least 1")
+            return text
+        return int(value)
+
+    def mapping(self, mapping: EinsumMapping) -> EinsumMapping:
+        parts = []
+        for partition in mapping.partitioning:
+            key = partition.ranks[0] if len(partition.ranks) == 1 else f"({', '.join(partition.ranks)})"
+            path: Path = ("mapping", "partitioning", mapping.einsum, key)
+            directives = tuple(self.directive(d, (*path, i)) for i, d in enumerate(partition.directives))
+            parts.append(replace(partition, directives=directives))
+        return replace(mapping, partitioning=tuple(parts))
+
+    def directive(self, directive: Directive, path: Path) -> Directive:
+        if not isinstance(directive.size, str):
+            return directive
+        return replace(directive, size=self.size(directive.size, path))
+
+    def level(self, level: Level) -> Level:
+        local = tuple(self.component(c) for c in level.local)
+        subtree = tuple(self.level(x) for x in level.subtree)
+        return replace(level, attributes=self.attributes(level.attributes), local=local, subtree=subtree)
+
+    def component(self, component: Component) -> Component:
+        return replace(component, attributes=self.attributes(component.attributes))
+
+    def attributes(self, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
+        found: dict[str, Attribute] = {}
+        for key, text in given.items():
+            found[key] = text
+            if isinstance(text, str) and key not in ("type", "order"):
+                try:
+                    value = self.number(text)
+                except TextFault:
+                    continue  # a word, not a number
+                found[key] = text if value is None else value
+        return found
