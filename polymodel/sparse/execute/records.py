@@ -48,7 +48,8 @@ class LoopLevel:
     """The iterations of one loop rank, in loop order; see the module's text.
 
     `parent`, `coords`, `pos` (count within the fiber as iterated, from 0): one per node. `element`: per
-    tensor with this rank, -1 where a union misses it. `begin`, `reads`: per tensor and node of the rank above.
+    tensor with this rank, -1 where a union misses it. `begin`, `reads`: per tensor and node of the rank above
+    (of a read that another fiber's end stopped, only what was read).
     `output`: element of the output's level, -1 for one that is left empty; None where it has no such rank.
     """
 

@@ -1,0 +1,197 @@
+"""The partitioning of one Einsum carried out on its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.fibertree import Ints, LoopRank
+from polymodel.sparse.partition import (
+    Columns,
+    Slices,
+    check_sizes,
+    follow,
+    number,
+    occupancy,
+    part_names,
+    shape_columns,
+    shape_steps,
+)
+from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, Partition
+
+
+class Arrangement:
+    """The columns of an Einsum's tensors under way from declared ranks to loop ranks.
+
+    `chains`: rank -> its parts, outermost first; `inside`: a rank that was flattened -> (the flattened rank,
+    its column there); `tiles`: loop rank -> (step, step of the tile around it) of splits by shape;
+    `dynamic`: tensor -> its rank -> the loops that cut it where a leader's parts begin, fiber by fiber.
+    """
+
+    def __init__(
+        self,
+        expression: Expression,
+        mapping: EinsumMapping,
+        columns: Sequence[Columns],
+        sizes: Mapping[str, int],
+        symbols: Mapping[str, int],
+        slices: Slices,
+        kept: bool,
+    ) -> None:
+        self.einsum = expression.name
+        self.mapping = mapping
+        self.columns = columns
+        self.sizes = sizes
+        self.symbols = symbols
+        self.slices = slices
+        self.kept = kept
+        self.order = tuple(mapping.loop_order)
+        self.declared = {c.name: tuple(r.rstrip("=") for r in c.ranks) for c in columns}
+        self.chains: dict[str, list[str]] = {}
+        self.inside: dict[str, tuple[str, int]] = {}
+        self.tiles: dict[str, tuple[int, int | None]] = {}
+        self.dynamic: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.info: dict[str, LoopRank] = {}
+        self._variables(expression)
+
+    def _variables(self, expression: Expression) -> None:
+        operands = [expression.output, *expression.operands]
+        for variable, _ in (t for o in operands for i in o.indices for t in i.terms):
+            rank = variable.upper()
+            if rank in self.sizes:
+                self.chains[rank] = [rank]
+                self.info[rank] = LoopRank(rank, (rank,), (self.sizes[rank],))
+
+    def run(self) -> None:
+        """Carry out every partition; those by occupancy once the loops above them are known."""
+        faults = check_sizes(self.mapping.partitioning, self.symbols, self.einsum)
+        if faults:
+            raise SpecError(faults)
+        waiting = list(self.mapping.partitioning)
+        pending: list[tuple[str, list[Directive]]] = []
+        while waiting or pending:
+            ready = next((p for p in waiting if all(r in self.info for r in p.ranks)), None)
+            if ready is not None:
+                waiting.remove(ready)
+                rest = self._apply(ready)
+                pending += [rest] if rest else []
+            elif pending:
+                pending.sort(key=lambda p: self._place(f"{p[0]}{len(p[1])}"))
+                rest = self._occupy(*pending.pop(0))
+                pending += [rest] if rest else []
+            else:
+                ranks = sorted({r for p in waiting for r in p.ranks if r not in self.info})
+                what = f"{self.einsum}: the partitioning names {', '.join(ranks)}, which is no rank of it"
+                raise SpecError([Diagnostic(what, "name ranks of the Einsum's tensors")])
+
+    def loops(self) -> tuple[LoopRank, ...]:
+        """The loop ranks in order. SpecError where the loop order is not that of the partitioned ranks."""
+        made = [n for chain in self.chains.values() for n in chain if n not in self.inside]
+        missing = [n for n in made if n not in self.order]
+        strange = [n for n in self.order if n not in made]
+        if missing or strange or len(set(self.order)) != len(self.order):
+            what = f"{self.einsum}: the loop order {list(self.order)} is not one of {sorted(made)}"
+            raise SpecError([Diagnostic(what, "name each rank after partitioning once")])
+        return tuple(self.info[n] for n in self.order)
+
+    def _place(self, name: str) -> int:
+        if name not in self.order:
+            what = f"{self.einsum}: the partitioning makes {name}, the loop order has no such rank"
+            raise SpecError([Diagnostic(what, "add it to the loop order")])
+        return self.order.index(name)
+
+    def _apply(self, partition: Partition) -> tuple[str, list[Directive]] | None:
+        """Carry out what needs no other loop; returns what is left: splits by occupancy."""
+        directives = list(partition.directives)
+        if directives and directives[0].kind == "flatten":
+            self._flatten(partition.ranks)
+            return None
+        rank = partition.ranks[0]
+        kinds = [d.kind for d in directives]
+        if "follow" in kinds:
+            what = f"{self.einsum}: rank {rank} follows the parts of another rank, which is not executed"
+            raise Refused(what, "split the other rank only: index math reads what each of its tiles needs")
+        static = kinds.index("uniform_occupancy") if "uniform_occupancy" in kinds else len(kinds)
+        if set(kinds[static:]) - {"uniform_occupancy"}:
+            raise Refused(f"{self.einsum}: rank {rank} is split by shape below a split by occupancy")
+        if "uniform_slice" in kinds[1:]:
+            raise Refused(f"{self.einsum}: slices of {rank} below another split", "put uniform_slice first")
+        names = part_names(rank, len(directives))
+        if static == len(directives):
+            self._shape(rank, directives, names)
+            return None
+        if static:
+            self._shape(rank, directives[:static], (*names[:static], rank))
+        return rank, directives[static:]
+
+    def _flatten(self, ranks: Sequence[str]) -> None:
+        name = "".join(ranks)
+        infos = [self.info[r] for r in ranks]
+        bases = tuple(b for i in infos for b in i.bases)
+        self.info[name] = LoopRank(name, bases, tuple(s for i in infos for s in i.sizes))
+        self.chains[name] = [name]
+        column = 0
+        for rank, info in zip(ranks, infos, strict=True):
+            self.inside[rank] = (name, column)
+            column += len(info.bases)
+        for columns in self.columns:
+            if all(r in columns.ranks for r in ranks):
+                columns.flatten(ranks, name)
+
+    def _replace(self, rank: str, names: Sequence[str]) -> None:
+        """Put the parts of a rank in its place."""
+        old = self.info.pop(rank)
+        for chain in self.chains.values():
+            if rank in chain:
+                at = chain.index(rank)
+                chain[at : at + 1] = names
+        for name in names:
+            self.info[name] = LoopRank(name, old.bases, old.sizes)
+
+    def _shape(self, rank: str, directives: Sequence[Directive], names: Sequence[str]) -> None:
+        """Splits by shape and, outermost, by slices; `names`: of the parts and of what is left."""
+        size = self.info[rank].size
+        sliced = directives[0].kind == "uniform_slice"
+        slices = self._slice(rank, directives[0], size) if sliced else None
+        steps = shape_steps(directives[sliced:], size, self.symbols)
+        for columns in self.columns:
+            if rank in columns.ranks:
+                column = columns.columns[rank]
+                made = [] if slices is None else [slices[column].clip(0)]
+                made += shape_columns(column, directives[sliced:], size, self.symbols)
+                columns.split(rank, list(zip(names, made, strict=False)), names[-1])
+        if not sliced:
+            for name, step, outer in zip(names, [*steps, 1], [None, *steps], strict=True):
+                self.tiles[name] = (step, outer)
+        self._replace(rank, names)
+
+    def _slice(self, rank: str, directive: Directive, size: int) -> Ints:
+        """The slice of each coordinate, by the nonzeros of the first tensor that has the rank."""
+        carriers = [c for c in self.columns if rank in c.ranks]
+        if not carriers:
+            what = f"{self.einsum}: no tensor on the right has rank {rank}, whose nonzeros make the slices"
+            raise SpecError([Diagnostic(what)])
+        return self.slices.of(carriers[0], rank, size, number(directive, self.symbols), self.kept)
+
+    def _occupy(self, rank: str, directives: list[Directive]) -> tuple[str, list[Directive]] | None:
+        """Cut a rank into parts of equally many coordinates of the leader; returns the cuts that are left."""
+        directive, name = directives[0], f"{rank}{len(directives)}"
+        rest = rank if len(directives) > 1 else f"{rank}0"
+        leader = next((c for c in self.columns if c.name == directive.leader and rank in c.ranks), None)
+        if leader is None:
+            what = f"{self.einsum}: the leader {directive.leader} of rank {rank} is no input with that rank"
+            raise SpecError([Diagnostic(what, "lead by a tensor on the right that has the rank")])
+        before = [r for r in self.order[: self._place(name)] if r in leader.ranks]
+        parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols))
+        for columns in self.columns:
+            if rank not in columns.ranks or columns is leader:
+                continue
+            if all(r in columns.ranks for r in before):
+                columns.split(rank, [(name, follow(columns, rank, cuts))], rest)
+                continue
+            columns.split(rank, [], rest)
+            dynamic = self.dynamic.setdefault(columns.name, {})
+            dynamic[rest] = (*dynamic.pop(rank, ()), name)
+        leader.split(rank, [(name, parts)], rest)
+        self._replace(rank, (name, rest))
+        return (rank, directives[1:]) if len(directives) > 1 else None

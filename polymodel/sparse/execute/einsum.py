@@ -1,0 +1,274 @@
+"""One Einsum: walk its loops, count, compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.sparse.execute.loops import Walk
+from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
+from polymodel.sparse.execute.plan import Plan
+from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses
+from polymodel.sparse.execute.tail import Tail, candidates, enter
+from polymodel.sparse.execute.times import measure
+from polymodel.sparse.execute.values import (
+    Values,
+    gathered,
+    leaf_values,
+    leaves_of,
+    presence,
+    tail_values,
+    term_multiplies,
+)
+from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import SpaceTime
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """A walked Einsum: the walk (down to the tail, if there is one), the nodes of the last loop where it
+    computes (per term, and any; None: all), the same per loop, and the output along the loops."""
+
+    plan: Plan
+    walk: Walk
+    tail: Tail | None
+    terms: tuple[Bools | None, ...]
+    there: Bools | None
+    alive: tuple[Bools | None, ...]
+    grown: tuple[Grown, ...]
+
+    @property
+    def leaves(self) -> Ints | None:
+        """Per node of the last loop walked the activities below it; None: one each where it computes."""
+        if self.tail is None:
+            return None
+        return self.tail.counts(len(self.tail.loops) - 1)[self.tail.kind]
+
+
+def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool) -> Ran:
+    """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept."""
+    timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
+    if spacetime is not None and spacetime.space:
+        timed.add(spacetime.space[0].rank)
+    enters = len(plan.order) if keep_loops else candidates(plan, timed)
+    walk = Walk(plan)
+    while walk.at < len(plan.order):
+        if 0 < walk.at == enters:
+            ran = _with_tail(plan, walk)
+            if ran is not None:
+                return ran
+        walk.step()
+    terms, there = presence(plan, walk)
+    alive = effectual(walk.loops, there)
+    return Ran(plan, walk, None, tuple(terms), there, tuple(alive), tuple(grow(plan, walk.loops, alive)))
+
+
+def _with_tail(plan: Plan, walk: Walk) -> Ran | None:
+    """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
+    tail = enter(walk)
+    if tail is None:
+        return None
+    filled = (tail.counts(len(tail.loops) - 1) > 0)[tail.kind]
+    there = None if filled.all() else filled
+    alive = effectual(walk.loops, there)
+    grown = grow(plan, walk.loops, alive)
+    table = np.zeros(grown[-1].count, dtype=np.int64)
+    table[grown[-1].element] = tail.kind
+    if (table[grown[-1].element] != tail.kind).any():
+        return None
+    return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown))
+
+
+def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
+    """All counts of a walked Einsum."""
+    plan, leaves = ran.plan, ran.leaves
+    if leaves is None:
+        nodes = ran.walk.nodes
+        activities = nodes if ran.there is None else int(ran.there.sum())
+        present = [nodes if t is None else int(t.sum()) for t in ran.terms]
+        outputs = _alive_outputs(ran).size
+    else:
+        activities = int(leaves.sum())
+        present = [activities]
+        outputs = int(leaves[_first_nodes(ran)].sum())
+    return EinsumCounts(
+        plan.einsum,
+        tuple(rank.name for rank in plan.order),
+        sum(term_multiplies(t) * n for t, n in zip(plan.terms, present, strict=True)),
+        activities,
+        activities - outputs,
+        sum(present) - activities,
+        activities,
+        outputs,
+        zeros,
+        tuple(_accesses(ran)),
+        None if spacetime is None else measure(plan, ran.walk, ran.tail, spacetime, ran.there),
+        {s.name: s.tree for s in plan.slots},
+        _levels(ran) if keep_loops else None,
+    )
+
+
+def _alive_outputs(ran: Ran) -> Ints:
+    """The outputs met by the last loop walked that get a result."""
+    last = ran.grown[-1]
+    element = last.element if ran.there is None else last.element[ran.there]
+    present = np.zeros(last.count, dtype=bool)
+    present[element] = True
+    return np.flatnonzero(present)
+
+
+def _first_nodes(ran: Ran) -> Ints:
+    """A node of the last loop walked for each of its outputs that get a result."""
+    last = ran.grown[-1]
+    nodes = np.arange(last.element.size) if ran.there is None else np.flatnonzero(ran.there)
+    one = np.full(last.count, -1, dtype=np.int64)
+    one[last.element[nodes[::-1]]] = nodes[::-1]
+    return one[one >= 0]
+
+
+def _accesses(ran: Ran) -> list[RankAccesses]:
+    plan, found = ran.plan, []
+    names = [s.name for s in plan.slots]
+    for at, (loop, grown) in enumerate(zip(ran.walk.loops, ran.grown, strict=True)):
+        reads = {names[s]: int(r.sum()) for s, r in loop.reads.items()}
+        looked = {names[s]: n for s, n in loop.lookups.items()}
+        found.append(_one(plan, at, loop.nodes, reads, looked, grown.reads, grown.writes))
+    if ran.tail is None:
+        return found
+    tail = ran.tail
+    visits = np.bincount(tail.kind, minlength=tail.kinds)
+    filled = np.bincount(tail.kind[_first_nodes(ran)], minlength=tail.kinds)
+    above = np.arange(tail.kinds)
+    for i, loop in enumerate(tail.loops):
+        reads = {}
+        for s, r in loop.reads.items():
+            per_kind = np.bincount(above, weights=r, minlength=tail.kinds).astype(np.int64)
+            reads[names[s]] = int((per_kind * visits).sum())
+        alive = tail.counts(i, with_result=True)
+        writes = int((alive * visits).sum())
+        again = writes - int((alive * filled).sum())
+        nodes = int((tail.counts(i) * visits).sum())
+        found.append(_one(plan, tail.start + i, nodes, reads, {}, again, writes))
+        above = tail.owner(i)
+    return found
+
+
+def _one(
+    plan: Plan,
+    at: int,
+    nodes: int,
+    reads: dict[str, int],
+    looked: dict[str, int],
+    output_reads: int,
+    output_writes: int,
+) -> RankAccesses:
+    alone = len(reads) == 1
+    populated = at in plan.populate
+    return RankAccesses(
+        plan.order[at].name,
+        nodes,
+        {} if alone else reads,
+        reads if alone else {},
+        {plan.einsum: output_reads} if populated else {},
+        {plan.einsum: output_writes} if populated else {},
+        looked,
+    )
+
+
+def _levels(ran: Ran) -> tuple[LoopLevel, ...]:
+    found = []
+    names = [s.name for s in ran.plan.slots]
+    for at, (loop, grown, alive) in enumerate(zip(ran.walk.loops, ran.grown, ran.alive, strict=True)):
+        output = None
+        if at in ran.plan.populate:
+            kept = grown.element if alive is None else grown.element[alive]
+            present = np.zeros(grown.count, dtype=bool)
+            present[kept] = True
+            output = np.where(present, np.cumsum(present) - 1, -1)[grown.element]
+        found.append(
+            LoopLevel(
+                ran.plan.order[at],
+                loop.parent,
+                loop.coords,
+                loop.pos(),
+                {names[s]: e for s, e in loop.element.items()},
+                {names[s]: b for s, b in loop.begin.items()},
+                {names[s]: r for s, r in loop.reads.items()},
+                output,
+            )
+        )
+    return tuple(found)
+
+
+def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
+    """The output, and how many of its values came out exactly zero (it does not keep those).
+
+    Without `values` every output that is touched is 1.
+    """
+    coords, data = _with_tail_values(ran, values) if ran.tail is not None else _plain_values(ran, values)
+    zeros = int((data == 0).sum())
+    ranks = tuple(rank for rank, _, _ in ran.plan.output)
+    return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
+
+
+def _columns(ran: Ran, nodes: Ints) -> dict[int, Ints]:
+    """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
+    found = {}
+    for i, (_, loop, column) in enumerate(ran.plan.output):
+        if loop < len(ran.walk.loops):
+            coords = ran.walk.coords_of(loop)[nodes]
+            found[i] = ran.plan.order[loop].decode(coords)[column]
+    return found
+
+
+def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
+    nodes = _first_nodes(ran)
+    columns = _columns(ran, nodes)
+    rows = [columns[i] for i in sorted(columns)]
+    coords = np.array(rows, dtype=np.int64).reshape(len(rows), nodes.size)
+    if not values:
+        return coords, np.ones(nodes.size, dtype=np.int8)
+    found = leaf_values(ran.plan, ran.walk, list(ran.terms))
+    element = ran.grown[-1].element
+    if ran.there is not None:
+        found, element = found[ran.there], element[ran.there]
+    number = np.full(ran.grown[-1].count, -1, dtype=np.int64)
+    kept = _alive_outputs(ran)
+    number[kept] = np.arange(kept.size)
+    assign = any(t.take is not None for t in ran.plan.terms)
+    return coords, gathered(found, number[element], int(kept.size), assign)
+
+
+def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
+    tail = ran.tail
+    assert tail is not None
+    pieces: list[Ints] = []
+    data: list[NDArray[Any]] = []
+    start, element = len(ran.walk.loops), ran.grown[-1].element
+    first = np.full(ran.grown[-1].count, -1, dtype=np.int64)
+    one = _first_nodes(ran)
+    first[element[one]] = one
+    for kind in range(tail.kinds):
+        leaves = leaves_of(tail, kind)
+        if not leaves.size:
+            continue
+        nodes = np.flatnonzero(tail.kind == kind)
+        if values:
+            outputs, rows = tail_values(ran.plan, ran.walk, tail, kind, nodes, element[nodes])
+        else:
+            outputs = np.unique(element[nodes])
+            rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
+        columns = {i: np.repeat(c, leaves.size) for i, c in _columns(ran, first[outputs]).items()}
+        for i, (_, loop, column) in enumerate(ran.plan.output):
+            if loop >= start:
+                below = tail.spread(loop - start)[leaves]
+                columns[i] = np.tile(ran.plan.order[loop].decode(below)[column], outputs.size)
+        pieces.append(np.array([columns[i] for i in range(len(columns))], dtype=np.int64))
+        data.append(rows.ravel())
+    if not pieces:
+        return np.zeros((len(ran.plan.output), 0), dtype=np.int64), np.zeros(0)
+    return np.concatenate(pieces, axis=1), np.concatenate(data)

@@ -1,0 +1,175 @@
+"""The output's fibertree as it grows: which element each iteration meets, and what populating it accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.sparse.execute.loops import Walked
+from polymodel.sparse.execute.plan import Plan
+from polymodel.sparse.fibertree import Ints
+
+Bools = NDArray[np.bool_]
+_NUMBERED = 2**62
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """The output at the nodes of one loop: `element` numbers the outputs' elements in the order of their
+    coordinates (of the loops so far), `count` of them; `reads`, `writes` of populating, where it does."""
+
+    element: Ints
+    count: int
+    reads: int = 0
+    writes: int = 0
+
+
+def effectual(loops: Sequence[Walked], leaves: Bools | None) -> list[Bools | None]:
+    """Per loop the nodes below which something is computed; None: all. `leaves`: of the last loop."""
+    found: list[Bools | None] = [leaves]
+    for above, loop in zip(reversed(loops[:-1]), reversed(loops[1:]), strict=True):
+        below = found[-1]
+        alive = np.zeros(above.nodes, dtype=bool)
+        alive[loop.parent if below is None else loop.parent[below]] = True
+        found.append(None if alive.all() else alive)
+    return found[::-1]
+
+
+def grow(plan: Plan, loops: Sequence[Walked], alive: Sequence[Bools | None]) -> list[Grown]:
+    """Follow the output through the loops."""
+    found: list[Grown] = []
+    element, count = np.zeros(1, dtype=np.int64), 1
+    for at, loop in enumerate(loops):
+        above = element
+        element = element[loop.parent]
+        reads = writes = 0
+        if at in plan.populate:
+            element, count, once = _number(element, count, loop.coords)
+            reads, writes = _accesses(loop, above, element, count, once, alive[at])
+        else:
+            for _, where, column in plan.output:
+                if where == at:
+                    coords = plan.order[at].decode(loop.coords)[column]
+                    element, count, _ = _number(element, count, coords)
+        found.append(Grown(element, count, reads, writes))
+    return found
+
+
+def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
+    """Number (fiber, coordinate) in ascending order; how many there are, and whether they come in order."""
+    span = int(coords.max(initial=0)) + 1
+    if count * span > _NUMBERED:
+        raise Refused("the output has more places than 64 bits number")
+    keys = fiber * span + coords
+    if keys.size < 2 or bool((keys[1:] > keys[:-1]).all()):
+        return np.arange(keys.size, dtype=np.int64), int(keys.size), True
+    if count * span <= 4 * keys.size + 1024:
+        present = np.zeros(count * span, dtype=bool)
+        present[keys] = True
+        table = np.cumsum(present) - 1
+        return table[keys], int(table[-1]) + 1, False
+    order = np.argsort(keys, kind="stable")
+    new = np.ones(keys.size, dtype=bool)
+    new[1:] = np.diff(keys[order]) != 0
+    element = np.empty(keys.size, dtype=np.int64)
+    element[order] = np.cumsum(new) - 1
+    return element, int(new.sum()), False
+
+
+def _accesses(
+    loop: Walked, above: Ints, element: Ints, count: int, once: bool, alive: Bools | None
+) -> tuple[int, int]:
+    """Reads and writes of populating, summed over the visits of one loop.
+
+    A coordinate that is there costs a read and a write, a new one with a result a write. A visit whose first
+    coordinate lies below the last of its nonempty fiber inserts: every element it passes in its search is one
+    more read, and if anything new came, all from the first new one on are read and written once more.
+    """
+    if once:
+        return 0, loop.nodes if alive is None else int(alive.sum())
+    event = np.arange(loop.nodes, dtype=np.int64)
+    born = np.full(count, _NEVER, dtype=np.int64)
+    np.minimum.at(
+        born, element if alive is None else element[alive], event if alive is None else event[alive]
+    )
+    there = event > born[element]
+    new = event == born[element]
+    reads = int(there.sum())
+    writes = reads + int(new.sum())
+    extra_reads, extra_writes = _insertions(loop, above, element, born, there, new)
+    return reads + extra_reads, writes + extra_writes
+
+
+def _insertions(
+    loop: Walked, above: Ints, element: Ints, born: Ints, there: Bools, new: Bools
+) -> tuple[int, int]:
+    """What visits that insert read and write beyond their own coordinates."""
+    first = np.ones(loop.nodes, dtype=bool)
+    first[1:] = loop.parent[1:] != loop.parent[:-1]
+    begin = np.flatnonzero(first)
+    end = np.append(begin[1:], loop.nodes)
+    fiber = above[loop.parent[begin]]
+    # Elements of one fiber have consecutive numbers; those of fiber f start at `base[f]`.
+    base = np.full(int(above.max(initial=0)) + 2, born.size, dtype=np.int64)
+    np.minimum.at(base, fiber, element[begin])
+    base = np.minimum.accumulate(base[::-1])[::-1]
+    size, largest = _state(fiber, begin, base, born)
+    inserts = np.flatnonzero((size > 0) & (element[begin] < largest))
+    if not inserts.size:
+        return 0, 0
+    begin, end, fiber, size = begin[inserts], end[inserts], fiber[inserts], size[inserts]
+    ranks = np.empty(born.size, dtype=np.int64)
+    ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
+    bound = np.searchsorted(np.sort(born), begin)
+    before = _count_below(ranks, base[fiber], element[end - 1], bound)
+    met = np.concatenate(([0], np.cumsum(there)))
+    searched = before - (met[end - 1] - met[begin])
+    fresh = np.concatenate(([0], np.cumsum(new)))
+    came = fresh[end] - fresh[begin]
+    some = np.flatnonzero(came)
+    events = np.flatnonzero(new)
+    at = element[events[fresh[begin[some]]]]
+    lower = _count_below(ranks, base[fiber[some]], at, bound[some])
+    moved = int((size[some] - lower + came[some]).sum())
+    return int(searched.sum()) + moved, moved
+
+
+def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints]:
+    """For each visit, how many elements its fiber has as it begins, and the largest of them (-1: none)."""
+    alive = np.flatnonzero(born != _NEVER)
+    owner = np.searchsorted(base, alive, side="right") - 1
+    order = np.lexsort((born[alive], owner))
+    span = int(begin[-1]) + 1
+    keys = owner[order] * (span + 1) + np.minimum(born[alive][order], span)
+    peak = np.maximum.accumulate(alive[order]) if alive.size else alive
+    upto = np.searchsorted(keys, fiber * (span + 1) + begin)
+    start = np.searchsorted(keys, fiber * (span + 1))
+    size = upto - start
+    if not peak.size:
+        return size, np.full(begin.size, -1, dtype=np.int64)
+    return size, np.where(size > 0, peak[np.maximum(upto - 1, 0)], -1)
+
+
+def _count_below(ranks: Ints, low: Ints, high: Ints, bound: Ints) -> Ints:
+    """How many of ranks[low:high] are below `bound`, for many ranges at once (wavelet matrix)."""
+    found = np.zeros(low.size, dtype=np.int64)
+    high = np.maximum(high, low)
+    current = ranks
+    full = bound >= ranks.size
+    bound = np.minimum(bound, max(ranks.size - 1, 0))
+    result_full = high - low
+    for bit in reversed(range(max(int(ranks.size - 1).bit_length(), 1))):
+        ones = (current >> bit) & 1
+        zeros = np.concatenate(([0], np.cumsum(1 - ones)))
+        low_zeros, high_zeros = zeros[low], zeros[high]
+        up = ((bound >> bit) & 1).astype(bool)
+        found += np.where(up, high_zeros - low_zeros, 0)
+        low = np.where(up, zeros[-1] + low - low_zeros, low_zeros)
+        high = np.where(up, zeros[-1] + high - high_zeros, high_zeros)
+        current = np.concatenate((current[ones == 0], current[ones == 1]))
+    return np.where(full, result_full, found)

@@ -1,0 +1,242 @@
+"""From an Einsum's mapping to the plan of its loops: fibertrees in loop order, and what each loop does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.execute.arrange import Arrangement
+from polymodel.sparse.fibertree import Fibertree, LoopRank
+from polymodel.sparse.partition import Columns, Slices
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Product, Take
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one loop does to one tensor.
+
+    iterate: its level `level` co-iterates. cut: its fiber is cut where the leader's parts begin. lookup: the
+    coordinate of `level` is column `column` of the flattened loop rank. project: `level` co-iterates shifted
+    by the sum of factor x coordinate of the earlier loops in `offset`.
+    """
+
+    kind: Literal["iterate", "cut", "lookup", "project"]
+    level: int
+    column: int = 0
+    offset: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One occurrence of a tensor on the right: its fibertree, and its steps by index of the loop."""
+
+    name: str
+    tensor: str
+    tree: Fibertree
+    steps: Mapping[int, tuple[Step, ...]]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product (or take) of slots, by index; `factor`: the product of its numbers, `numbers` of them."""
+
+    slots: tuple[int, ...]
+    factor: float | int
+    numbers: int
+    take: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One Einsum, ready to run. `populate`: loops whose rank the output has; `output`: for each declared rank
+    of the output the loop and the column of its coordinate that give it."""
+
+    einsum: str
+    order: tuple[LoopRank, ...]
+    slots: tuple[Slot, ...]
+    terms: tuple[Term, ...]
+    populate: tuple[int, ...]
+    output: tuple[tuple[str, int, int], ...]
+    shape: tuple[int, ...]
+    sizes: Mapping[str, int]
+    tiles: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+
+
+def rank_of(variable: str) -> str:
+    """The rank of a rank variable."""
+    return variable.upper()
+
+
+def make_plan(
+    expression: Expression,
+    mapping: EinsumMapping,
+    tensors: Mapping[str, SparseTensor],
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, float],
+    symbols: Mapping[str, int],
+    slices: Slices,
+    kept: bool,
+) -> Plan:
+    """Partition the tensors of one Einsum and order their ranks as the loops go."""
+    operands = list(expression.operands)
+    names = _slot_names(operands)
+    columns = [_columns(o, n, tensors[o.tensor]) for o, n in zip(operands, names, strict=True)]
+    arranged = Arrangement(expression, mapping, columns, sizes, symbols, slices, kept)
+    arranged.run()
+    order = arranged.loops()
+    index = {rank.name: i for i, rank in enumerate(order)}
+    slots = tuple(
+        _slot(operand, column, arranged, index) for operand, column in zip(operands, columns, strict=True)
+    )
+    populate, output = _output(expression.output, arranged, index)
+    shape = tuple(sizes[rank] for rank, _, _ in output)
+    return Plan(
+        expression.name,
+        order,
+        slots,
+        _terms(expression, scalars),
+        populate,
+        output,
+        shape,
+        sizes,
+        arranged.tiles,
+    )
+
+
+def _slot_names(operands: Sequence[Operand]) -> list[str]:
+    seen: dict[str, int] = {}
+    found = []
+    for operand in operands:
+        seen[operand.tensor] = seen.get(operand.tensor, 0) + 1
+        again = seen[operand.tensor]
+        found.append(operand.tensor if again == 1 else f"{operand.tensor}#{again}")
+    return found
+
+
+def _columns(operand: Operand, name: str, tensor: SparseTensor) -> Columns:
+    """The tensor with its ranks named after the variables of this Einsum; index math keeps its own names."""
+    ranks: dict[str, LoopRank] = {}
+    columns = {}
+    for index, rank, size, column in zip(
+        operand.indices, tensor.ranks, tensor.shape, tensor.coords, strict=True
+    ):
+        called = rank_of(index.variable) if index.variable else f"{rank}="
+        if called in ranks:
+            raise Refused(f"{name} has the rank {called} twice: the diagonal of a tensor is not executed")
+        ranks[called] = LoopRank(called, (called,), (size,))
+        columns[called] = column
+    return Columns(name, ranks, columns, tensor.values)
+
+
+def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapping[str, int]) -> Slot:
+    """Place each rank of a tensor at the loop that binds it."""
+    placed: list[tuple[int, str, Step]] = []
+    cuts: list[tuple[int, str]] = []
+    affine = {
+        f"{rank}=": i
+        for rank, i in zip(arranged.declared[columns.name], operand.indices, strict=True)
+        if i.variable is None
+    }
+    for name in columns.ranks:
+        if name in affine:
+            placed.append(_projected(name, affine[name].terms, arranged, index, columns.name))
+        elif name in index:
+            placed.append((index[name], name, Step("iterate", 0)))
+        else:
+            flat, column = arranged.inside[name]
+            placed.append((index[arranged.chains[flat][-1]], name, Step("lookup", 0, column)))
+        if name in arranged.dynamic.get(columns.name, {}):
+            cuts += [(index[cut], name) for cut in arranged.dynamic[columns.name][name]]
+    placed.sort(key=lambda p: p[0])
+    order = [name for _, name, _ in placed]
+    steps: dict[int, list[Step]] = {}
+    for level, (at, _, step) in enumerate(placed):
+        steps.setdefault(at, []).append(Step(step.kind, level, step.column, step.offset))
+    for at, name in cuts:
+        level = order.index(name)
+        if any(at < other < placed[level][0] for other, _, _ in placed):
+            what = f"{columns.name} is cut at {arranged.order[at]} by a leader whose fibers it does not have"
+            raise Refused(
+                what, f"put the loop {name} next to {arranged.order[at]}, or lead by another tensor"
+            )
+        steps.setdefault(at, []).insert(0, Step("cut", level))
+    found = {at: tuple(s) for at, s in steps.items()}
+    return Slot(columns.name, operand.tensor, columns.tree(order), found)
+
+
+def _projected(
+    name: str,
+    terms: Sequence[tuple[str, int]],
+    arranged: Arrangement,
+    index: Mapping[str, int],
+    tensor: str,
+) -> tuple[int, str, Step]:
+    """Index math is bound by the last loop of its variables, which must have the factor 1."""
+    bound = []
+    for variable, factor in terms:
+        chain = arranged.chains.get(rank_of(variable), [])
+        if not chain or chain[-1] not in index:
+            raise Refused(f"{tensor}: the index math of {name[:-1]} uses {variable}, which is no loop")
+        bound.append((index[chain[-1]], factor, chain))
+    bound.sort(key=lambda b: b[0])
+    last, factor, chain = bound[-1]
+    if factor != 1 or len(chain) > 1:
+        what = f"{tensor}: the innermost variable of the index math of {name[:-1]} "
+        what += "is split" if factor == 1 else f"has the factor {factor}"
+        raise Refused(what, "put the loop of an unsplit variable with factor 1 innermost")
+    return last, name, Step("project", 0, 0, tuple((at, f) for at, f, _ in bound[:-1]))
+
+
+def _output(
+    output: Operand, arranged: Arrangement, index: Mapping[str, int]
+) -> tuple[tuple[int, ...], tuple[tuple[str, int, int], ...]]:
+    """Which loops populate the output, and where the coordinates of its declared ranks come from."""
+    populate: list[int] = []
+    found = []
+    for i in output.indices:
+        if i.variable is None:
+            raise Refused(f"{output.tensor}: index math in the output is not executed")
+        rank = rank_of(i.variable)
+        chain = arranged.chains.get(rank)
+        if chain is None:
+            raise SpecError([Diagnostic(f"{output.tensor}: rank {rank} is in no tensor and has no loop")])
+        populate += [index[name] for name in chain if name in index]
+        name = chain[-1]
+        column = 0
+        if name not in index:
+            flat, column = arranged.inside[name]
+            name = arranged.chains[flat][-1]
+        found.append((rank, index[name], column))
+    return tuple(sorted(populate)), tuple(found)
+
+
+def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[Term, ...]:
+    found = []
+    at = 0
+    for term in expression.terms:
+        if isinstance(term, Take):
+            slots = tuple(range(at, at + len(term.factors)))
+            found.append(Term(slots, 1, 0, term.which))
+            at += len(slots)
+            continue
+        found.append(_product(term, at, scalars))
+        at += len(found[-1].slots)
+    return tuple(found)
+
+
+def _product(term: Product, at: int, scalars: Mapping[str, float]) -> Term:
+    factor: float | int = 1
+    numbers = 0
+    slots: list[int] = []
+    for f in term.factors:
+        if isinstance(f, Operand):
+            slots.append(at + len(slots))
+            continue
+        factor *= scalars[f] if isinstance(f, str) else f
+        numbers += 1
+    if not slots:
+        raise Refused("a term without a tensor is not executed", "add the constant to the result")
+    return Term(tuple(slots), factor, numbers)

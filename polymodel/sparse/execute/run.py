@@ -1,0 +1,156 @@
+"""Run a cascade on data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.execute.einsum import count, result, walk_through
+from polymodel.sparse.execute.plan import make_plan, rank_of
+from polymodel.sparse.execute.records import EinsumCounts, Execution
+from polymodel.sparse.partition import Slices
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
+
+Tensor = SparseTensor | NDArray[Any]
+
+
+def run(
+    teaal: TeaalSpec,
+    tensors: Mapping[str, Tensor],
+    *,
+    rank_sizes: Mapping[str, int] | None = None,
+    symbols: Mapping[str, float] | None = None,
+    slices: Literal["own", "kept"] = "own",
+    values: bool = True,
+    keep_loops: bool = False,
+) -> Execution:
+    """Run every Einsum of a cascade on sparse operands, in the order of the spec, as its mapping says.
+
+    `tensors`: every input by name, as `SparseTensor` or as an array with one axis per declared rank.
+    `rank_sizes`: of ranks that no tensor has. `symbols`: values of scalars and of sizes of splits.
+    `slices`: a later Einsum that is sliced balances the slices by its `own` tensor's nonzeros, as in TeAAL,
+    or keeps those that the rank was sliced into first (`kept`, as hardware that stores A in slices does).
+    `values=False` counts only: every output that is touched is 1. `keep_loops` keeps all loop iterations
+    (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are not
+    walked one by one.
+    Raises SpecError for tensors that are missing, unknown or do not fit, all at once; Refused, by name, for
+    what is not executed: index math in outputs, `follow`, terms without a tensor.
+    """
+    given = _tensors(teaal, tensors)
+    sizes = _sizes(teaal, given, rank_sizes or {})
+    numbers = dict(symbols or {})
+    faults = _unknown_scalars(teaal, numbers)
+    if slices not in ("own", "kept"):
+        faults.append(Diagnostic(f"slices={slices!r}", "own or kept"))
+    if faults:
+        raise SpecError(faults)
+    whole = {name: int(v) for name, v in numbers.items() if float(v).is_integer()}
+    known: dict[str, SparseTensor] = dict(given)
+    results: dict[str, SparseTensor] = {}
+    einsums: list[EinsumCounts] = []
+    kept = Slices()
+    for expression in teaal.expressions:
+        mapping = _mapping(teaal, expression.name)
+        plan = make_plan(expression, mapping, known, sizes, numbers, whole, kept, slices == "kept")
+        ran = walk_through(plan, mapping.spacetime, keep_loops)
+        made, zeros = result(ran, values)
+        einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
+        declared = teaal.declaration.get(expression.name, made.ranks)
+        results[expression.name] = known[expression.name] = made.renamed(expression.name, declared)
+    return Execution(results, tuple(einsums), given, sizes, teaal)
+
+
+def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:
+    """The mapping of an Einsum; without one, its ranks in the order of the output, then of the inputs."""
+    for found in teaal.mappings:
+        if found.einsum == einsum and found.loop_order:
+            return found
+    expression = next(e for e in teaal.expressions if e.name == einsum)
+    operands = [expression.output, *expression.operands]
+    order = dict.fromkeys(rank_of(v) for o in operands for i in o.indices for v, _ in i.terms)
+    given = next((m for m in teaal.mappings if m.einsum == einsum), None)
+    if given is not None and given.partitioning:
+        what = f"the mapping of {einsum} splits ranks and gives no loop order"
+        raise SpecError([Diagnostic(what, "give the order of the ranks after partitioning")])
+    return EinsumMapping(einsum, (), tuple(order), given.spacetime if given is not None else None)
+
+
+def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, SparseTensor]:
+    """The inputs in declared rank order. SpecError with everything that does not fit."""
+    faults: list[Diagnostic] = []
+    found: dict[str, SparseTensor] = {}
+    for name in teaal.inputs:
+        if name not in tensors:
+            faults.append(Diagnostic(f"tensor {name} is missing", f"give tensors={{{name!r}: ...}}"))
+    for name, tensor in tensors.items():
+        if name not in teaal.inputs:
+            known = ", ".join(teaal.inputs)
+            faults.append(Diagnostic(f"{name} is no input of the cascade", f"its inputs are {known}"))
+            continue
+        ranks = teaal.declaration[name]
+        there = len(tensor.ranks) if isinstance(tensor, SparseTensor) else np.ndim(tensor)
+        if there != len(ranks):
+            what = f"{name} is declared with {len(ranks)} ranks {list(ranks)}, the tensor has {there}"
+            faults.append(Diagnostic(what))
+        elif not isinstance(tensor, SparseTensor):
+            found[name] = SparseTensor.from_dense(name, ranks, tensor)
+        elif tensor.ranks == ranks:
+            found[name] = tensor if tensor.name == name else tensor.renamed(name)
+        elif set(tensor.ranks) == set(ranks):
+            found[name] = tensor.swizzled(ranks).renamed(name)
+        else:
+            found[name] = tensor.renamed(name, ranks)
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping[str, int]) -> dict[str, int]:
+    """The size of every rank. SpecError where tensors that share a rank do not agree."""
+    found: dict[str, tuple[int, str]] = {}
+    faults: list[Diagnostic] = []
+    stated = {r: s for r, s in teaal.rank_sizes.items() if isinstance(s, int)}
+    for rank, size in {**stated, **given}.items():
+        if size != int(size) or size < 1:
+            faults.append(Diagnostic(f"rank {rank} has size {size}", "a whole number of at least 1"))
+        found[rank] = (int(size), "the rank sizes given")
+    for expression in teaal.expressions:
+        for operand in expression.operands:
+            tensor = tensors.get(operand.tensor)
+            if tensor is None:
+                continue
+            if len(operand.indices) != len(tensor.ranks):
+                what = f"{operand.tensor} has {len(tensor.ranks)} ranks and {len(operand.indices)} indices"
+                faults.append(Diagnostic(f"{what} in {expression.name}"))
+                continue
+            for index, size in zip(operand.indices, tensor.shape, strict=True):
+                if index.variable is None:
+                    continue
+                rank = rank_of(index.variable)
+                before, where = found.setdefault(rank, (size, operand.tensor))
+                if before != size:
+                    what = f"rank {rank} has size {size} in {operand.tensor} and {before} in {where}"
+                    faults.append(Diagnostic(what, "tensors that share a rank have one size for it"))
+    if faults:
+        raise SpecError(list(dict.fromkeys(faults)))
+    return {rank: size for rank, (size, _) in found.items()}
+
+
+def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Diagnostic]:
+    names = {
+        f
+        for e in teaal.expressions
+        for t in e.terms
+        if isinstance(t, Product)
+        for f in t.factors
+        if isinstance(f, str)
+    }
+    return [
+        Diagnostic(f"scalar {name} has no value", f"give symbols={{{name!r}: ...}}")
+        for name in sorted(names - set(numbers))
+    ]

@@ -1,0 +1,154 @@
+"""Values of an Einsum: products and sums at the innermost iterations, gathered by output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.sparse.execute.loops import Cursor, Walk
+from polymodel.sparse.execute.output import Bools
+from polymodel.sparse.execute.plan import Plan, Term
+from polymodel.sparse.execute.tail import Tail, first_leaf
+from polymodel.sparse.fibertree import Ints
+
+Values = NDArray[Any]
+# Values worked on at a time.
+BLOCK = 4_000_000
+
+
+def presence(plan: Plan, walk: Walk) -> tuple[list[Bools | None], Bools | None]:
+    """Per term the leaves where it is (None: all), and the leaves where any is."""
+    found: list[Bools | None] = []
+    for term in plan.terms:
+        there: Bools | None = None
+        for s in term.slots:
+            cursor = walk.cursors[s]
+            if cursor.partial and cursor.element is not None:
+                here = cursor.element >= 0
+                there = here if there is None else there & here
+        found.append(None if there is None or there.all() else there)
+    anywhere: Bools | None = None
+    if all(t is not None for t in found):
+        anywhere = np.logical_or.reduce([t for t in found if t is not None])
+    return found, None if anywhere is None or anywhere.all() else anywhere
+
+
+def term_multiplies(term: Term) -> int:
+    """Products at one leaf: one less than the factors."""
+    return 0 if term.take is not None else len(term.slots) + term.numbers - 1
+
+
+def leaf_values(plan: Plan, walk: Walk, there: list[Bools | None]) -> Values:
+    """The value of each leaf: the sum of its terms."""
+    found: Values | None = None
+    for term, kept in zip(plan.terms, there, strict=True):
+        one = _product(term, walk.cursors)
+        if kept is not None:
+            one = np.where(kept, one, one.dtype.type(0))
+        found = one if found is None else found + one
+    assert found is not None
+    return found
+
+
+def _product(term: Term, cursors: list[Cursor]) -> Values:
+    factors = term.slots if term.take is None else (term.slots[term.take],)
+    found: Values | None = None
+    for s in factors:
+        cursor = cursors[s]
+        values = cursor.slot.tree.values
+        element = cursor.element
+        here = _at(values, element, cursor.partial)
+        found = here if found is None else found * here
+    assert found is not None
+    return found if term.take is not None or not term.numbers else found * term.factor
+
+
+def _at(values: Values, element: Ints | None, partial: bool) -> Values:
+    if element is None:
+        return values
+    if partial:
+        if not values.size:
+            return np.zeros(element.size, dtype=values.dtype)
+        return values[np.maximum(element, 0)]
+    return values[element]
+
+
+def gathered(values: Values, output: Ints, count: int, assign: bool) -> Values:
+    """Leaf values summed by output; `assign`: the last one stays instead (take)."""
+    if assign:
+        found = np.zeros(count, dtype=values.dtype)
+        found[output] = values
+        return found
+    if values.dtype.kind == "b":
+        values = values.astype(np.int64)
+    order = None
+    if values.size > 1 and not bool((output[1:] >= output[:-1]).all()):
+        if values.dtype.kind == "f" and values.dtype.itemsize == 8:
+            return np.bincount(output, weights=values, minlength=count)
+        order = np.argsort(output, kind="stable")
+        values, output = values[order], output[order]
+    new = np.ones(output.size, dtype=bool)
+    new[1:] = output[1:] != output[:-1]
+    return np.add.reduceat(values, np.flatnonzero(new)) if values.size else values
+
+
+def tail_values(
+    plan: Plan, walk: Walk, tail: Tail, kind: int, nodes: Ints, output: Ints
+) -> tuple[Ints, Values]:
+    """For nodes of one kind: their outputs, ascending, and per output a row of values, one per leaf below.
+
+    `output`: of each of the nodes. Rows of the same output are added (take: the last one stays).
+    """
+    term = plan.terms[0]
+    order = np.argsort(output, kind="stable")
+    nodes, output = nodes[order], output[order]
+    new = np.ones(output.size, dtype=bool)
+    new[1:] = output[1:] != output[:-1]
+    starts = np.flatnonzero(new)
+    mine = leaves_of(tail, kind)
+    outputs, width = output[starts], int(mine.size)
+    rows: list[Values] = []
+    at = 0
+    ends = np.append(starts[1:], nodes.size)
+    while at < starts.size:
+        stop = int(np.searchsorted(ends, starts[at] + max(BLOCK // max(width, 1), 1), side="right"))
+        stop = max(stop, at + 1)
+        block = nodes[starts[at] : ends[stop - 1]]
+        one = _rows(term, walk, tail, kind, block, mine)
+        local = starts[at:stop] - starts[at]
+        if term.take is not None:
+            rows.append(one[ends[at:stop] - starts[at] - 1])
+        else:
+            rows.append(one if local.size == block.size else np.add.reduceat(one, local, axis=0))
+        at = stop
+    return outputs, np.concatenate(rows) if rows else np.zeros((0, width))
+
+
+def leaves_of(tail: Tail, kind: int) -> Ints:
+    """The nodes of the tail's last loop below a kind."""
+    return np.flatnonzero(tail.owner(len(tail.loops) - 1) == kind)
+
+
+def _rows(term: Term, walk: Walk, tail: Tail, kind: int, nodes: Ints, leaves: Ints) -> Values:
+    """Products: a row per node, a column per leaf below it."""
+    found: Values | None = None
+    factors = term.slots if term.take is None else (term.slots[term.take],)
+    for s in factors:
+        cursor, below = walk.cursors[s], tail.cursors[s]
+        values = cursor.slot.tree.values
+        if below.bound == cursor.bound:
+            here = values[cursor.element[nodes]][:, None] if cursor.element is not None else values[None, :]
+        else:
+            levels = cursor.slot.tree.levels[cursor.bound :]
+            element = cursor.element if cursor.element is not None else np.zeros(walk.nodes, dtype=np.int64)
+            one = int(first_leaf(levels, element[tail.one[kind : kind + 1]])[0])
+            assert below.element is not None
+            offset = below.element[leaves] - one
+            here = values[first_leaf(levels, element[nodes])[:, None] + offset[None, :]]
+        found = here if found is None else found * here
+    assert found is not None
+    if term.take is None and term.numbers:
+        found = found * term.factor
+    return np.broadcast_to(found, (nodes.size, leaves.size))

@@ -1,0 +1,247 @@
+"""Partitionings: how declared ranks become loop ranks, and what that does to the nonzeros of a tensor.
+
+Splits by shape make tiles of coordinates, `uniform_occupancy` parts of equally many coordinates of a leader,
+`uniform_slice` balanced sets of whole top-rank fibers; `flatten` makes one rank of several. Coordinates stay
+absolute, so the innermost part of a rank tells the coordinate of the declared rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.assign import least_loaded
+from polymodel.sparse.fibertree import Fibertree, Ints, LoopRank, build, changes, sorting
+from polymodel.spec.teaal.records import Directive, Partition
+
+
+@dataclass
+class Columns:
+    """The nonzeros of one tensor while it is partitioned: one column per rank, by name, in no set order."""
+
+    name: str
+    ranks: dict[str, LoopRank]
+    columns: dict[str, Ints]
+    values: NDArray[Any]
+
+    def split(self, rank: str, parts: Sequence[tuple[str, Ints]], rest: str) -> None:
+        """Put part columns (name, coordinates) above a rank, which is then called `rest`."""
+        old = self.ranks.pop(rank)
+        column = self.columns.pop(rank)
+        for name, coords in parts:
+            self.ranks[name] = LoopRank(name, old.bases, old.sizes)
+            self.columns[name] = coords
+        self.ranks[rest] = LoopRank(rest, old.bases, old.sizes)
+        self.columns[rest] = column
+
+    def flatten(self, ranks: Sequence[str], name: str) -> None:
+        """Make one rank of several; its coordinates are their tuples."""
+        old = [self.ranks.pop(r) for r in ranks]
+        columns = [self.columns.pop(r) for r in ranks]
+        bases, sizes = sum((o.bases for o in old), ()), sum((o.sizes for o in old), ())
+        self.ranks[name] = LoopRank(name, bases, sizes)
+        self.columns[name] = self.ranks[name].encode(columns)
+
+    def tree(self, order: Sequence[str]) -> Fibertree:
+        """The fibertree with its ranks in this order."""
+        ranks = [self.ranks[r] for r in order]
+        return build(self.name, ranks, [self.columns[r] for r in order], self.values)
+
+
+@dataclass(frozen=True)
+class Boundaries:
+    """Where a leader's fibers are cut: per part its leader fiber, its coordinate and the prefix of the fiber.
+
+    Fiber g, one per row of `prefix` (one column per rank of `ranks`), has the parts `starts[g]` on; part p
+    begins at coordinate `coords[p]` (the first of a fiber at 0).
+    """
+
+    leader: str
+    ranks: tuple[str, ...]
+    prefix: tuple[Ints, ...]
+    starts: Ints
+    coords: Ints
+
+
+def shape_parts(coords: Ints, step: int) -> Ints:
+    """Tiles of `step` coordinates, each named after the first coordinate it could have."""
+    return coords - coords % step
+
+
+def nway_step(size: int, parts: int) -> int:
+    """The tile size that makes at most `parts` tiles."""
+    return (size - 1) // parts + 1
+
+
+def part_names(rank: str, count: int) -> tuple[str, ...]:
+    """The ranks that `count` operations make of one, outermost first: R2, R1, R0."""
+    return tuple(f"{rank}{i}" for i in range(count, -1, -1))
+
+
+def group_parts(prefix: Sequence[Ints], coords: Ints, count: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Parts of `count` consecutive distinct coordinates in each group of rows with the same prefix.
+
+    Returns the part coordinate of every row (0 for the first part of a group, otherwise the first coordinate
+    in it); one row number per group; where the parts of each group start; all parts' coordinates.
+    """
+    columns = [*prefix, coords]
+    order = sorting(columns)
+    ordered = columns if order is None else [c[order] for c in columns]
+    fresh = changes(ordered)
+    head = changes(ordered[:-1]) if prefix else np.zeros(coords.size, dtype=bool)
+    head[:1] = True
+    number = np.cumsum(fresh) - 1
+    heads = np.flatnonzero(head)
+    group = np.cumsum(head) - 1
+    place = number - number[heads][group] if coords.size else number
+    begins = fresh & (place % count == 0)
+    at = np.flatnonzero(begins)
+    part_coords = np.where(place[at] == 0, 0, ordered[-1][at])
+    found = part_coords[np.cumsum(begins) - 1] if coords.size else coords
+    if order is not None:
+        back = np.empty_like(found)
+        back[order] = found
+        found = back
+        heads = order[heads]
+    starts = np.searchsorted(group[at], np.arange(heads.size + 1))
+    return found, heads, starts, part_coords
+
+
+def occupancy(leader: Columns, rank: str, before: Sequence[str], count: int) -> tuple[Ints, Boundaries]:
+    """Cut each fiber of the leader's rank, below the ranks `before` it, into parts of `count` coordinates."""
+    prefix = [leader.columns[r] for r in before]
+    parts, heads, starts, coords = group_parts(prefix, leader.columns[rank], count)
+    made = Boundaries(leader.name, tuple(before), tuple(c[heads] for c in prefix), starts, coords)
+    return parts, made
+
+
+def follow(follower: Columns, rank: str, cuts: Boundaries) -> Ints:
+    """Part coordinates of a follower that has all ranks above the leader's fibers: cut at the same places.
+
+    Fibers that the leader does not have stay whole, in a part at 0.
+    """
+    coords = follower.columns[rank]
+    if not coords.size or not cuts.coords.size:
+        return np.zeros_like(coords)
+    groups = _groups([follower.columns[r] for r in cuts.ranks], cuts.prefix, coords.size)
+    owner = np.repeat(np.arange(cuts.starts.size - 1), np.diff(cuts.starts))
+    span = max(int(coords.max()), int(cuts.coords.max())) + 1
+    at = np.searchsorted(owner * span + cuts.coords, groups * span + coords, side="right") - 1
+    return np.where(groups >= 0, cuts.coords[np.maximum(at, 0)], 0)
+
+
+def _groups(columns: Sequence[Ints], prefix: Sequence[Ints], rows: int) -> Ints:
+    """Which row of `prefix` each row of `columns` equals; -1 for none."""
+    if not columns:
+        return np.zeros(rows, dtype=np.int64)
+    known = prefix[0].size
+    both = [np.concatenate((p, c)) for p, c in zip(prefix, columns, strict=True)]
+    order = sorting(both)
+    order = np.arange(known + rows) if order is None else order
+    kind = np.cumsum(changes([b[order] for b in both])) - 1
+    kinds = np.empty_like(kind)
+    kinds[order] = kind
+    table = np.full(int(kind[-1]) + 1 if kind.size else 0, -1, dtype=np.int64)
+    table[kinds[:known]] = np.arange(known)
+    return table[kinds[known:]]
+
+
+@dataclass
+class Slices:
+    """Which slice each coordinate of a rank went to, kept for Einsums that shall use the same."""
+
+    rows: dict[str, Ints] = field(default_factory=dict)
+
+    def of(self, tensor: Columns, rank: str, size: int, parts: int, kept: bool) -> Ints:
+        """Slice per coordinate, -1 where it has no nonzero: by this tensor's nonzeros, or as first used."""
+        if not (kept and rank in self.rows):
+            loads = np.bincount(tensor.columns[rank], minlength=size)
+            self.rows[rank] = least_loaded(loads, parts)
+        return self.rows[rank]
+
+
+def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], einsum: str) -> list[Diagnostic]:
+    """Sizes of splits that are no number of at least 1."""
+    found = []
+    for partition in partitions:
+        for d in partition.directives:
+            if d.kind in ("flatten", "follow"):
+                continue
+            name = f"{d.kind}({d.size}) of {', '.join(partition.ranks)} in {einsum}"
+            if isinstance(d.size, str) and d.size not in symbols:
+                found.append(
+                    Diagnostic(f"{name}: {d.size} has no value", f"give symbols={{{d.size!r}: ...}}")
+                )
+            elif number(d, symbols) < 1:
+                found.append(Diagnostic(name, "the size of a split is at least 1"))
+    return found
+
+
+def number(directive: Directive, symbols: Mapping[str, int]) -> int:
+    """The size of a split."""
+    size = symbols[directive.size] if isinstance(directive.size, str) else directive.size
+    return int(size)
+
+
+def shape_columns(
+    coords: Ints, directives: Sequence[Directive], size: int, symbols: Mapping[str, int]
+) -> list[Ints]:
+    """The part coordinates of splits by shape, outermost first; an n-way split groups whole finer tiles."""
+    steps = shape_steps(directives, size, symbols)
+    found: list[Ints] = []
+    finer = coords
+    for step, d in zip(reversed(steps), reversed(directives), strict=True):
+        finer = shape_parts(finer if d.kind == "nway_shape" else coords, step)
+        found.insert(0, finer)
+    return found
+
+
+def shape_steps(directives: Sequence[Directive], size: int, symbols: Mapping[str, int]) -> list[int]:
+    """The tile sizes of splits by shape, outermost first. Of consecutive n-way splits the last one listed is
+    outermost, since each groups the tiles that the one before it made."""
+    found: list[int] = []
+    ways: list[int] = []
+    for d in directives:
+        if d.kind == "nway_shape":
+            ways.insert(0, nway_step(size, number(d, symbols)))
+        else:
+            found += [*ways, number(d, symbols)]
+            ways = []
+    return found + ways
+
+
+def slice_loads(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[Ints, Ints]:
+    """`uniform_slice` on a row histogram: the slice of each row (-1: empty) and the load of each slice."""
+    loads = np.asarray(row_nnz, dtype=np.int64)
+    if parts < 1:
+        raise SpecError([Diagnostic(f"{parts} slices", "a whole number of at least 1")])
+    rows = least_loaded(loads, parts)
+    return rows, np.bincount(rows[rows >= 0], weights=loads[rows >= 0], minlength=parts).astype(np.int64)
+
+
+def tile_loads(row_nnz: Sequence[int] | Ints, step: int) -> Ints:
+    """Nonzeros of the tiles of `step` rows that are not empty, in order."""
+    loads = np.asarray(row_nnz, dtype=np.int64)
+    found = np.add.reduceat(loads, np.arange(0, loads.size, step)) if loads.size else loads
+    result: Ints = found[found > 0]
+    return result
+
+
+def cyclic_loads(row_nnz: Sequence[int] | Ints, parts: int) -> Ints:
+    """Nonzeros per part when row i goes to part i mod `parts`."""
+    loads = np.asarray(row_nnz, dtype=np.int64)
+    found: Ints = np.bincount(np.arange(loads.size) % parts, weights=loads, minlength=parts).astype(np.int64)
+    return found
+
+
+def load_bounds(row_nnz: Sequence[int] | Ints, parts: int) -> tuple[int, float]:
+    """What no assignment of whole rows gets below (the mean rounded up, the largest row), and what giving
+    rows to the least loaded slice never exceeds (mean + (1 - 1/parts) largest row; Graham 1966)."""
+    loads = np.asarray(row_nnz, dtype=np.int64)
+    total, largest = int(loads.sum()), int(loads.max(initial=0))
+    return max(-(-total // parts), largest), total / parts + (1 - 1 / parts) * largest
