@@ -1,7 +1,8 @@
 """The packaged architectures, workloads and mappings, and how names find them.
 
 `arch/NAME.yaml`, `workloads/NAME.yaml`, and mappings of a workload for an architecture in
-`workloads/NAME/ARCH/VARIANT.yaml`. `NAME/VARIANT` names a mapping.
+`workloads/NAME/ARCH/VARIANT.yaml`. `NAME/VARIANT` names a mapping; `GROUP/NAME` a TeAAL spec, which stands in
+`workloads/GROUP/NAME.yaml`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ def workloads() -> tuple[str, ...]:
     )
 
 
+def specs() -> tuple[str, ...]:
+    """Names of the packaged TeAAL specs, `GROUP/NAME`."""
+    root = _root()
+    found = (root / "workloads").glob("*/*.yaml") if root else ()
+    return tuple(sorted(f"{p.parent.name}/{p.name.removesuffix('.yaml')}" for p in found))
+
+
 def variants(workload: str, arch: str | None) -> tuple[str, ...]:
     """Names of the packaged mappings of `workload`, for one architecture or for any."""
     root = _root()
@@ -72,11 +80,13 @@ def variants(workload: str, arch: str | None) -> tuple[str, ...]:
 
 
 def find(name: str) -> Found | None:
-    """The entry called `name`: an architecture or a workload; `NAME/VARIANT` gives the workload."""
+    """The architecture, workload or TeAAL spec called `name`; of `NAME/VARIANT` the workload."""
     root = _root()
     if root is None or not is_name(name):
         return None
     head, _, variant = name.partition("/")
+    if variant and name in specs():
+        return Found("workload", name, root / "workloads" / f"{name}.yaml")
     if head in workloads():
         return Found("workload", head, root / "workloads" / f"{head}.yaml", variant)
     if not variant and head in architectures():

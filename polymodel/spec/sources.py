@@ -10,7 +10,7 @@ from polymodel.errors import Diagnostic
 from polymodel.spec import library
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import Document, add_object, existing, read_file, read_mapping
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import close_to, suggestion
 
 
 @dataclass
@@ -54,8 +54,9 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         return
     found = library.find(text)
     if found is None:
-        known = library.names()
-        near = suggestion(text.partition("/")[0], known, "library names") if known else "name a YAML file"
+        known = (*library.names(), *library.specs())
+        near = close_to(text, library.specs()) if "/" in text else ""
+        near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")
         document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
         return
     if found.kind == "arch":
