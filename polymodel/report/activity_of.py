@@ -121,7 +121,7 @@ def _ran(execution: Execution, einsum: str, limit: int) -> tuple[Ran, SpaceTime]
     if counts.levels is None:
         raise Refused(
             f"the loops of {counts.einsum} were counted without being walked",
-            "run it with its loops kept",
+            "run it with keep_loops=True",
         )
     expression = next(e for e in execution.spec.expressions if e.name == counts.einsum)
     return Ran(execution, counts, counts.levels, expression), stamps

@@ -20,7 +20,7 @@ from polymodel.report.fibertree_layout import Coordinate, Levels, Path, levels
 from polymodel.report.page import CSS
 from polymodel.report.picture import Page
 from polymodel.report.svg_activity import grid
-from polymodel.report.svg_fibertree import Drawable, Tree, fibertree
+from polymodel.report.svg_fibertree import Drawable, Tree, fibertree, ranks_of
 
 # Of a larger tensor only what is touched is drawn.
 WHOLE = 150
@@ -93,27 +93,33 @@ document.querySelectorAll('section.run').forEach(function (run) {
 
 def activity_page(
     runs: Activities | Sequence[Activities],
-    tensors: Mapping[str, Drawable] | None = None,
+    tensors: Mapping[str, Drawable] | Sequence[Mapping[str, Drawable]] = (),
     *,
     title: str = "",
     limit: int = LIMIT,
 ) -> Page:
     """A page with a section per Einsum: controls, the fibertrees of its tensors, and all steps as a grid.
 
-    `tensors`: by name, in the ranks in which the computes name their points; of a tensor that is not given
-    the points touched are drawn, each with the number of computes that touch it. Refused above `limit`
-    computes in an Einsum; SpecError where a tensor and the points disagree.
+    `tensors`: by name, in the ranks in which the computes name their points, for all Einsums or one such
+    mapping per Einsum; of a tensor that is not given the points touched are drawn, each with the number of
+    computes that touch it. Refused above `limit` computes in an Einsum; SpecError where a tensor and the
+    points disagree.
     """
     listed = (runs,) if isinstance(runs, Activities) else tuple(runs)
     if not listed:
         raise SpecError([Diagnostic("there is no Einsum to show", "give the activities of at least one")])
+    given = [tensors] * len(listed) if isinstance(tensors, Mapping) else list(tensors)
+    if given and len(given) != len(listed):
+        what = f"{len(given)} mappings of tensors for {len(listed)} Einsums"
+        raise SpecError([Diagnostic(what, "give one for all, or one each")])
+    pairs = list(zip(listed, given or [{}] * len(listed), strict=True))
     for run in listed:
         allowed(run, limit)
-    faults = [f for run in listed for f in _misfits(run, tensors or {})]
+    faults = [f for run, known in pairs for f in _misfits(run, known)]
     if faults:
         raise SpecError(faults)
     name = title or f"Activity of {', '.join(r.einsum for r in listed)}"
-    body = "\n".join(_section(run, tensors or {}, number) for number, run in enumerate(listed))
+    body = "\n".join(_section(run, known, number) for number, (run, known) in enumerate(pairs))
     return Page(name, _document(name, body))
 
 
@@ -158,8 +164,11 @@ def _touched(run: Activities) -> dict[str, dict[Path, list[int]]]:
 def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> str:
     body, width, height = grid(run)
     drawn = picture(width, height, f"Einsum {run.einsum}: all steps", body)
+    touched = _touched(run)
+    shown = {name: _shown(name, points, tensors) for name, points in touched.items()}
+    ranks = ranks_of(list(shown.values()))
     trees = "\n".join(
-        f"<figure>{_tree(name, points, tensors, run)}</figure>" for name, points in _touched(run).items()
+        f"<figure>{_tree(name, shown[name], points, ranks, run)}</figure>" for name, points in touched.items()
     )
     label = escape(run.einsum)
     last = max(run.count - 1, 0)
@@ -194,10 +203,9 @@ def _words(run: Activities) -> str:
 
 
 def _tree(
-    name: str, points: Mapping[Path, Sequence[int]], tensors: Mapping[str, Drawable], run: Activities
+    name: str, tensor: Levels, points: Mapping[Path, Sequence[int]], ranks: Sequence[str], run: Activities
 ) -> str:
     """The fibertree of one tensor; each coordinate says at which steps it is touched."""
-    tensor = _shown(name, points, tensors)
     steps: dict[Path, set[int]] = {}
     for path, at in points.items():
         for deep in range(1, len(path) + 1):
@@ -208,7 +216,7 @@ def _tree(
         at = " ".join(str(s) for s in sorted(steps.get(path, ())))
         return f' data-steps="{at}"{made}' if at else ""
 
-    tree = fibertree(tensor, limit=max(1, tensor.values.size), attributes=attributes)
+    tree = fibertree(tensor, limit=max(1, tensor.values.size), ranks=ranks, attributes=attributes)
     return _standing(tree)
 
 

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.report.activity import LIMIT
+from polymodel.report.activity_of import activities, iterated
+from polymodel.report.activity_page import activity_page
 from polymodel.report.page import CSS
+from polymodel.report.picture import Drawing, Page
+from polymodel.report.svg_activity import draw_activity
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses, Times
 from polymodel.sparse.fibertree import Fibertree
@@ -28,7 +33,7 @@ TITLES = {
     "space": "Load per space point",
 }
 # Rows of a table that are printed; the DataFrames have all.
-PRINTED = 24
+PRINTED = 48
 _BARS = 64
 _NOTE = "every number is an exact count on the actual data"
 
@@ -95,6 +100,18 @@ class ExecutionReport:
                 f'<div class="wide">{table.html()}</div>{more}</details>'
             )
         return "\n".join([*parts, f'<p class="note">{_NOTE}</p></div>'])
+
+    def draw_activity(self, einsum: str = "", *, slip: bool | None = None, limit: int = LIMIT) -> Drawing:
+        """One Einsum (the first, if none is named) in space and time; it must have kept its loops."""
+        return draw_activity(activities(self.execution, einsum, limit=limit), slip=slip, limit=limit)
+
+    def activity_page(self, *einsums: str, limit: int = LIMIT) -> Page:
+        """A page that steps through these Einsums (all, if none is named), fibertrees beside each other."""
+        names = einsums or tuple(e.einsum for e in self.execution.einsums)
+        runs = [activities(self.execution, name, limit=limit) for name in names]
+        return activity_page(
+            runs, [iterated(self.execution, name, limit=limit) for name in names], limit=limit
+        )
 
     def plot_load(self, einsum: str = "", ax: Axes | None = None) -> Axes:
         """Computes per space point as bars, their mean as a line; beyond 64 points per outermost coordinate.

@@ -69,7 +69,8 @@ def draw_fibertrees(tensors: Sequence[Drawable], *, title: str = "", limit: int 
     """Several fibertrees one below the other, each with at most about `limit` values."""
     if not tensors:
         raise SpecError([Diagnostic("there is no tensor to draw", "give at least one")])
-    return _drawing(tuple(fibertree(t, limit=limit) for t in tensors), title)
+    found = [levels(t) for t in tensors]
+    return _drawing(tuple(fibertree(t, limit=limit, ranks=ranks_of(found)) for t in found), title)
 
 
 def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Drawing:
@@ -80,10 +81,15 @@ def draw_parts(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> Draw
     found = levels(tensor)
     if len(found.ranks) < 2:
         raise SpecError([Diagnostic(f"{found.name} has {len(found.ranks)} ranks: it has no parts to draw")])
-    trees = tuple(fibertree(part, limit=limit) for part in _parts(found))
+    trees = tuple(fibertree(part, limit=limit, ranks=found.ranks) for part in _parts(found))
     if not trees:
         return _drawing((fibertree(found, title=title),))
     return _drawing(trees, title or f"{found.name} as its parts")
+
+
+def ranks_of(tensors: Sequence[Levels]) -> tuple[str, ...]:
+    """All ranks in order of appearance."""
+    return tuple(dict.fromkeys(r for t in tensors for r in t.ranks))
 
 
 def _parts(found: Levels) -> list[Levels]:
@@ -108,16 +114,24 @@ def _parts(found: Levels) -> list[Levels]:
 
 
 def fibertree(
-    tensor: Drawable, *, title: str = "", limit: int = LIMIT, attributes: Attributes | None = None
+    tensor: Drawable,
+    *,
+    title: str = "",
+    limit: int = LIMIT,
+    ranks: Sequence[str] = (),
+    attributes: Attributes | None = None,
 ) -> Tree:
-    """The shapes of one fibertree; `attributes` are put at the group of each coordinate, given its path."""
+    """The shapes of one fibertree; `attributes` are put at the group of each coordinate, given its path.
+
+    `ranks`: those that get the first colours, so that trees beside each other agree.
+    """
     if limit < 1:
         raise SpecError([Diagnostic(f"a fibertree of {limit} values shows nothing", "allow at least 1")])
     chosen = choose(levels(tensor), limit)
     names = chosen.tensor.ranks
     head = title or _title(chosen.tensor)
     sub = _subtitle(chosen.tensor)
-    shades = colours([_base(r) for r in names])
+    shades = colours([_base(r) for r in (*ranks, *names)])
     left = max([len(r) * CHAR * 1.13 for r in names] + [0.0]) + 16
     body = [text(0, 13, head, ' class="b"', "start"), text(0, 13 + LINE, sub, ' class="m"', "start")]
     top = HEAD + LINE

@@ -111,8 +111,8 @@ def test_it_prints_and_shows() -> None:
 
 def test_long_tables_are_cut_when_printed_only() -> None:
     report = ExecutionReport(execution(times(100)))
-    assert "… 76 more rows: .space" in str(report)
-    assert "… 76 more rows: <code>.space</code>" in report._repr_html_()
+    assert "… 52 more rows: .space" in str(report)
+    assert "… 52 more rows: <code>.space</code>" in report._repr_html_()
     assert len(report.space) == 100
 
 

@@ -34,10 +34,11 @@ class Keys:
     def rows(self, values: Ints) -> Ints:
         """The rows of some numbers."""
         found: list[Ints] = []
+        count = values.size
         for size in reversed(self.sizes):
             values, last = np.divmod(values, size)
             found.append(last)
-        return np.array(found[::-1], dtype=np.int64).reshape(len(self.sizes), -1).T
+        return np.array(found[::-1], dtype=np.int64).reshape(len(self.sizes), count).T
 
 
 def keys_of(columns: Sequence[Ints], rows: int) -> Keys:
