@@ -20,12 +20,12 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
     unbound_symbols,
 )
-from polymodel.mapping.teaal import Derived, derive
+from polymodel.mapping.teaal import EXECUTE, Derived, derive, why
 from polymodel.mapping.wanted import check_section
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, check_variables, existing, read_file
+from polymodel.spec.document import SECTIONS, Document, check_variables, existing, read_file
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
@@ -35,7 +35,6 @@ from polymodel.spec.symbols import symbol_faults, symbol_values, used_symbols, w
 from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
-from polymodel.spec.teaal.show import spec_text
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.resolve import Resolved, resolve_workload
 
@@ -91,7 +90,7 @@ class Spec:
         derived = self._resolution.derived
         found = arch_of(self.raw_teaal)[1] if self.raw_teaal is not None else ()
         if derived is not None:
-            found += derived.remarks + ((f"no mapping: {derived.error}",) if derived.error else ())
+            found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
         return found
 
     def __getstate__(self) -> dict[str, object]:
@@ -109,7 +108,7 @@ class Spec:
         waits = "waits for the value of " + ", ".join(n for n, value in self.symbols.items() if value is None)
         parts = [repr(self)]
         if self.teaal is not None:
-            parts += [spec_text(self.teaal), *(f"remark: {r}" for r in self.remarks)]
+            parts += [str(self.teaal), *(f"remark: {r}" for r in self.remarks)]
         for name in ("workload", "arch", "mapping"):
             derived = name == "mapping" and self.raw_teaal is not None and self.mapping is not None
             if getattr(self, f"raw_{name}") is not None or derived:
@@ -225,9 +224,6 @@ class Spec:
         return self
 
     def _lacking(self, section: str, missing: bool) -> list[Diagnostic]:
-        reason = workload_of(self.raw_teaal) if self.raw_teaal and section == "workload" else None
-        if isinstance(reason, str):
-            return [Diagnostic(reason, "run it on data: polymodel.execute(spec, tensors)")]
         if section == "workload" and self._resolution.refused:
             return list(self._resolution.refused)
         if missing:
@@ -280,6 +276,8 @@ def _resolve(spec: Spec) -> _Resolution:
         waits = [d for d in own.found if d.code == UNBOUND]
         refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
         faults.extend(waits if spec.raw_teaal is not None else own.found)
+    elif spec.raw_teaal is not None:
+        refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE),)
     if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
         arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
     elif spec.raw_arch is not None:
@@ -331,7 +329,7 @@ def load(
     if "renames" in document.sections and "workload" not in document.sections:
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
     spec = _with_symbols(_spec(document, given, pair), symbols or {}, document.faults)
-    broken = [s for s in document.entries if s not in document.sections and s != "symbols"]
+    broken = [s for s in document.entries if s not in document.sections and s in SECTIONS]
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         partial = () if {*broken} - {"mapping", "sweep", "explore"} else spec.check()

@@ -38,6 +38,15 @@ class Derived:
     remarks: tuple[str, ...] = ()
 
 
+def why(error: PolymodelError) -> str:
+    """The reason of an error in one line."""
+    if isinstance(error, SpecError):
+        return "; ".join(d.message for d in error.diagnostics)
+    if isinstance(error, Refused):
+        return f"{error.message} ({error.remedy})"
+    return str(error)
+
+
 def data_dependent(spec: TeaalSpec) -> str:
     """What of the partitioning needs the data, as text; empty if all of it is by shape."""
     found = []
@@ -155,8 +164,8 @@ class _Builder:
         """Tensor -> the loop below which its data is held: it leaves when the loop it is evicted on steps."""
         found: dict[str, int] = {}
         for binding in self.spec.bindings_of(einsum).of(memory):
-            if not binding.tensor or binding.type == "coord":
-                continue
+            if not binding.tensor or (binding.type == "coord" and binding.style == "lazy"):
+                continue  # coordinates alone; eager ones bring the values below them
             last = [i for i, (rank, _) in enumerate(placed) if rank == binding.evict_on]
             found[binding.tensor] = last[-1] + 1 if last else 0
         return found

@@ -176,7 +176,7 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
             _version(entry, document)
         elif entry.key == "symbols":
             keys = {e.key for e in root.entries}
-            problem = bool(keys & {"workload", "arch"})
+            problem = bool(keys & {"workload", "arch", "einsum"})
             _symbols(entry, document, "mapping" in keys and not problem, problem)
         elif entry.key in SECTIONS:
             if _free(entry.key, document, entry):
@@ -196,7 +196,8 @@ def _teaal(entries: dict[str, Entry], document: Document) -> None:
     if not _free("workload", document, first):
         return
     document.entries["workload"] = first
-    document.entries["einsum"] = first
+    whole = Node(first.source, first.line, first.column, entries=tuple(entries.values()))
+    document.entries["teaal"] = replace(first, value=whole)
     before = len(document.faults)
     spec = read_sections(entries, document.faults)
     if len(document.faults) > before:

@@ -27,20 +27,25 @@ Symbols = Mapping[str, Value | None]
 DEFAULT_BITS = 32
 
 
-def plain_ranks(spec: TeaalSpec) -> tuple[str, ...]:
-    """Declared ranks that some access indexes by their own variable, in order of declaration."""
+def bounding_ranks(spec: TeaalSpec) -> tuple[str, ...]:
+    """Ranks whose sizes bound the loops, in order of declaration.
+
+    Those that some access indexes by their own variable, and those that an index with a negative factor could
+    leave at the lower end.
+    """
     found: set[str] = set()
     for expression in spec.expressions:
         for operand in (expression.output, *expression.operands):
             for rank, index in zip(spec.declaration[operand.tensor], operand.indices, strict=True):
-                if index.variable is not None and index.variable.upper() == rank:
+                own = index.variable is not None and index.variable.upper() == rank
+                if own or any(factor < 0 for _, factor in index.terms):
                     found.add(rank)
     return tuple(dict.fromkeys(r for ranks in spec.declaration.values() for r in ranks if r in found))
 
 
 def sized(spec: TeaalSpec) -> TeaalSpec:
-    """The spec with a size for every rank that has a variable: the symbol of its name where none is given."""
-    sizes = {r: spec.rank_sizes.get(r, r) for r in plain_ranks(spec)}
+    """The spec with a size for every rank that bounds a loop: the symbol of its name where none is given."""
+    sizes = {r: spec.rank_sizes.get(r, r) for r in bounding_ranks(spec)}
     return replace(spec, rank_sizes={**sizes, **spec.rank_sizes})
 
 
@@ -124,9 +129,11 @@ def bound(spec: TeaalSpec, symbols: Symbols, faults: Faults) -> TeaalSpec:
     fill = _Fill(symbols, faults)
     return replace(
         spec,
-        rank_sizes={r: fill.size(s, ("einsum", "rank_sizes", r)) for r, s in spec.rank_sizes.items()},
+        rank_sizes={
+            r: fill.size(s, ("teaal", "einsum", "rank_sizes", r)) for r, s in spec.rank_sizes.items()
+        },
         bits_per_value={
-            t: fill.size(b, ("einsum", "bits_per_value", t)) for t, b in spec.bits_per_value.items()
+            t: fill.size(b, ("teaal", "einsum", "bits_per_value", t)) for t, b in spec.bits_per_value.items()
         },
         mappings=tuple(fill.mapping(m) for m in spec.mappings),
         configurations=tuple(replace(c, root=fill.level(c.root)) for c in spec.configurations),
@@ -166,7 +173,7 @@ class _Fill:
         parts = []
         for partition in mapping.partitioning:
             key = partition.ranks[0] if len(partition.ranks) == 1 else f"({', '.join(partition.ranks)})"
-            path: Path = ("mapping", "partitioning", mapping.einsum, key)
+            path: Path = ("teaal", "mapping", "partitioning", mapping.einsum, key)
             directives = tuple(self.directive(d, (*path, i)) for i, d in enumerate(partition.directives))
             parts.append(replace(partition, directives=directives))
         return replace(mapping, partitioning=tuple(parts))

@@ -77,7 +77,7 @@ def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[Ex
         parsed = walk.parsed(item, at, parse_expression, "Z[m, n] = A[k, m] * B[k, n]")
         if parsed is not None:
             found.append((at, parsed))
-    for at, parsed in found:
+    for at, parsed in found if declaration else ():
         for tensor in parsed.tensors:
             _check_tensor(tensor, parsed, at, declaration, walk)
         _check_scalars(parsed, at, declaration, walk)

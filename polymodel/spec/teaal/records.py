@@ -276,6 +276,11 @@ class TeaalSpec:
     einsum_bindings: tuple[EinsumBindings, ...] = ()
     bits_per_value: Mapping[str, int | str] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        from polymodel.spec.teaal.show import spec_text
+
+        return spec_text(self)
+
     def mapping_of(self, einsum: str) -> EinsumMapping:
         """The mapping of one Einsum; KeyError if there is no such Einsum."""
         for found in self.mappings:

@@ -26,9 +26,9 @@ _ROOT = "start with `einsum:` with `declaration:` and `expressions:`"
 
 
 def is_teaal(root: Node) -> bool:
-    """True if a document is a TeAAL spec: `einsum:` with a `declaration:`."""
+    """True if a document is a TeAAL spec: `einsum:` with a `declaration:` or `expressions:`."""
     entry = root.entry("einsum")
-    return entry is not None and entry.value.entry("declaration") is not None
+    return entry is not None and any(entry.value.entry(k) for k in ("declaration", "expressions"))
 
 
 def read_teaal(source: str | Mapping[str, object], file: str = "") -> TeaalSpec:
