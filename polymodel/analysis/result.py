@@ -215,6 +215,20 @@ class PipelineRun:
     slots: tuple[Slot, ...]
 
 
+@dataclass(frozen=True)
+class Charge:
+    """An action beside reads, writes and operations, of one execution: `count` in bits (compute: operations).
+
+    Sparse data have them: turns that are gated, metadata that move. Dense analyses have none.
+    """
+
+    einsum: str
+    component: str
+    tensor: str
+    action: str
+    count: float
+
+
 def ordered_slots(counts: dict[Slot, int]) -> tuple[Slot, ...]:
     """Slots (with count 1) and how many there are of each: fill first, then in an order of their own."""
     order = ("fill", "steady", "drain")
@@ -248,3 +262,4 @@ class Analysis:
     refills: tuple[RefillLoad, ...] = ()
     transfers: tuple[TransferSizes, ...] = ()
     pipelines: tuple[PipelineRun, ...] = ()
+    charges: tuple[Charge, ...] = ()

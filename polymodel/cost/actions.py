@@ -21,7 +21,10 @@ def whole_actions(action: Action, elements: int, bits_per_value: int) -> int:
 
     So do larger transfers too, where a value takes whole actions.
     """
-    return elements * action.whole_bits(bits_per_value) // (action.bits_per_action or 1)
+    bits, each = elements * action.whole_bits(bits_per_value), action.bits_per_action or 1
+    # Expected counts are no whole numbers, and stay so.
+    found = bits / each if isinstance(bits, float) else bits // each
+    return found  # type: ignore[return-value]  # annotated as what dense counts are
 
 
 def rounded_actions(action: Action, sizes: Iterable[tuple[int, int]], bits_per_value: int) -> int:

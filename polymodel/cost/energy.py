@@ -13,13 +13,19 @@ from polymodel.cost.records import EinsumTime, EnergyItem
 
 def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyItem, ...]:
     """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
-    actions = [*_memory(counts), *_tolls(counts), *link_energies(counts), *_compute(counts)]
+    actions = [
+        *_memory(counts),
+        *_tolls(counts),
+        *link_energies(counts),
+        *_compute(counts),
+        *_charges(counts),
+    ]
     found = [*actions, *_leakage(counts, latency)]
     order = row_order(counts.problem)
     return tuple(sorted(_merged(found), key=lambda i: order(i.einsum, i.component)))
 
 
-def _item(einsum: str, component: str, tensor: str, action: Action, count: int) -> EnergyItem:
+def _item(einsum: str, component: str, tensor: str, action: Action, count: float) -> EnergyItem:
     return EnergyItem(
         einsum, component, tensor, action.name, count, "bit" if action.bits_per_action is None else "action",
         action.energy, count * action.energy, action.provenance,
@@ -54,6 +60,21 @@ def _compute(counts: Counts) -> Iterator[EnergyItem]:
                 c.einsum, c.component, "", action.name, n, "operation",
                 action.energy, n * action.energy, action.provenance,
             )  # fmt: skip
+
+
+def _charges(counts: Counts) -> Iterator[EnergyItem]:
+    """Actions that the analysis names itself; one that the component does not name is free."""
+    for c in counts.analysis.charges:
+        component = counts.problem.hierarchy[c.component]
+        action, n = component.action(c.action), c.count * counts.executions(c.einsum)
+        if component.kind == "compute":
+            yield EnergyItem(
+                c.einsum, c.component, c.tensor, action.name, n, "operation",
+                action.energy, n * action.energy, action.provenance,
+            )  # fmt: skip
+        elif n:
+            each = action.bits_per_action
+            yield _item(c.einsum, c.component, c.tensor, action, n if each is None else n / each)
 
 
 def _leakage(counts: Counts, latency: Iterable[EinsumTime]) -> Iterator[EnergyItem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
 import numpy as np
@@ -13,26 +13,25 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
-from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount
+from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
+from polymodel.sparse.actions.storage import Formats, Kept, TileBits, resident, tiling_bits, transfer_digits
 from polymodel.sparse.actions.sums import LinkSums, Number, Tables
 from polymodel.sparse.density.model import Label
-
-# How a storage keeps a tensor: True if zeros are left out.
-Compressed = Callable[[str, str], bool]
 
 MULTIPLY = (None, "mul", "multiply", "times", "*")
 UNION = ("add", "+", "sub", "-", "max", "min")
 
 
 class EinsumCounts:
-    """The counts of one Einsum. `compressed(component, tensor)` tells which storages leave out zeros."""
+    """The counts of one Einsum."""
 
     def __init__(
-        self, problem: Problem, einsum: str, data: Mapping[str, TensorData], compressed: Compressed
+        self, problem: Problem, einsum: str, data: Mapping[str, TensorData], formats: Formats
     ) -> None:
         self.structure = Structure(problem, einsum)
         self.data = data
-        self.compressed = compressed
+        self.formats = formats
+        self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
         self.tables: Tables = {}
         self.notes: list[str] = []
 
@@ -95,7 +94,7 @@ class EinsumCounts:
 
     def _one(self, row: Traffic, kind: str) -> AccessCount:
         dense: int = getattr(row, kind)
-        nonzeros = self.compressed(row.component, row.tensor) and not self.data[row.tensor].dense
+        nonzeros = self.formats.compressed(row.component, row.tensor) and not self.data[row.tensor].dense
         chain = self.chain(row, kind)
         if not chain:
             held, label = self._scaled(row.tensor, dense, nonzeros)
@@ -113,10 +112,34 @@ class EinsumCounts:
     ) -> AccessCount:
         turns = min(turns, held)
         actual = min(actual, turns)
+        how = self.formats.known.get((row.component, row.tensor))
+        metadata, about = 0.0, label
+        if how is not None:
+            tiles = self._tiling(row, kind, how)
+            share = actual / held if held else 0.0
+            bits = self.formats.accesses[row.tensor].bits_per_value
+            if how.blocks:
+                left = tiles.payload / (tiles.points * bits) if tiles.points else 0.0
+                held, turns, actual = held * left, turns * left, actual * left
+                label = _worst(label, tiles.label if share in (0, 1) else "expected")
+                values = tiles.payload
+            else:
+                values = tiles.points * bits * (self.data[row.tensor].density if how.elides else 1.0)
+            metadata = dense * (tiles.total - values) / tiles.points * share if tiles.points else 0.0
+            about = _worst(label, tiles.label if share in (0, 1) else "expected")
         return AccessCount(
             row.einsum, row.node, row.component, row.tensor, kind, dense, actual, turns - actual,
-            held - turns, dense - held, 0, label,
+            held - turns, dense - held, label, metadata, about,
         )  # fmt: skip
+
+    def _tiling(self, row: Traffic, kind: str, how: Kept) -> TileBits:
+        digits = transfer_digits(self.structure, row.tensor, row.node, kind)
+        key = row.component, row.tensor, digits
+        if key not in self.tilings:
+            self.tilings[key] = tiling_bits(
+                self.structure, row.tensor, digits, self.data[row.tensor], how.format
+            )
+        return self.tilings[key]
 
     def chain(self, row: Traffic, kind: str) -> tuple[Link, ...]:
         """The tensor's links from the outermost to the one that this kind of access goes over."""
@@ -174,16 +197,20 @@ def _worst(*labels: Label) -> Label:
 
 
 def sparse_counts(
-    problem: Problem, analysis: Analysis, data: Mapping[str, TensorData], compressed: Compressed
-) -> tuple[tuple[ComputeCount, ...], tuple[AccessCount, ...], tuple[str, ...]]:
-    """Operations, accesses and notes of every Einsum, of one execution each.
+    problem: Problem, analysis: Analysis, data: Mapping[str, TensorData], confidence: float = 0.99
+) -> SparseCounts:
+    """Operations, accesses and footprints of every Einsum, of one execution each.
 
-    Raises Refused for what cannot be counted, by name.
+    `data`: of every tensor. `confidence`: with which a footprint's `quantile_bits` are not exceeded. Raises
+    Refused for what cannot be counted, by name.
     """
-    each = {e.name: EinsumCounts(problem, e.name, data, compressed) for e in problem.cascade.einsums}
+    formats = Formats(problem)
+    each = {e.name: EinsumCounts(problem, e.name, data, formats) for e in problem.cascade.einsums}
     compute = tuple(
         each[c.einsum].compute(c) if c.operations else ComputeCount(c.einsum, c.component, 0, 0)
         for c in analysis.compute
     )
     accesses = tuple(x for row in analysis.traffic for x in each[row.einsum].access(row))
-    return compute, accesses, tuple(n for e in each.values() for n in e.notes)
+    held = (resident(problem, b, data, formats, confidence) for b in analysis.buffets)
+    footprints = tuple(f for f in held if f is not None)
+    return SparseCounts(compute, accesses, footprints, tuple(n for e in each.values() for n in e.notes))

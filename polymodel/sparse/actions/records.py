@@ -15,7 +15,8 @@ class AccessCount:
 
     dense = actual + gated + skipped + absent. `actual`: moved. `gated`: the turn is taken, nothing moves.
     `skipped`: not even the turn. `absent`: zeros that a compressed storage does not hold. `metadata_bits` go
-    with what is moved. `label` tells what the numbers are; of a `bound`, `actual` is the most it can be.
+    with what is moved: those of all that is held, less the share that is gated or skipped. Labels tell what
+    the numbers are; of a `bound`, `actual` is the most it can be.
     """
 
     einsum: str
@@ -28,8 +29,9 @@ class AccessCount:
     gated: float = 0
     skipped: float = 0
     absent: float = 0
-    metadata_bits: float = 0
     label: Label = "exact"
+    metadata_bits: float = 0
+    metadata_label: Label = "exact"
 
 
 @dataclass(frozen=True)

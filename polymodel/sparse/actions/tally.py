@@ -97,12 +97,12 @@ class Tally:
         variables = {v: a.variables for v, a in self._accesses().items()}
         every = frozenset(i for i, _ in counters.loops) | {POINT}
         fine = every if self.link is None or (own and self.by_value) else self.link.fine
-        numbers = group_numbers(_columns(counters, fine), counters.size)
+        numbers = group_numbers(digit_columns(counters, fine), counters.size)
         _, pick, extent = np.unique(numbers, return_index=True, return_counts=True)
         sizes, groups, solid = {}, {}, {}
         for i, condition in enumerate(self.conditions):
             if counters.variable in variables[condition.leader] and not counters.foreign:
-                parts = group_numbers(_columns(counters, condition.digits), counters.size)
+                parts = group_numbers(digit_columns(counters, condition.digits), counters.size)
                 counts = np.bincount(parts)
                 sizes[i], groups[i] = counts[parts][pick], parts[pick]
                 solid[i] = bool((np.diff(parts) >= 0).all())
@@ -251,21 +251,22 @@ def region_table(
     for at, counters in zip(columns, names, strict=True):
         inside &= (at >= 0) & (at < counters.size)
     ids = [
-        group_numbers(_columns(counters, digits), counters.size)[at[inside]]
+        group_numbers(digit_columns(counters, digits), counters.size)[at[inside]]
         for at, counters in zip(columns, names, strict=True)
     ]
     rows = np.array(ids, dtype=np.int64).reshape(len(ids), int(inside.sum()))
     return Table.of([c.variable for c in names], rows)
 
 
-def _columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:
+def digit_columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:
+    """The counters of these loops (POINT: and the place within the innermost tile) of every value."""
     found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
     return [*found, counters.offset] if POINT in digits and not counters.foreign else found
 
 
 def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:
     """Of the atoms that share these counters, the first one."""
-    numbers = group_numbers(_columns(counters, digits), counters.size)[pick]
+    numbers = group_numbers(digit_columns(counters, digits), counters.size)[pick]
     found = np.zeros(pick.size, np.bool_)
     # Atoms are numbered outer loop first, so the least is the one with the least counters.
     found[np.unique(numbers, return_index=True)[1]] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
@@ -22,6 +25,16 @@ from tests.sparse.actions.small import RANKS, TENSORS, small_problems
 STATES = ("actual", "gated", "skipped", "absent")
 
 
+def with_formats(problem: Problem, packed: set[tuple[str, str]]) -> Problem:
+    """The same with tensors kept as lists of coordinates."""
+    components = []
+    for c in problem.hierarchy.components:
+        rules = c.sparse or SparseRules()
+        formats = tuple((t, "COO") for n, t in sorted(packed) if n == c.name)
+        components.append(replace(c, sparse=replace(rules, formats=formats)))
+    return replace(problem, hierarchy=Hierarchy(tuple(components)))
+
+
 def shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     (einsum,) = problem.cascade.einsums
     size = {v: high + 1 for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
@@ -31,7 +44,8 @@ def shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
 def ours(problem: Problem, data: dict[str, TensorData], packed: set[tuple[str, str]]):
     """The room's counts in the walk's form, and its labels."""
     analysis = ENGINE.analyse(problem)
-    compute, accesses, _ = sparse_counts(problem, analysis, data, lambda c, t: (c, t) in packed)
+    counts = sparse_counts(with_formats(problem, packed), analysis, data)
+    compute, accesses = counts.compute, counts.accesses
     found: Counter[tuple[str, int, str, str]] = Counter()
     labels = {}
     for a in accesses:

@@ -1,0 +1,214 @@
+"""Sparse counts as an analysis: the same records, so that costs come about as those of dense data do.
+
+Energy counts what is moved and executed (and gated turns, metadata by name); time counts gated turns as well.
+The busiest instance keeps its share of the work: instances are taken to be spared alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import cast
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import (
+    Analysis,
+    Charge,
+    Compute,
+    LinkTraffic,
+    PipelineRun,
+    Resident,
+    StageWork,
+    TollTraffic,
+    Traffic,
+    TransferSizes,
+    WorkingSet,
+)
+from polymodel.mapping.placement import storage_chain
+from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts
+
+READS = ("reads_fill", "reads_drain")
+Loads = tuple[tuple[int, int], ...]
+Ways = tuple[float, float]  # factors of read and written bits
+
+
+def sparse_analysis(problem: Problem, analysis: Analysis, counts: SparseCounts) -> Analysis:
+    """The dense analysis with sparse counts in the place of dense ones; whole numbers stay whole."""
+    return _Rescaled(problem, analysis, counts).analysis()
+
+
+def _count(number: float) -> int:
+    """Records call counts ints; expected ones are floats, and costs take both."""
+    return cast(int, number)
+
+
+def _times(number: int, factor: float) -> int:
+    return number if factor == 1 else _count(number * factor)
+
+
+class _Rescaled:
+    def __init__(self, problem: Problem, analysis: Analysis, counts: SparseCounts) -> None:
+        self.problem = problem
+        self.dense = analysis
+        self.counts = counts
+        self.bits = {a.tensor: a.bits_per_value for e in problem.cascade for a in reversed(e.accesses)}
+        self.kinds = {(a.einsum, a.node, a.tensor, a.kind): a for a in counts.accesses}
+        self.work = {c.einsum: c for c in counts.compute}
+        self.ways = self._ways()
+
+    def analysis(self) -> Analysis:
+        """Every record of the dense analysis, rescaled."""
+        d = self.dense
+        return replace(
+            d,
+            traffic=tuple(map(self._traffic, d.traffic)),
+            compute=tuple(map(self._compute, d.compute)),
+            loads=tuple(replace(x, loads=self._loads(x.einsum, x.component, x.loads)) for x in d.loads),
+            working_sets=tuple(map(self._working_set, d.working_sets)),
+            tolls=tuple(map(self._toll, d.tolls)),
+            links=tuple(map(self._link, d.links)),
+            refills=tuple(replace(x, loads=self._loads(x.einsum, x.component, x.loads)) for x in d.refills),
+            transfers=tuple(map(self._transfer, d.transfers)),
+            pipelines=tuple(map(self._pipeline, d.pipelines)),
+            charges=(*d.charges, *self._charges()),
+            notes=(*d.notes, *self.counts.notes),
+        )
+
+    def _ways(self) -> dict[tuple[str, str], Ways]:
+        """(Einsum, component) -> what is left of the bits it reads and writes, gated turns included."""
+        sums: dict[tuple[str, str], list[float]] = {}
+        for a in self.counts.accesses:
+            found = sums.setdefault((a.einsum, a.component), [0, 0, 0, 0])
+            at, bits = (0 if a.kind in READS else 2), self.bits[a.tensor]
+            found[at] += (a.actual + a.gated) * bits + a.metadata_bits
+            found[at + 1] += a.dense * bits
+        return {k: (_ratio(r, rd), _ratio(w, wd)) for k, (r, rd, w, wd) in sums.items()}
+
+    def _loads(self, einsum: str, component: str, loads: Loads) -> Loads:
+        read, write = self.ways.get((einsum, component)) or self._passing(einsum, component)
+        return tuple((_times(r, read), _times(w, write)) for r, w in loads)
+
+    def _traffic(self, row: Traffic) -> Traffic:
+        found = []
+        for kind in KINDS:
+            count = self.kinds.get((row.einsum, row.node, row.tensor, kind))
+            found.append(getattr(row, kind) if count is None else _count(count.actual))
+        return Traffic(row.einsum, row.node, row.component, row.tensor, *found)
+
+    def _compute(self, row: Compute) -> Compute:
+        count = self.work.get(row.einsum)
+        if count is None or not count.dense:
+            return row
+        busiest = _times(row.busiest, count.timed / count.dense)
+        return replace(row, operations=_count(count.executed), busiest=busiest)
+
+    def _transfer(self, row: TransferSizes) -> TransferSizes:
+        """Transfers are there or not; of a compressed tensor as many, each with fewer elements, so that
+        rounding them up as they were is the most it can be."""
+        if row.node is None:
+            down, up = self._crossing(row.einsum, row.component, row.tensor)
+            factor = down if row.kind == "down" else up
+        else:
+            factor = _left(self.kinds.get((row.einsum, row.node, row.tensor, row.kind)))
+        return replace(row, sizes=tuple((size, _times(n, factor)) for size, n in row.sizes))
+
+    def _toll(self, row: TollTraffic) -> TollTraffic:
+        down, up = self._crossing(row.einsum, row.component, row.tensor)
+        return replace(row, down=_times(row.down, down), up=_times(row.up, up))
+
+    def _link(self, row: LinkTraffic) -> LinkTraffic:
+        hops = tuple((t, _times(n, max(self._crossing(row.einsum, row.component, t)))) for t, n in row.hops)
+        down, up = self._passing(row.einsum, row.component)
+        return replace(row, hops=hops, loads=tuple((_times(d, down), _times(u, up)) for d, u in row.loads))
+
+    def _crossing(self, einsum: str, component: str, tensor: str) -> Ways:
+        """What is left of a tensor's transfers past a component: of those of the next storage further out."""
+        hierarchy = self.problem.hierarchy
+        chain = storage_chain(self.problem.tree, einsum, tensor)
+        names = [(s.id, getattr(s.node, "component", "")) for s in chain]
+        outside = [i for i, name in names if hierarchy.index(name) < hierarchy.index(component)]
+        if not outside:
+            return 1.0, 1.0
+        down = self.kinds.get((einsum, outside[-1], tensor, "reads_fill"))
+        up = self.kinds.get((einsum, outside[-1], tensor, "writes_drain"))
+        return _left(down), _left(up)
+
+    def _passing(self, einsum: str, component: str) -> Ways:
+        """The same of all tensors together, weighed by their bits."""
+        down, up = [0.0, 0.0], [0.0, 0.0]
+        for access in self.problem.cascade[einsum].accesses:
+            moved = [
+                t
+                for t in self.dense.tolls
+                if (t.einsum, t.component, t.tensor) == (einsum, component, access.tensor)
+            ]
+            weight_down = sum(t.down for t in moved) or 1
+            weight_up = sum(t.up for t in moved) or 1
+            left = self._crossing(einsum, component, access.tensor)
+            for total, weight, share in ((down, weight_down, left[0]), (up, weight_up, left[1])):
+                total[0] += weight * share * access.bits_per_value
+                total[1] += weight * access.bits_per_value
+        return _ratio(*down), _ratio(*up)
+
+    def _pipeline(self, run: PipelineRun) -> PipelineRun:
+        slots = []
+        for slot in run.slots:
+            stages = tuple(tuple(self._item(x) for x in stage) for stage in slot.stages)
+            einsums = sorted({e for stage in slot.stages for x in stage for e in _einsums(x)})
+            shared = tuple((c, self._joint(einsums, c, loads)) for c, loads in slot.shared)
+            slots.append(replace(slot, stages=stages, shared=shared))
+        return replace(run, slots=tuple(slots))
+
+    def _item(self, item: StageWork | PipelineRun) -> StageWork | PipelineRun:
+        if isinstance(item, PipelineRun):
+            return self._pipeline(item)
+        count = self.work.get(item.einsum)
+        factor = count.timed / count.dense if count is not None and count.dense else 1.0
+        loads = tuple((c, self._loads(item.einsum, c, x)) for c, x in item.loads)
+        return replace(item, operations=_times(item.operations, factor), loads=loads)
+
+    def _joint(self, einsums: Iterable[str], component: str, loads: Loads) -> Loads:
+        """Loads of several stages together shrink as the least spared of them."""
+        ways = [self.ways.get((e, component), (1.0, 1.0)) for e in einsums]
+        read, write = max((w[0] for w in ways), default=1.0), max((w[1] for w in ways), default=1.0)
+        return tuple((_times(r, read), _times(w, write)) for r, w in loads)
+
+    def _working_set(self, peak: WorkingSet) -> WorkingSet:
+        held = {(f.node, f.tensor): f for f in self.counts.footprints}
+        residents = tuple(_resident(r, held.get((r.node, r.tensor))) for r in peak.residents)
+        change = sum(r.bits for r in residents) - sum(r.bits for r in peak.residents)
+        return replace(peak, bits=peak.bits + change if change else peak.bits, residents=residents)
+
+    def _charges(self) -> Iterator[Charge]:
+        for a in self.counts.accesses:
+            way = "read" if a.kind in READS else "write"
+            component = self.problem.hierarchy[a.component]
+            if a.gated:
+                yield Charge(a.einsum, a.component, a.tensor, f"gated_{way}", a.gated * self.bits[a.tensor])
+            if a.metadata_bits:
+                own = f"metadata_{way}"
+                named = any(x.name == own for x in component.actions)
+                yield Charge(a.einsum, a.component, a.tensor, own if named else way, a.metadata_bits)
+        for c in self.counts.compute:
+            if c.gated:
+                yield Charge(c.einsum, c.component, "", "gated_compute", c.gated)
+
+
+def _einsums(item: StageWork | PipelineRun) -> tuple[str, ...]:
+    if isinstance(item, StageWork):
+        return (item.einsum,)
+    return tuple(e for slot in item.slots for stage in slot.stages for x in stage for e in _einsums(x))
+
+
+def _resident(resident: Resident, held: Footprint | None) -> Resident:
+    if held is None or not held.dense_bits or held.bits == held.dense_bits:
+        return resident
+    return replace(resident, bits=_count(resident.bits * held.bits / held.dense_bits))
+
+
+def _left(count: AccessCount | None) -> float:
+    return 1.0 if count is None else _ratio(count.actual, count.dense)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 1.0

@@ -1,0 +1,257 @@
+"""Formats of storages: which leave out zeros, the metadata that go with each transfer, the bits of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Buffet
+from polymodel.errors import Refused
+from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.links import POINT, Structure
+from polymodel.sparse.actions.records import Footprint
+from polymodel.sparse.actions.tally import digit_columns, window
+from polymodel.sparse.density.model import DensityModel, Label
+from polymodel.sparse.density.uniform import Uniform
+from polymodel.sparse.formats import (
+    CISS,
+    Format,
+    NamedFormat,
+    PerRank,
+    U,
+    Widths,
+    expected_levels,
+    parse_format,
+)
+from polymodel.sparse.formats.levels import levels_of_groups
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.workload.einsum import TensorAccess
+
+POINTER = 32
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How one component keeps one tensor. `elides`: the last rank holds nonzeros only; `blocks`: all points
+    of its nonempty fibers."""
+
+    format: Format
+    elides: bool
+    blocks: bool
+
+
+class Formats:
+    """The formats of a problem's components, parsed. Values have the tensor's bits, coordinates as many as
+    their rank needs and pointers 32, unless the format says otherwise."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.accesses: dict[str, TensorAccess] = {}
+        for e in problem.cascade.einsums:
+            for a in e.accesses:
+                self.accesses.setdefault(a.tensor, a)
+
+    @cached_property
+    def known(self) -> dict[tuple[str, str], Kept]:
+        """(component, tensor) -> how it is kept, where a format is given. Raises SpecError."""
+        found = {}
+        for component in self.problem.hierarchy.components:
+            for tensor, written in component.sparse.formats if component.sparse else ():
+                access = self.accesses[tensor]
+                widths = Widths(access.bits_per_value, None, POINTER)
+                path = f"{component.name}.sparse.format.{tensor}"
+                found[component.name, tensor] = kept(parse_format(written, access.ranks, widths, path=path))
+        return found
+
+    def compressed(self, component: str, tensor: str) -> bool:
+        """True if the component holds nonzeros of the tensor only."""
+        how = self.known.get((component, tensor))
+        return how is not None and how.elides
+
+
+def kept(format: Format) -> Kept:
+    """What a format leaves out."""
+    if isinstance(format, NamedFormat | CISS):
+        return Kept(format, True, False)
+    assert isinstance(format, PerRank), "formats are per rank or of whole tensors"
+    plain = [isinstance(rule, U) for rule in format.rules]
+    if not plain or not plain[-1]:
+        return Kept(format, bool(plain), False)
+    return Kept(format, False, not all(plain))
+
+
+class Tiles:
+    """The tiles that loops with these ids (and POINT) cut a tensor into, as one Einsum touches it."""
+
+    def __init__(self, structure: Structure, tensor: str, digits: frozenset[int]) -> None:
+        self.structure = structure
+        self.access = structure.einsum.access_of(tensor)
+        by_name = {c.variable: c for c in structure.counters}
+        self.counters = {v: by_name[v] for v in self.access.variables}
+        self.groups = {v: group_numbers(digit_columns(c, digits), c.size) for v, c in self.counters.items()}
+
+    def classes(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        """(extents per rank, how many such tiles there are)."""
+        sizes = {v: np.unique(np.bincount(g), return_counts=True) for v, g in self.groups.items()}
+        names = list(sizes)
+        for picks in product(*(range(sizes[v][0].size) for v in names)):
+            extent = {v: sizes[v][0][i] for v, i in zip(names, picks, strict=True)}
+            number = 1
+            for v, i in zip(names, picks, strict=True):
+                number *= int(sizes[v][1][i])
+            ranks = [
+                int(window(x, tuple(np.array([extent[v]]) for v in x.variables))[0])
+                for x in self.access.projection
+            ]
+            yield tuple(ranks), number
+
+    def bits(self, format: Format, tensor: SparseTensor) -> tuple[Any, Any]:
+        """Payload and all bits of every nonempty tile of actual data, as arrays.
+
+        Refused unless every rank is indexed by one rank variable.
+        """
+        order = format.order(self.access.ranks)
+        stored = tensor if order == tensor.ranks else tensor.swizzled(order)
+        columns, firsts, extents, ids = [], [], [], np.zeros(stored.nnz, np.int64)
+        for rank in order:
+            counters, at = self._single(rank, stored)
+            group = self.groups[counters.variable]
+            low = np.full(int(group.max()) + 1, counters.size, np.int64)
+            np.minimum.at(low, group, np.arange(counters.size))
+            columns.append(group[at])
+            firsts.append(low + counters.low)
+            extents.append(np.bincount(group))
+            ids = ids * low.size + group[at]
+        _, number = np.unique(ids, return_inverse=True)
+        count = int(number.max(initial=-1)) + 1
+        line = np.lexsort((*stored.coords[::-1], number))
+        one = np.zeros(count, np.int64)
+        one[number] = np.arange(stored.nnz)
+        origins = np.array([f[c[one]] for f, c in zip(firsts, columns, strict=True)]).T
+        sizes = np.array([e[c[one]] for e, c in zip(extents, columns, strict=True)]).T
+        ranks = tuple(order)
+        levels = levels_of_groups(
+            ranks, stored.coords[:, line], number[line], count, origins, sizes, stored.shape
+        )
+        found = format.bits(levels)
+        return found.payload, found.total
+
+    def _single(self, rank: str, stored: SparseTensor) -> tuple[Counters, Ints]:
+        expression = self.access.projection[self.access.ranks.index(rank)]
+        if len(expression.terms) != 1 or expression.terms[0][1] != 1:
+            raise Refused(
+                f"{self.structure.name}: rank {rank} of {self.access.tensor} is {expression}: the bits of "
+                "actual tiles are counted for ranks of one rank variable",
+                "describe the tensor by its density instead",
+            )
+        counters = self.counters[expression.terms[0][0]]
+        return counters, stored.rank(rank) - expression.constant - counters.low
+
+
+@dataclass(frozen=True)
+class TileBits:
+    """Sums over all tiles of a tiling: points, values (payload) and all bits."""
+
+    points: int
+    payload: float
+    total: float
+    label: Label
+
+
+def shape_of(structure: Structure, access: TensorAccess) -> tuple[int, ...]:
+    """Extents of the ranks that an Einsum touches."""
+    bounds = {
+        v: np.array([structure.einsum.bound(v)[1] - structure.einsum.bound(v)[0] + 1])
+        for v in access.variables
+    }
+    return tuple(int(window(x, tuple(bounds[v] for v in x.variables))[0]) for x in access.projection)
+
+
+def full_model(data: TensorData, ranks: Sequence[str], shape: tuple[int, ...]) -> DensityModel:
+    """The density model of a tensor; all points where nothing is known."""
+    return data.model if data.model is not None else Uniform.of(ranks, shape, density=1)
+
+
+def tiling_bits(
+    structure: Structure, tensor: str, digits: frozenset[int], data: TensorData, format: Format
+) -> TileBits:
+    """Bits of all tiles that these loops make: exact of actual data, else expected."""
+    tiles = Tiles(structure, tensor, digits)
+    access = tiles.access
+    shape = shape_of(structure, access)
+    if data.actual is not None:
+        payload, total = tiles.bits(format, data.actual)
+        points = 1
+        for extent in shape:
+            points *= extent
+        return TileBits(points, float(np.sum(payload)), float(np.sum(total)), "exact")
+    model = full_model(data, access.ranks, shape)
+    order = format.order(access.ranks)
+    points, payloads, totals = 0, 0.0, 0.0
+    for extents, number in tiles.classes():
+        found = format.bits(expected_levels(model, extents, order))
+        points += int(np.prod(extents, dtype=object)) * number if extents else number
+        payloads += float(found.payload) * number
+        totals += float(found.total) * number
+    return TileBits(points, payloads, totals, data.label)
+
+
+def resident(
+    problem: Problem, buffet: Buffet, data: Mapping[str, TensorData], formats: Formats, confidence: float
+) -> Footprint | None:
+    """The largest tile of a buffet under its component's format; None where it has none."""
+    how = formats.known.get((buffet.component, buffet.tensor))
+    if how is None or not buffet.tile_max:
+        return None
+    known = data[buffet.tensor]
+    structure = Structure(problem, buffet.einsums[0])
+    access = structure.einsum.access_of(buffet.tensor)
+    digits = frozenset(i for i, _ in structure.loops if i < buffet.node)
+    tiles = Tiles(structure, buffet.tensor, digits)
+    dense = buffet.tile_max * access.bits_per_value
+    if known.actual is not None:
+        payload, total = tiles.bits(how.format, known.actual)
+        at = int(np.argmax(total)) if np.size(total) else -1
+        value, bits = (float(payload[at]), float(total[at])) if at >= 0 else (0.0, 0.0)
+        return Footprint(
+            buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
+            value, bits - value, bits, 1.0, "exact",
+        )  # fmt: skip
+    largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
+    shape = shape_of(structure, access)
+    model = full_model(known, access.ranks, shape)
+    order = how.format.order(access.ranks)
+    found = how.format.bits(expected_levels(model, largest, order))
+    most = int(model.quantile(largest, confidence))
+    filled = Uniform.of(access.ranks, largest, nnz=min(most, int(np.prod(largest, dtype=object))))
+    top = float(how.format.bits(expected_levels(filled, None, order)).total)
+    return Footprint(
+        buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
+        float(found.payload), float(found.metadata), max(top, float(found.total)), confidence, known.label,
+    )  # fmt: skip
+
+
+def transfer_digits(structure: Structure, tensor: str, node: int, kind: str) -> frozenset[int]:
+    """The loops that cut a tensor into what moves at once: tiles of the storage below, or, where compute
+    takes value by value, of the storage itself."""
+    links = structure.links(tensor)
+    for link in links:
+        if kind in ("reads_fill", "writes_drain") and link.parent == node:
+            fine = link.fine if link.child is not None else _above(structure, node)
+            return fine - {POINT}
+        if link.child == node:
+            found = link.fine
+            if kind in ("writes_fill", "reads_drain"):
+                return found
+    return frozenset()
+
+
+def _above(structure: Structure, node: int) -> frozenset[int]:
+    return frozenset(i for i, _ in structure.loops if i < node)
