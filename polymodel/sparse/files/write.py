@@ -67,7 +67,8 @@ def _opened(file: Path, packed: bool) -> Iterator[IO[bytes]]:
 
 
 def _field(tensor: SparseTensor) -> Field:
-    return {"c": "complex", "f": "real"}.get(tensor.values.dtype.kind, "integer")  # type: ignore[return-value]
+    kind = tensor.values.dtype.kind
+    return "complex" if kind == "c" else "real" if kind == "f" else "integer"
 
 
 def _entries(tensor: SparseTensor, piece: slice, sink: IO[bytes]) -> None:

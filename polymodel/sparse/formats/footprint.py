@@ -1,0 +1,79 @@
+"""The bits of a tensor, of its tiles, or of what a density model expects, in a format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.model import DensityModel
+from polymodel.sparse.fibertree import Fibertree
+from polymodel.sparse.formats.levels import (
+    Count,
+    Levels,
+    TileLevels,
+    expected_levels,
+    expected_tiling,
+    levels_of,
+    levels_of_tree,
+    tile_levels,
+)
+from polymodel.sparse.formats.whole import Footprint, Format
+from polymodel.sparse.tensor import SparseTensor
+
+Source = SparseTensor | Fibertree | DensityModel | Levels
+
+
+def footprint(source: Source, format: Format, tile: ArrayLike | None = None) -> Footprint:
+    """Bits of a tensor in a format: exact of a tensor or fibertree, expected of a density model.
+
+    With `tile` (one size per rank): of a density model the expectation for one full tile, any leading axes
+    elementwise; of a tensor use `tile_footprints`.
+    """
+    if isinstance(source, DensityModel):
+        return format.bits(expected_levels(source, tile, format.order(source.ranks)))
+    if tile is not None:
+        raise SpecError([Diagnostic("a tile of actual data", "use tile_footprints: tiles differ")])
+    order = format.order(source.ranks)
+    if isinstance(source, SparseTensor):
+        return format.bits(levels_of(source, order))
+    if order != source.ranks:
+        what = f"{format.name} stores ranks {list(order)}, the levels are {list(source.ranks)}"
+        raise SpecError([Diagnostic(what, "swizzle the tensor first")])
+    return format.bits(levels_of_tree(source) if isinstance(source, Fibertree) else source)
+
+
+def tile_footprints(
+    tensor: SparseTensor, format: Format, tile: Sequence[int]
+) -> tuple[TileLevels, Footprint]:
+    """Bits of every nonempty tile of the tiling by boxes of this shape, all at once; edge tiles may be
+    smaller.
+
+    Coordinates count from a tile's origin. The counts of the footprint are arrays with one entry per tile;
+    `TileLevels.at` says where the tiles lie, in the order of the ranks as stored.
+    """
+    order = format.order(tensor.ranks)
+    sizes = dict(zip(tensor.ranks, tile, strict=True)) if len(tile) == len(tensor.ranks) else {}
+    stored = tensor if order == tensor.ranks else tensor.swizzled(order)
+    found = tile_levels(stored, [sizes[r] for r in order] if sizes else tile)
+    return found, format.bits(found.levels)
+
+
+def expected_total(model: DensityModel, format: Format, tile: Sequence[int]) -> float:
+    """Expected bits of all nonempty tiles of a tiling together, edge tiles included."""
+    order = format.order(model.ranks)
+    total: Any = 0.0
+    for number, levels in expected_tiling(model, tile, order):
+        total += number * format.bits(levels).total
+    return float(total)
+
+
+def dcsr_words(nnz: Count, rows: Count) -> Count:
+    """Words of a tile in a streaming dataflow's DCSR: 2 nnz + 2 R + 3, R nonempty rows.
+
+    A word per item (nnz values, nnz and R coordinates, R + 1 pointers) and two more for segment headers; the
+    format DCSR has the same items in bits, and no headers.
+    """
+    return 2 * nnz + 2 * rows + 3

@@ -1,0 +1,269 @@
+"""How many fibers and coordinates each rank of a tensor has: all that most formats depend on.
+
+Exact from a tensor or fibertree, for all nonempty tiles at once, or expected under a density model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.density.model import DensityModel, Label, Placeless, edge_classes, tile_shapes
+from polymodel.sparse.fibertree import Fibertree, changes, sorting
+from polymodel.sparse.tensor import Ints, SparseTensor
+
+# A number, or one per tile.
+Count = int | float | NDArray[Any]
+# (depth, span) -> how often a run of `span` zeros fits in front of the coordinates of that rank.
+Runs = Callable[[int, int], Count]
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Per rank, outermost first: its size, its fibers, and the coordinates present in them.
+
+    Only fibers that exist are counted: those of an inner rank are the coordinates present above; the root
+    fiber of a tensor always exists, that of a tile where the tile is not empty. Numbers, or arrays with one
+    per tile. `slices`: nonzeros of each nonempty slice of the first rank. `runs`: see `Runs`; None where not
+    known.
+    """
+
+    ranks: tuple[str, ...]
+    shape: tuple[Count, ...]
+    fibers: tuple[Count, ...]
+    coords: tuple[Count, ...]
+    label: Label
+    slices: Ints | None = None
+    runs: Runs | None = None
+
+    @property
+    def nnz(self) -> Count:
+        return self.coords[-1] if self.coords else 1
+
+
+def levels_of(tensor: SparseTensor, order: Sequence[str] = ()) -> Levels:
+    """Exact counts of a tensor stored with its ranks in this order (default: its own)."""
+    stored = tensor.swizzled(order) if order and tuple(order) != tensor.ranks else tensor
+    firsts = _firsts(stored.coords, None)
+    present = [int(np.count_nonzero(f)) for f in firsts]
+    starts = np.flatnonzero(firsts[0]) if firsts else np.zeros(0, np.int64)
+
+    def runs(depth: int, span: int) -> int:
+        heads, origin = np.arange(stored.nnz) == 0, np.zeros(stored.nnz, np.int64)
+        return int((_gaps(stored.coords, firsts, depth, heads, origin) // span).sum())
+
+    return Levels(
+        stored.ranks,
+        stored.shape,
+        tuple([1, *present[:-1]][: len(present)]),
+        tuple(present),
+        "exact",
+        np.diff(np.append(starts, stored.nnz)),
+        runs,
+    )
+
+
+def levels_of_tree(tree: Fibertree) -> Levels:
+    """Exact counts of a fibertree, partitioned or not: the size of a rank is that of its coordinates."""
+
+    def runs(depth: int, span: int) -> int:
+        level = tree.levels[depth]
+        inner = np.diff(level.coords, prepend=-1) - 1
+        heads = level.starts[:-1][np.diff(level.starts) > 0]
+        inner[heads] = level.coords[heads]
+        return int((inner // span).sum())
+
+    return Levels(
+        tree.ranks,
+        tuple(level.rank.size for level in tree.levels),
+        tuple(max(1, level.fibers) if k == 0 else level.fibers for k, level in enumerate(tree.levels)),
+        tuple(level.elements for level in tree.levels),
+        "exact",
+        tree.leaves(0) if tree.levels else None,
+        runs,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TileLevels:
+    """The nonempty tiles of a tensor: `at` (tiles x ranks) their numbers along each rank, in lexicographic
+    order, and their levels, arrays with one entry per tile."""
+
+    at: Ints
+    levels: Levels
+
+
+def tile_levels(tensor: SparseTensor, tile: Sequence[int]) -> TileLevels:
+    """Exact counts of every nonempty tile of the tiling by boxes of this shape; edge tiles may be smaller."""
+    sizes = tile_shapes(tile, tensor.ranks, tensor.shape)
+    if sizes.ndim != 1:
+        raise SpecError(
+            [Diagnostic(f"one tile shape is expected, there are {sizes.shape[:-1]}", "one at a time")]
+        )
+    number = tensor.coords // sizes[:, None]
+    order = sorting([*number, *tensor.coords])
+    coords = tensor.coords if order is None else tensor.coords.take(order, axis=1)
+    number = number if order is None else number.take(order, axis=1)
+    new = changes(list(number)) if tensor.ranks else np.zeros(0, dtype=bool)
+    starts = np.flatnonzero(new)
+    at = np.ascontiguousarray(number[:, starts].T)
+    ids = np.cumsum(new) - 1
+    levels = levels_of_groups(tensor.ranks, coords, ids, len(starts), at * sizes, sizes, tensor.shape)
+    return TileLevels(at, levels)
+
+
+def levels_of_groups(
+    ranks: tuple[str, ...],
+    coords: Ints,
+    ids: Ints,
+    count: int,
+    origins: Ints,
+    sizes: Ints,
+    shape: Sequence[int],
+) -> Levels:
+    """Exact counts of `count` groups of nonzeros: `ids` ascending, coordinates in order within each group.
+
+    `origins`: first coordinates (groups x ranks); `sizes`: of a whole group, cut where it passes the shape.
+    """
+    firsts = _firsts(coords, ids)
+    present = [np.bincount(ids[f], minlength=count).astype(np.int64) for f in firsts]
+    extents = np.minimum(np.asarray(shape) - origins, sizes)
+
+    def runs(depth: int, span: int) -> Ints:
+        heads = np.diff(ids, prepend=-1) != 0
+        gaps = _gaps(coords, firsts, depth, heads, origins[ids, depth])
+        found = np.zeros(count, dtype=np.int64)
+        np.add.at(found, ids[firsts[depth]], gaps // span)
+        return found
+
+    roots = np.zeros(count, dtype=np.int64)
+    roots[ids] = 1
+    fibers = tuple([roots, *present[:-1]][: len(present)])
+    return Levels(ranks, tuple(extents.T), fibers, tuple(present), "exact", None, runs)
+
+
+def _firsts(coords: Ints, ids: Ints | None) -> list[NDArray[np.bool_]]:
+    """Per rank, which nonzeros are the first of their prefix (of their group)."""
+    found: list[NDArray[np.bool_]] = []
+    new = np.zeros(coords.shape[1], dtype=bool)
+    new[:1] = True
+    if ids is not None:
+        new[1:] = ids[1:] != ids[:-1]
+    for row in coords:
+        new[1:] |= row[1:] != row[:-1]
+        found.append(new.copy())
+    return found
+
+
+def _gaps(
+    coords: Ints, firsts: list[NDArray[np.bool_]], depth: int, heads: NDArray[np.bool_], origin: Ints
+) -> Ints:
+    """Zeros (absent coordinates) in front of each coordinate of a rank: from the one before it in its fiber,
+    or from the origin. `heads`: the first nonzeros of groups."""
+    here = firsts[depth]
+    head = (firsts[depth - 1] if depth else heads)[here]
+    column = coords[depth][here]
+    before = np.empty_like(column)
+    before[:1] = -1
+    before[1:] = column[:-1]
+    gaps: Ints = column - np.where(head, origin[here], before + 1)
+    return gaps
+
+
+def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: Sequence[str] = ()) -> Levels:
+    """Expected counts under a density model: of the whole tensor, or of one full tile at a random place.
+
+    `tile` (.., ranks): any leading axes are answered element by element. `order`: of the ranks as stored. For
+    models that know places (not `Placeless`) a tile is the mean of all tiles, edge tiles included.
+    """
+    axes = _axes(model.ranks, order)
+    whole = tile is None
+    boxes = model.tiles(model.shape if tile is None else tile)
+    present = [_expected(model, boxes, axes[: k + 1], whole) for k in range(len(axes))]
+    root: Count = 1 if tile is None else _expected(model, boxes, [], whole)
+    shape: tuple[Count, ...] = tuple(boxes[..., a] if not whole else model.shape[a] for a in axes)
+    runs = _expected_runs(model, boxes, axes) if isinstance(model, Placeless) else None
+    return Levels(
+        tuple(model.ranks[a] for a in axes),
+        shape,
+        tuple([root, *present[:-1]][: len(present)]),
+        tuple(present),
+        model.label,
+        None,
+        runs,
+    )
+
+
+def _axes(ranks: tuple[str, ...], order: Sequence[str]) -> list[int]:
+    if order and sorted(order) != sorted(ranks):
+        raise SpecError([Diagnostic(f"{list(order)} is no order of the ranks {list(ranks)}")])
+    return [ranks.index(r) for r in (order or ranks)]
+
+
+def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) -> Count:
+    """Nonempty prefixes of these ranks in a box, expected."""
+    inner = boxes.copy()
+    inner[..., prefix] = 1
+    if isinstance(model, Placeless):
+        found = boxes[..., prefix].astype(np.float64).prod(axis=-1) * model.p_nonempty(inner)
+    else:
+        found = model.expected_tiles(inner) / (1.0 if whole else model.number_of_tiles(boxes))
+    if whole and model.label == "exact":
+        return round(float(found))
+    return float(found) if not found.shape else found
+
+
+def _expected_runs(model: Placeless, boxes: Ints, axes: list[int]) -> Runs:
+    """Of a gap g, floor(g / span) is the sum over q of [g >= q span]; and a coordinate that is present behind
+    q span absent ones is, at any place, a run of q span that is empty and one more that is not."""
+
+    def runs(depth: int, span: int) -> Count:
+        found = np.zeros(boxes.shape[:-1])
+        axis = axes[depth]
+        above = boxes[..., axes[:depth]].astype(np.float64).prod(axis=-1)
+        largest = int(boxes[..., axis].max(initial=0))
+        if largest // span > 10**5:
+            raise Refused(f"runs of {span} zeros in {largest:,} coordinates", "give more bits to a run")
+        inner = boxes.copy()
+        inner[..., axes[:depth]] = 1
+        for run in range(span, largest, span):
+            places = np.maximum(boxes[..., axis] - run, 0)
+            empty, longer = inner.copy(), inner.copy()
+            empty[..., axis], longer[..., axis] = run, run + 1
+            found += above * places * (model.p_nonempty(longer) - model.p_nonempty(empty))
+        return float(found) if not found.shape else found
+
+    return runs
+
+
+def expected_tiling(
+    model: DensityModel, tile: Sequence[int], order: Sequence[str] = ()
+) -> list[tuple[float, Levels]]:
+    """Expected counts of all tiles of a tiling: (number of tiles, levels of one of them) per class of tiles.
+
+    Full tiles and edge tiles are classes of their own, so sums over all tiles are sums of number x bits.
+    Refused for models that know places, where tiles of one shape differ: use `expected_levels`.
+    """
+    if not isinstance(model, Placeless):
+        if all(s % t == 0 for s, t in zip(model.shape, model.tiles(tile).tolist(), strict=True)):
+            return [(float(model.number_of_tiles(tile)), expected_levels(model, tile, order))]
+        raise Refused(
+            f"edge tiles of {list(tile)} in {list(model.shape)}: the model does not tell them apart",
+            "choose sizes that divide the shape, or use the tensor itself",
+        )
+    sizes, counts = edge_classes(model.tiles(tile), model.shape)
+    return [(float(c), expected_levels(model, s, order)) for s, c in zip(sizes, counts, strict=True) if c]
+
+
+def bits_for(values: Count) -> Count:
+    """Bits that tell so many values apart: at least 1."""
+    if isinstance(values, np.ndarray):
+        found: Count = np.maximum(1, np.ceil(np.log2(np.maximum(values, 2)))).astype(np.int64)
+        return found
+    return max(1, (ceil(values) - 1).bit_length())

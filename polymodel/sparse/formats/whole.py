@@ -1,0 +1,233 @@
+"""Formats of whole tensors: one rule per rank, and those known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.assign import least_loaded, part_loads
+from polymodel.sparse.density.model import Label
+from polymodel.sparse.formats.levels import Count, Levels, bits_for
+from polymodel.sparse.formats.ranks import CP, UOP, RankBits, RankRule
+
+Named = Literal["COO", "CSR", "CSC", "DCSR", "CSF"]
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Bits of a value, of a coordinate (None: as many as the size of its rank needs) and of a pointer."""
+
+    data: int = 32
+    index: int | None = 32
+    pointer: int = 32
+
+    def __post_init__(self) -> None:
+        wrong = [
+            Diagnostic(f"{key} width is {value}", "a whole number of bits, at least 0")
+            for key, value in vars(self).items()
+            if value is not None and (value < 0 or value != int(value))
+        ]
+        if wrong:
+            raise SpecError(wrong)
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """Bits of a tensor in a format. Counts are numbers, or arrays with one entry per tile.
+
+    `payload`: the payloads of the last rank, which are values (stored zeros too); `metadata`: all the rest,
+    payloads of upper ranks (pointers) and padding included. `useful`: values of nonzeros only. `padding`:
+    bits that hold nothing.
+    """
+
+    format: str
+    ranks: tuple[RankBits, ...]
+    useful: Count
+    label: Label
+    padding: Count = 0
+
+    @property
+    def payload(self) -> Count:
+        return self.ranks[-1].payloads if self.ranks else self.useful
+
+    @property
+    def total(self) -> Count:
+        found: Count = self.padding if self.ranks else self.useful
+        for rank in self.ranks:
+            found = found + rank.total
+        return found
+
+    @property
+    def metadata(self) -> Count:
+        return self.total - self.payload
+
+    @property
+    def efficiency(self) -> Count:
+        """Useful bits per bit."""
+        return self.useful / np.maximum(self.total, 1)
+
+    def per_rank(self) -> dict[str, Count]:
+        """Rank -> bits."""
+        return {rank.rank: rank.total for rank in self.ranks}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of whole tensors. `order`: of the ranks as stored, () for the tensor's own."""
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
+        """The ranks of a tensor in the order in which the format stores them. SpecError if it cannot."""
+        return tuple(ranks)
+
+    def bits(self, levels: Levels) -> Footprint:
+        """Bits of a tensor whose levels are in stored order."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class PerRank(Format):
+    """One rule per rank, outermost first. `ranks`: their names, () where the rules hold by position."""
+
+    rules: tuple[RankRule, ...]
+    ranks: tuple[str, ...] = ()
+    title: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.title or "-".join(type(rule).__name__ for rule in self.rules)
+
+    def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
+        wanted = self.ranks or tuple(ranks)
+        faults = [
+            Diagnostic(f"{self.name}: rank {rank} is none of {list(ranks)}", "name the ranks of the tensor")
+            for rank in wanted
+            if rank not in ranks
+        ]
+        faults += [
+            Diagnostic(f"{self.name}: rank {rank} has no format", "give one to every rank of the tensor")
+            for rank in ranks
+            if rank not in wanted
+        ]
+        if len(self.rules) != len(wanted):
+            what = f"{self.name}: {len(self.rules)} formats for {len(wanted)} ranks {list(wanted)}"
+            faults.append(Diagnostic(what, "one per rank"))
+        if faults:
+            raise SpecError(faults)
+        return wanted
+
+    def bits(self, levels: Levels) -> Footprint:
+        found = tuple(rule.bits(levels, k) for k, rule in enumerate(self.rules))
+        value = getattr(self.rules[-1], "pbits", 0) if self.rules else 0
+        return Footprint(self.name, found, levels.nnz * value, levels.label)
+
+
+@dataclass(frozen=True)
+class NamedFormat(Format):
+    """COO: nnz x (coordinates + value). CSR, CSC: rows + 1 pointers, nnz x (coordinate + value). DCSR, and
+    CSF for any order: per rank but the last a pointer more than coordinates, and these; then as CSR."""
+
+    kind: Named
+    widths: Widths = Widths()
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+    def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
+        if self.kind in ("CSR", "CSC", "DCSR") and len(ranks) != 2:
+            what = f"{self.kind} holds matrices, there are {len(ranks)} ranks {list(ranks)}"
+            raise SpecError([Diagnostic(what, "use CSF for tensors")])
+        return tuple(reversed(ranks)) if self.kind == "CSC" else tuple(ranks)
+
+    def bits(self, levels: Levels) -> Footprint:
+        data, index, pointer = self.widths.data, self.widths.index, self.widths.pointer
+        if self.kind == "COO":
+            return self._coo(levels)
+        inner: RankRule = CP(cbits=index, pbits=pointer, rhbits=pointer)
+        if self.kind in ("CSR", "CSC"):
+            inner = UOP(obits=pointer)
+        last = max(len(levels.ranks) - 1, 0)
+        rules = (*([inner] * last), *([CP(cbits=index, pbits=data)] if levels.ranks else []))
+        found = PerRank(rules, title=self.kind).bits(levels)
+        return Footprint(self.kind, found.ranks, levels.nnz * data, levels.label)
+
+    def _coo(self, levels: Levels) -> Footprint:
+        nnz, last = levels.nnz, len(levels.ranks) - 1
+        found = []
+        for k, (rank, size) in enumerate(zip(levels.ranks, levels.shape, strict=True)):
+            width = bits_for(size) if self.widths.index is None else self.widths.index
+            found.append(RankBits(rank, nnz * 0, nnz * width, nnz * (self.widths.data if k == last else 0)))
+        return Footprint("COO", tuple(found), nnz * self.widths.data, levels.label)
+
+
+@dataclass(frozen=True)
+class CISS(Format):
+    """Compressed interleaved sparse slices for `parts` processing elements; see `formats.ciss`.
+
+    `assign`: the next slice goes to the lane with the least data, header included ("data"), or with the
+    fewest nonzeros ("nnz"). Under a density model the bits are a lower bound: as if lanes were equally long.
+    """
+
+    parts: int
+    widths: Widths = Widths(index=16)
+    assign: Literal["data", "nnz"] = "data"
+
+    def __post_init__(self) -> None:
+        if self.parts < 1:
+            raise SpecError([Diagnostic(f"CISS with {self.parts} lanes", "at least 1")])
+
+    @property
+    def name(self) -> str:
+        return "CISS"
+
+    def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
+        if len(ranks) < 2:
+            what = f"CISS stores slices of tensors, there are {len(ranks)} ranks"
+            raise SpecError([Diagnostic(what, "use COO for vectors")])
+        return tuple(ranks)
+
+    def slot(self, levels: Levels) -> Count:
+        """Bits of one slot of a lane: a value and a coordinate of each rank but one.
+
+        A header keeps the first coordinate where others keep the second: where widths are not given the
+        larger of both sizes decides.
+        """
+        if self.widths.index is not None:
+            return self.widths.data + (len(levels.ranks) - 1) * self.widths.index
+        shared: Count = np.maximum(bits_for(levels.shape[0]), bits_for(levels.shape[1]))
+        rest: Count = 0
+        for size in levels.shape[2:]:
+            rest = rest + bits_for(size)
+        return self.widths.data + (shared if isinstance(shared, np.ndarray) else int(shared)) + rest
+
+    def entries(self, levels: Levels) -> Count:
+        """Entries (one slot of every lane each): as many as the longest lane has slots."""
+        if levels.slices is None:
+            slots = levels.nnz + levels.coords[0]
+            if levels.label == "exact":
+                raise Refused(
+                    "the slices of many tiles at once are not known", "ask for the tiles one by one"
+                )
+            return slots / self.parts
+        loads = levels.slices + 1
+        lanes = least_loaded(loads if self.assign == "data" else levels.slices, self.parts)
+        return int(part_loads(loads, lanes, self.parts).max(initial=0))
+
+    def bits(self, levels: Levels) -> Footprint:
+        slot, nnz, slices = self.slot(levels), levels.nnz, levels.coords[0]
+        entries = self.entries(levels)
+        data = self.widths.data
+        found = [RankBits(levels.ranks[0], slices * slot, nnz * 0, nnz * 0)]
+        found += [RankBits(rank, nnz * 0, nnz * 0, nnz * 0) for rank in levels.ranks[1:-1]]
+        found.append(RankBits(levels.ranks[-1], nnz * 0, nnz * (slot - data), nnz * data))
+        padding = (entries * self.parts - nnz - slices) * slot
+        label: Label = "bound" if levels.slices is None else levels.label
+        return Footprint("CISS", tuple(found), nnz * data, label, padding)

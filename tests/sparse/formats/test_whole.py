@@ -1,0 +1,85 @@
+"""Formats of whole tensors against the arrays they consist of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.errors import SpecError
+from polymodel.sparse.formats import CISS, NamedFormat, Widths, dcsr_words, footprint
+from polymodel.sparse.tensor import SparseTensor
+from tests.sparse import data
+from tests.sparse.formats.walked import fibers_at, tensors, tree_of
+
+WIDTHS = Widths(data=8, index=5, pointer=11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tensors(least=2, most=2))
+def test_csr_and_csc_are_the_arrays_of_scipy(tensor: SparseTensor) -> None:
+    for kind, theirs in (("CSR", tensor.to_scipy()), ("CSC", scipy.sparse.csc_array(tensor.to_scipy()))):
+        found = footprint(tensor, NamedFormat(kind, WIDTHS))  # type: ignore[arg-type]  # words of the format
+        assert found.total == theirs.indptr.size * 11 + theirs.indices.size * 5 + theirs.data.size * 8
+        assert found.payload == found.useful == theirs.data.size * 8
+
+
+@settings(max_examples=40, deadline=None)
+@given(tensors())
+def test_coo_and_csf_are_their_arrays(tensor: SparseTensor) -> None:
+    coo = footprint(tensor, NamedFormat("COO", WIDTHS))
+    assert coo.total == tensor.coords.size * 5 + tensor.values.size * 8
+    root, total = tree_of(tensor), 0
+    for depth in range(len(tensor.ranks)):
+        fibers = fibers_at(root, depth)
+        coordinates = [c for fiber in fibers for c in sorted(fiber)]
+        total += len(coordinates) * 5
+        if depth < len(tensor.ranks) - 1:
+            total += len(np.cumsum([0, *(1 for _ in coordinates)])) * 11
+        else:
+            total += len(coordinates) * 8
+    assert footprint(tensor, NamedFormat("CSF", WIDTHS)).total == total
+    if len(tensor.ranks) == 2:
+        assert footprint(tensor, NamedFormat("DCSR", WIDTHS)).total == total
+
+
+def test_closed_forms_on_a_real_matrix() -> None:
+    """lp_e226: 223 x 472, 2768 nonzeros, no empty row; add32: 4960 rows, 19848 nonzeros."""
+    tensor = data.tensor("lp_e226")
+    n, rows = 2768, 223
+    for kind, bits in (
+        ("COO", n * (2 * 32 + 32)),
+        ("CSR", (rows + 1) * 32 + n * 64),
+        ("CSC", (472 + 1) * 32 + n * 64),
+        ("DCSR", (rows + 1) * 32 + rows * 32 + n * 64),
+        ("CSF", (rows + 1) * 32 + rows * 32 + n * 64),
+    ):
+        assert footprint(tensor, NamedFormat(kind)).total == bits  # type: ignore[arg-type]  # words of the format
+    assert dcsr_words(n, rows) == 2 * n + 2 * rows + 3
+    words = footprint(tensor, NamedFormat("DCSR", Widths(1, 1, 1))).total
+    assert dcsr_words(n, rows) - words == 2  # the two segment headers
+    narrow = footprint(tensor, NamedFormat("COO", Widths(32, None, 32))).total
+    assert narrow == n * (8 + 9 + 32)
+
+
+def test_what_a_format_cannot_hold() -> None:
+    cube = SparseTensor.from_coo("A", "IJK", [2, 2, 2], [[0], [1], [1]], [1])
+    row = SparseTensor.from_coo("A", "I", [2], [[0]], [1])
+    for kind in ("CSR", "CSC", "DCSR"):
+        with pytest.raises(SpecError, match=f"{kind} holds matrices, there are 3 ranks"):
+            footprint(cube, NamedFormat(kind))  # type: ignore[arg-type]  # words of the format
+    with pytest.raises(SpecError, match="CISS stores slices"):
+        footprint(row, CISS(4))
+    with pytest.raises(SpecError, match="0 lanes"):
+        CISS(0)
+    with pytest.raises(SpecError, match="data width is -3"):
+        Widths(data=-3)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tensors(), st.sampled_from(["COO", "CSF"]))
+def test_efficiency_is_the_share_of_values(tensor: SparseTensor, kind: str) -> None:
+    found = footprint(tensor, NamedFormat(kind, WIDTHS))  # type: ignore[arg-type]  # words of the format
+    assert found.efficiency == (tensor.nnz * 8 / found.total if tensor.nnz else 0)
