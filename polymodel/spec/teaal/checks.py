@@ -131,10 +131,10 @@ def _check_sequence(
         if directive.kind in DATA_DEPENDENT:
             dynamic = dynamic or directive.kind
     kinds = [d.kind for d in partition.directives]
-    if "uniform_slice" in kinds and len(kinds) > 1:
-        at = (*path, kinds.index("uniform_slice"))
+    if "uniform_slice" in kinds[1:]:
+        at = (*path, kinds.index("uniform_slice", 1))
         walk.add(
-            at, f"uniform_slice stands alone on its rank {rank}", "a slice holds rows that are not adjacent"
+            at, f"uniform_slice stands first on its rank {rank}", "it deals out the fibers of a whole rank"
         )
 
 
@@ -253,6 +253,7 @@ def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: Wal
 
 def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: Walk) -> None:
     """Every loop is stamped once, in space or in time."""
+    before = len(walk.faults)
     seen: dict[str, str] = {}
     for key, stamps in (("space", found.space), ("time", found.time)):
         for i, stamp in enumerate(stamps):
@@ -264,7 +265,7 @@ def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: 
                 walk.add((*path, key, i), message, "list it in space or in time")
             seen[stamp.rank] = key
     missing = [r for r in loops if r not in seen]
-    if missing:
+    if missing and len(walk.faults) == before:
         walk.add(
             path,
             f"{', '.join(missing)} of the loop order stand neither in space nor in time",

@@ -93,8 +93,9 @@ def _mapping_of(
         loops = given
     spacetime = None
     if tables["spacetime"].get(name) is not None:
+        before = len(walk.faults)
         spacetime = _spacetime(tables["spacetime"][name], (*PATH, "spacetime", name), walk)
-        if sound and spacetime is not None:
+        if sound and len(walk.faults) == before:
             check_spacetime(spacetime, loops, (*PATH, "spacetime", name), walk)
     return ranks, EinsumMapping(name, partitions, loops, spacetime)
 
@@ -116,7 +117,7 @@ def _partitions(data: object, path: Path, walk: Walk) -> list[tuple[Path, Partit
     return found
 
 
-def _spacetime(data: object, path: Path, walk: Walk) -> SpaceTime | None:
+def _spacetime(data: object, path: Path, walk: Walk) -> SpaceTime:
     section = walk.mapping(data, path, _SPACETIME)
     walk.keys(section, path, ("space", "time", "opt", "fanout"))
     found: dict[str, tuple[Stamp, ...]] = {}

@@ -44,7 +44,7 @@ class Ranks:
         at = min(where.index(r) for r in partition.ranks)
         origin = tuple(dict.fromkeys(o for r in partition.ranks for o in self.origin[r]))
         flat = len(partition.ranks) > 1 or partition.ranks[0] in self.flat
-        for rank in partition.ranks:
+        for rank in dict.fromkeys(partition.ranks):
             where.remove(rank)
             self.gone[rank] = made
         where[at:at] = made

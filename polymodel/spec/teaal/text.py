@@ -77,6 +77,7 @@ class _Reader:
         """Sums of multiples of rank variables; a constant has no rank to vary over."""
         start = self.cursor.now.offset
         tree = arithmetic(self.cursor)
+        self.cursor.missing_operator()
         if self.cursor.now.text == "[":
             where = self.cursor.now.offset
             raise TextFault("a `]` is missing before this tensor's indices", where, "close the bracket")
