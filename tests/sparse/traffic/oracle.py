@@ -138,14 +138,14 @@ class Run:
         order = {t: sorted(fibers[t]) for t in drivers}
         self.places[depth] = {t: {c: i for i, c in enumerate(order[t])} for t in drivers}
 
-        def reads(t, place):
-            self.note(t, rank, "coord", (*stamp, 0), self.prefix(t, coords, depth), place)
+        def reads(t, place, step):
+            self.note(t, rank, "coord", (*stamp, step), self.prefix(t, coords, depth), place)
 
         leader = self.leader(rank)
         if len(drivers) == 1:
             match = order[drivers[0]]
             for i in range(len(match)):
-                reads(drivers[0], i)
+                reads(drivers[0], i, i)
         elif leader:
             match = self.led(depth, rank, leader, drivers, fibers, order, at, reads)
         else:
@@ -163,14 +163,14 @@ class Run:
         stored = sorted(at[other])
         self.places[depth][other] = {c: i for i, c in enumerate(stored)}
         for i, c in enumerate(order[leader]):
-            reads(leader, i)
+            reads(leader, i, i)
             if c in at[other] and c in fibers[other]:
-                reads(other, stored.index(c))
+                reads(other, stored.index(c), i)
         self.isect[rank] += len(order[leader])
         return [c for c in order[leader] if c in fibers[other]]
 
     def two_fingers(self, rank, drivers, order, reads):
-        (first, second), i, j, match, current = drivers, 0, 0, [], None
+        (first, second), i, j, step, match, current = drivers, 0, 0, 0, [], None
         a, b = order[first], order[second]
         skips = self.intersector(rank) == "skip-ahead"
         while i < len(a) and j < len(b):
@@ -181,14 +181,14 @@ class Run:
             if side == 2:
                 match.append(a[i])
             if side != 1:
-                reads(first, i)
+                reads(first, i, step)
             if side != 0:
-                reads(second, j)
-            i, j = i + (side != 1), j + (side != 0)
+                reads(second, j, step)
+            i, j, step = i + (side != 1), j + (side != 0), step + 1
         if i < len(a):
-            reads(first, i)
+            reads(first, i, step)
         if j < len(b):
-            reads(second, j)
+            reads(second, j, step)
         return match
 
     def intersector(self, rank):
@@ -235,6 +235,7 @@ class Run:
         ranks = self.ranks[tensor]
 
         def visit(node, n, prefix):
+            node = self.fiber(tensor, ranks[n], node)
             for place, coord in enumerate(sorted(node)):
                 self.note(tensor, ranks[n], ("eager", root), stamp, prefix, place, write)
                 if n + 1 < len(ranks):

@@ -112,7 +112,7 @@ def same(x, y):
 
 def kinds(fmt):
     if fmt.get("layout") == "interleaved":
-        return ["elem"]
+        return ["elem"] if fmt.get("cbits") or fmt.get("pbits") else []
     return [k for k, bits in (("coord", "cbits"), ("payload", "pbits")) if fmt.get(bits)]
 
 

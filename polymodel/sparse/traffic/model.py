@@ -1,0 +1,286 @@
+"""`traffic`: a TeAAL spec with format, architecture and bindings on actual tensors, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.execute.plan import make_plan
+from polymodel.sparse.partition import Slices
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.sparse.traffic.blocks import fused_blocks, total_time
+from polymodel.sparse.traffic.bound import Held, element_bits, evict_loops, held_data
+from polymodel.sparse.traffic.intersect import intersections
+from polymodel.sparse.traffic.lines import (
+    coordinate_reads,
+    leader_reads,
+    output_lines,
+    output_subtree_lines,
+    payload_reads,
+    subtree_reads,
+)
+from polymodel.sparse.traffic.merge import merge_steps
+from polymodel.sparse.traffic.nest import Nest
+from polymodel.sparse.traffic.output import OutTree
+from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
+from polymodel.spec.teaal.records import Binding, Component, Take, TeaalSpec
+
+
+def traffic(
+    spec: TeaalSpec,
+    tensors: Mapping[str, SparseTensor],
+    *,
+    symbols: Mapping[str, int] | None = None,
+    walked: Mapping[str, Sequence[str]] | None = None,
+) -> Traffic:
+    """What each Einsum moves between memories and buffers, what its units count, and the time.
+
+    `tensors`: the cascade's inputs, ranks as declared; `symbols`: values of names used as sizes of splits.
+    `walked`: tensor -> ranks that are iterated over their whole shape; without it, those ranks of inputs
+    that are stored uncompressed with payloads (offsets) of their own, above the last rank. Rules:
+    docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
+    """
+    sizes = _sizes(spec, tensors)
+    known = dict(tensors)
+    values = {**sizes, **(symbols or {})}
+    slices = Slices()
+    found = []
+    for expression in spec.expressions:
+        mapping = spec.mapping_of(expression.name)
+        plan = make_plan(expression, mapping, known, sizes, {}, values, slices, False)
+        einsum = _Einsum(spec, expression.name, known, values, plan_walked(spec, expression.name, walked))
+        einsum.walk(Nest(plan, einsum.walked))
+        known[expression.name] = einsum.result
+        found.append(einsum.traffic())
+    blocks = fused_blocks(spec)
+    return Traffic(tuple(found), blocks, total_time(found, blocks))
+
+
+def plan_walked(
+    spec: TeaalSpec, einsum: str, walked: Mapping[str, Sequence[str]] | None
+) -> dict[str, tuple[str, ...]]:
+    """Per input of one Einsum, the ranks that are iterated over their whole shape."""
+    loops = spec.mapping_of(einsum).loop_order
+    used = dict.fromkeys(o.tensor for o in spec.expression(einsum).operands)
+    if walked is not None:
+        return {t: tuple(r for r in walked[t] if r in loops) for t in used if t in walked}
+    found: dict[str, tuple[str, ...]] = {}
+    for tensor in (t for t in used if t in spec.inputs):
+        names = {b.format for b in spec.bindings_of(einsum).bindings if b.tensor == tensor}
+        forms = [f for f in spec.formats if f.tensor == tensor and f.configuration in names]
+        ranks = [r for f in forms for r in f.ranks if r.rank != (f.rank_order or (f.ranks[-1].rank,))[-1]]
+        whole = [r.rank for r in ranks if r.format == "U" and element_bits(r, "payload")]
+        found[tensor] = tuple(dict.fromkeys(r for r in whole if r in loops))
+    return found
+
+
+def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor]) -> dict[str, int]:
+    """The size of every rank, from the tensors; all that does not fit at once."""
+    faults: list[Diagnostic] = []
+    sizes: dict[str, int] = {}
+    owner: dict[str, str] = {}
+    for name in spec.inputs:
+        if name not in tensors:
+            faults.append(Diagnostic(f"there is no tensor {name}", "give one for every input of the cascade"))
+            continue
+        given = tensors[name]
+        ranks = spec.declaration[name]
+        if tuple(given.ranks) != tuple(ranks):
+            what = f"{name} has the ranks {', '.join(given.ranks)}, the spec declares {', '.join(ranks)}"
+            faults.append(Diagnostic(what, "use swizzled() or renamed()"))
+            continue
+        operand = next(o for e in spec.expressions for o in e.operands if o.tensor == name)
+        for index, size in zip(operand.indices, given.shape, strict=True):
+            rank = index.variable.upper() if index.variable else None
+            if rank is not None and sizes.setdefault(rank, size) != size:
+                what = f"rank {rank} has size {sizes[rank]} in {owner[rank]} and {size} in {name}"
+                faults.append(Diagnostic(what, "tensors that share a rank agree on its size"))
+            if rank is not None:
+                owner.setdefault(rank, name)
+    if faults:
+        raise SpecError(faults)
+    return sizes
+
+
+class _Einsum:
+    """One Einsum under way."""
+
+    def __init__(
+        self,
+        spec: TeaalSpec,
+        name: str,
+        tensors: Mapping[str, SparseTensor],
+        symbols: Mapping[str, int],
+        walked: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.spec, self.name, self.tensors, self.walked = spec, name, dict(tensors), walked
+        self.symbols = symbols
+        self.bound = spec.bindings_of(name)
+        self.held = held_data(spec, name)
+        self.tree: OutTree | None = None
+
+    def walk(self, nest: Nest) -> None:
+        self.nest = nest
+        self.result, self.touched = nest.result()
+
+    def traffic(self) -> EinsumTraffic:
+        if not self.bound.bindings:
+            return EinsumTraffic(self.name, (), ())
+        configuration = self.spec.configuration(self.bound.config)
+        clock = configuration.clock_frequency
+        units = []
+        for component in configuration.components:
+            bindings = self.bound.of(component.name)
+            if not bindings or component.kind in ("DRAM", "Buffet", "Cache"):
+                continue
+            counts = self._counts(component, bindings)
+            rate = None if clock is None else clock * component.instances
+            time = None if rate is None else sum(n for _, n in counts) / rate
+            units.append(UnitWork(component.name, counts, time))
+        return EinsumTraffic(self.name, self._memories(), tuple(units))
+
+    # -------------------------------------------------------------------------------------- memories
+
+    def _memories(self) -> tuple[MemoryTraffic, ...]:
+        sums: dict[str, dict[str, list[int]]] = {}
+        sources: dict[str, Component] = {}
+        for held in self.held:
+            if held.source is None:
+                continue
+            read, write = self._lines(held)
+            sources[held.source.name] = held.source
+            mine = sums.setdefault(held.source.name, {}).setdefault(held.tensor, [0, 0])
+            mine[0] += read * held.width
+            mine[1] += write * held.width
+        self._check_capacity()
+        found = []
+        for name, moved in sums.items():
+            source = sources[name]
+            rows = tuple(Moved(t, r, w if t == self.name else None) for t, (r, w) in moved.items())
+            rate = source.number("bandwidth")
+            bits = sum(m.bits for m in rows)
+            time = None if not rate else bits / (rate * source.instances)
+            found.append(MemoryTraffic(name, rows, time))
+        return tuple(found)
+
+    def _check_capacity(self) -> None:
+        """A cache is exact while all that passes through it fits."""
+        used: dict[str, int] = {}
+        for held in self.held:
+            depth = held.buffer.number("depth")
+            if not held.cached or depth is None:
+                continue
+            read, write = self._lines(held)
+            used[held.buffer.name] = used.get(held.buffer.name, 0) + max(read, write)
+            if used[held.buffer.name] > depth * held.buffer.instances:
+                what = (
+                    f"{self.name}: the cache {held.buffer.name} holds {depth} lines, and more pass through it"
+                )
+                raise Refused(f"{what}: what it replaces is not modelled", "make it deeper, or a Buffet")
+
+    def _lines(self, held: Held) -> tuple[int, int]:
+        """Lines read and written."""
+        if held.tensor == self.name:
+            return self._out_lines(held)
+        if held.tensor not in self.nest.slot:
+            what = f"{self.name} binds {held.tensor} to {held.buffer.name} and does not use it"
+            raise SpecError([Diagnostic(what, "bind tensors of the Einsum")])
+        if held.tensor in self.nest.twice:
+            what = f"{self.name} reads {held.tensor} twice"
+            raise Refused(f"{what}: which of them is bound is not told apart", "give it two names")
+        return self._in_lines(held), 0
+
+    def _in_lines(self, held: Held) -> int:
+        nest, tensor = self.nest, held.tensor
+        places = nest.places(tensor)
+        for rank in (held.rank, held.root or held.rank):
+            if rank not in places:
+                what = f"{self.name}: {tensor} has no rank {rank} in these loops"
+                raise SpecError([Diagnostic(what, f"it has {', '.join(places)}")])
+        place = places[held.rank]
+        if held.root:
+            root = places[held.root]
+            evict = evict_loops(held, nest.names, root.loop)
+            return subtree_reads(nest, tensor, root.depth, place.depth, root.loop, held.per_line, evict)
+        evict = evict_loops(held, nest.names, place.loop)
+        leader = self._leader(place.loop)
+        follows = leader not in ("", tensor) and nest.slot[tensor] in nest.loops[place.loop].reads
+        stored = nest.stored.get((tensor, place.depth)) if follows else None
+        if held.kind == "payload" or follows:
+            at = place.depth, place.loop, held.per_line, evict
+            return payload_reads(nest, tensor, *at, stored)
+        if nest.slot[tensor] not in nest.loops[place.loop].reads:
+            what = f"{self.name}: coordinates of {tensor} {held.rank} are looked up, not read in order"
+            raise Refused(what, "bind the payloads, or bind it eagerly")
+        if leader == tensor:
+            return leader_reads(nest, tensor, place.depth, place.loop, held.per_line, evict)
+        return coordinate_reads(nest, tensor, place.loop, held.per_line, evict)
+
+    def _leader(self, loop: int) -> str:
+        """The leader of the leader-follower intersection at a loop, empty without one."""
+        name = self.nest.names[loop]
+        for component in self.spec.configuration(self.bound.config).components:
+            if component.kind == "Intersector" and component.type == "leader-follower":
+                for b in self.bound.of(component.name):
+                    if b.rank == name:
+                        return b.leader
+        return ""
+
+    def _out_lines(self, held: Held) -> tuple[int, int]:
+        if self.tree is None:
+            self.tree = OutTree(self.nest)
+        tree = self.tree
+        ranks = [level.rank for level in tree.levels]
+        for rank in (held.rank, held.root or held.rank):
+            if rank not in ranks:
+                what = f"{self.name} has no rank {rank} in these loops"
+                raise SpecError([Diagnostic(what, f"it has {', '.join(ranks)}")])
+        level = tree.levels[tree.depth(held.rank)]
+        if not held.root:
+            return output_lines(
+                self.nest, level, held.per_line, evict_loops(held, self.nest.names, level.loop)
+            )
+        root = tree.depth(held.root)
+        outer = tree.levels[root - 1].loop if root else -1
+        evict = evict_loops(held, self.nest.names, outer + 1)
+        finest = max(
+            evict_loops(h, self.nest.names, outer + 1)
+            for h in self.held
+            if (h.tensor, h.root) == (held.tensor, held.root)
+        )
+        return output_subtree_lines(tree, root, tree.depth(held.rank), held.per_line, evict, finest)
+
+    # ----------------------------------------------------------------------------------------- units
+
+    def _counts(self, component: Component, bindings: Sequence[Binding]) -> tuple[tuple[str, int], ...]:
+        if component.kind == "Compute":
+            return tuple((b.op or component.type, self._operations(b.op or component.type)) for b in bindings)
+        if component.kind == "Intersector":
+            steps = sum(intersections(self.nest, self._loop(b), component.type, b.leader) for b in bindings)
+            return (("intersect", steps),)
+        if component.kind == "Sequencer":
+            return tuple((b.rank, self.nest.nodes(self._loop(b))) for b in bindings)
+        return tuple((b.tensor + "_" + "".join(b.init_ranks), self._merges(component, b)) for b in bindings)
+
+    def _operations(self, op: str) -> int:
+        """Multiplies: one less than factors per computation; adds: updates of values that are there."""
+        term = self.spec.expression(self.name).terms[0]
+        if op == "add":
+            return 0 if isinstance(term, Take) else self.nest.activities - self.touched
+        return 0 if isinstance(term, Take) else self.nest.activities * (len(term.factors) - 1)
+
+    def _loop(self, binding: Binding) -> int:
+        if binding.rank not in self.nest.names:
+            what = f"{self.name}: {binding.component} is bound to {binding.rank}, which is no loop"
+            raise SpecError([Diagnostic(what, f"the loops are {', '.join(self.nest.names)}")])
+        return self.nest.names.index(binding.rank)
+
+    def _merges(self, component: Component, binding: Binding) -> int:
+        tensor = self.tensors.get(binding.tensor)
+        if tensor is None or set(binding.init_ranks) != set(tensor.ranks):
+            what = f"{self.name}: {component.name} merges {binding.tensor} {', '.join(binding.init_ranks)}"
+            raise Refused(f"{what}, which are not its declared ranks", "merge tensors before they are split")
+        radix = component.number("comparator_radix") or float("inf")
+        inputs = component.number("inputs")
+        pipelined = inputs is not None and inputs != float("inf")
+        return merge_steps(tensor, binding.init_ranks, binding.final_ranks, radix, pipelined)

@@ -1,0 +1,172 @@
+"""The loops of one Einsum as the traffic needs them: nodes, where each tensor is, and what is read there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.sparse.execute.loops import Walk, Walked
+from polymodel.sparse.execute.plan import Plan, Slot
+from polymodel.sparse.fibertree import Fibertree, Ints, Level
+from polymodel.sparse.tensor import SparseTensor
+
+Bools = NDArray[np.bool_]
+# A rank walked over its whole shape makes this many elements at most.
+_WALKED = 2 * 10**8
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank of an input stands: the loop that binds it and its depth in the fibertree."""
+
+    loop: int
+    depth: int
+
+
+class Nest:
+    """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
+
+    `walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not stored
+    count as elements with empty fibers below.
+    """
+
+    def __init__(self, plan: Plan, walked: Mapping[str, Sequence[str]]) -> None:
+        if len(plan.terms) > 1:
+            what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
+            raise Refused(what, "give each term an Einsum of its own")
+        self.stored: dict[tuple[str, int], Ints] = {}
+        slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
+        self.plan = replace(plan, slots=slots)
+        walk = Walk(self.plan)
+        for _ in plan.order:
+            walk.step()
+        self.loops: Sequence[Walked] = walk.loops
+        self.names = tuple(r.name for r in plan.order)
+        self.slot = {s.tensor: i for i, s in enumerate(slots)}
+        self.twice = {s.tensor for s in slots if sum(o.tensor == s.tensor for o in slots) > 1}
+        ends = [c.element for c in walk.cursors]
+        self.leaves: list[Ints] = [np.zeros(walk.nodes, np.int64) if e is None else e for e in ends]
+
+    def _expanded(self, slot: Slot, ranks: Sequence[str]) -> Slot:
+        tree = slot.tree
+        for rank in ranks:
+            if rank not in tree.ranks:
+                what = f"{slot.tensor} has no rank {rank} to be walked over its whole shape in these loops"
+                raise Refused(f"{what}; it has {', '.join(tree.ranks)}", "walk ranks that are not split")
+            depth = tree.ranks.index(rank)
+            tree, self.stored[slot.tensor, depth] = _whole(tree, depth)
+        return replace(slot, tree=tree)
+
+    def places(self, tensor: str) -> dict[str, Place]:
+        """The ranks of an input, outermost first."""
+        slot = self.plan.slots[self.slot[tensor]]
+        found = {}
+        for loop, steps in slot.steps.items():
+            for step in steps:
+                if step.kind in ("cut", "project"):
+                    why = "index math" if step.kind == "project" else "parts of another tensor's fibers"
+                    what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
+                    raise Refused(what, f"leave {tensor} without bindings")
+                found[step.level] = (slot.tree.levels[step.level].rank.name, Place(loop, step.level))
+        return dict(found[depth] for depth in sorted(found))
+
+    def tree(self, tensor: str) -> Fibertree:
+        return self.plan.slots[self.slot[tensor]].tree
+
+    def level(self, tensor: str, depth: int) -> Level:
+        return self.tree(tensor).levels[depth]
+
+    def nodes(self, loop: int) -> int:
+        return 1 if loop < 0 else self.loops[loop].nodes
+
+    def up(self, loop: int, outer: int) -> Ints:
+        """The node of loop `outer` that each node of `loop` lies in."""
+        found = np.arange(self.nodes(loop), dtype=np.int64)
+        if outer < 0:
+            return np.zeros_like(found)
+        for at in range(loop, outer, -1):
+            found = self.loops[at].parent[found]
+        return found
+
+    def element(self, tensor: str, depth: int, loop: int) -> Ints:
+        """The element of an input's level where each node of a loop is, -1 for none; depth -1: root."""
+        if depth < 0:
+            return np.zeros(self.nodes(loop), dtype=np.int64)
+        bound = list(self.places(tensor).values())[depth].loop
+        found: Ints = self.loops[bound].element[self.slot[tensor]][self.up(loop, bound)]
+        return found
+
+    @cached_property
+    def alive(self) -> tuple[Bools, ...]:
+        """Per loop, the nodes below which something is computed."""
+        found = np.ones(self.nodes(len(self.loops) - 1), dtype=bool)
+        for e in self.leaves:
+            found &= e >= 0
+        flags = [found]
+        for at in range(len(self.loops) - 1, 0, -1):
+            below = np.zeros(self.nodes(at - 1), dtype=bool)
+            below[self.loops[at].parent[flags[-1]]] = True
+            flags.append(below)
+        return tuple(reversed(flags))
+
+    @cached_property
+    def activities(self) -> int:
+        """Innermost iterations that compute."""
+        return int(self.alive[-1].sum()) if self.loops else 1
+
+    def result(self) -> tuple[SparseTensor, int]:
+        """The output, and how many points of it were touched."""
+        plan, term = self.plan, self.plan.terms[0]
+        at = np.flatnonzero(self.alive[-1])
+        factors = [plan.slots[s].tree.values[self.leaves[s][at]] for s in term.slots]
+        values = factors[term.take] if term.take is not None else np.prod(np.stack(factors), axis=0)
+        coords = []
+        for _, loop, column in plan.output:
+            node = self.up(len(self.loops) - 1, loop)[at]
+            coords.append(plan.order[loop].decode(self.loops[loop].coords[node])[column])
+        ranks = [rank for rank, _, _ in plan.output]
+        points = np.array(coords, dtype=np.int64).reshape(len(coords), at.size)
+        touched = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, np.ones(at.size, np.int64))
+        if term.take is not None:
+            first = _first(points, plan.shape)
+            points, values = points[:, first], values[first]
+        return SparseTensor.from_coo(
+            plan.einsum, ranks, plan.shape, points, values * term.factor
+        ), touched.nnz
+
+
+def _first(points: Ints, shape: Sequence[int]) -> Ints:
+    """The last column of each distinct point: taking a value overwrites, it does not add."""
+    columns = np.arange(points.shape[1], dtype=np.int64)
+    if not points.shape[0] or not columns.size:
+        return columns[-1:]
+    order = np.lexsort(points[::-1])
+    same = (np.diff(points[:, order], axis=1) == 0).all(axis=0)
+    return np.sort(order[np.flatnonzero(np.append(~same, True))])
+
+
+def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Ints]:
+    """The tree with every coordinate of a rank present, and per element its place among the stored, or -1."""
+    level = tree.levels[depth]
+    size = level.rank.size
+    if depth == len(tree.levels) - 1:
+        what = f"{tree.name}: rank {level.rank.name} holds values"
+        raise Refused(f"{what}, it is not walked over its whole shape", "give the zeros as values")
+    if level.fibers * size > _WALKED:
+        raise Refused(f"{tree.name}: {level.fibers:,} fibers of {size:,} coordinates are too many to walk")
+    at = level.fiber * size + level.coords
+    below = tree.levels[depth + 1]
+    counts = np.zeros(level.fibers * size, dtype=np.int64)
+    counts[at] = np.diff(below.starts)
+    stored = np.full(counts.size, -1, dtype=np.int64)
+    stored[at] = np.arange(level.elements) - level.starts[level.fiber]
+    coords = np.tile(np.arange(size, dtype=np.int64), level.fibers)
+    full = Level(level.rank, coords, np.arange(level.fibers + 1, dtype=np.int64) * size)
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    levels = (*tree.levels[:depth], full, Level(below.rank, below.coords, starts), *tree.levels[depth + 2 :])
+    return Fibertree(tree.name, levels, tree.values), stored

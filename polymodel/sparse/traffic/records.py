@@ -1,0 +1,152 @@
+"""What the traffic of a TeAAL spec on actual data is. Every number is an exact count, labelled `exact`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Label = Literal["exact"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bits of one tensor read from and written to one memory; `write` is None for an input."""
+
+    tensor: str
+    read: int
+    write: int | None = None
+
+    @property
+    def bits(self) -> int:
+        return self.read + (self.write or 0)
+
+
+@dataclass(frozen=True)
+class MemoryTraffic:
+    """All that one Einsum moves between a memory and the buffers that load from it.
+
+    `time`: bits over the bandwidth of all instances, in seconds; None where the architecture gives none.
+    """
+
+    memory: str
+    moved: tuple[Moved, ...]
+    time: float | None = None
+    label: Label = "exact"
+
+    def of(self, tensor: str) -> Moved:
+        """KeyError if the tensor does not move here."""
+        for found in self.moved:
+            if found.tensor == tensor:
+                return found
+        raise KeyError(f"{self.memory} moves no {tensor}; it moves {', '.join(m.tensor for m in self.moved)}")
+
+    @property
+    def bits(self) -> int:
+        return sum(m.bits for m in self.moved)
+
+
+@dataclass(frozen=True)
+class UnitWork:
+    """What one unit (compute, intersector, merger, sequencer) does in one Einsum: counts by name.
+
+    `time`: the sum of the counts over clock frequency times instances, in seconds; None without a clock.
+    """
+
+    unit: str
+    counts: tuple[tuple[str, int], ...]
+    time: float | None = None
+    label: Label = "exact"
+
+    @property
+    def total(self) -> int:
+        return sum(n for _, n in self.counts)
+
+
+@dataclass(frozen=True)
+class EinsumTraffic:
+    """One Einsum; memories and units in the order of the architecture."""
+
+    einsum: str
+    memories: tuple[MemoryTraffic, ...]
+    units: tuple[UnitWork, ...]
+
+    def memory(self, name: str) -> MemoryTraffic:
+        """KeyError if nothing moves to or from it."""
+        for found in self.memories:
+            if found.memory == name:
+                return found
+        raise KeyError(f"{self.einsum} moves nothing from {name}")
+
+    def unit(self, name: str) -> UnitWork:
+        """KeyError if the Einsum does not use it."""
+        for found in self.units:
+            if found.unit == name:
+                return found
+        raise KeyError(f"{self.einsum} does not use {name}")
+
+    @property
+    def times(self) -> dict[str, float | None]:
+        """Seconds by component."""
+        return {**{m.memory: m.time for m in self.memories}, **{u.unit: u.time for u in self.units}}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A cascade. `blocks`: Einsums that are fused run at once, so a block takes as long as its busiest
+    component (its times in the Einsums of the block summed); `time` is the sum over blocks, in seconds.
+    """
+
+    einsums: tuple[EinsumTraffic, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    time: float | None
+
+    def einsum(self, name: str) -> EinsumTraffic:
+        """One Einsum by the name of its output; KeyError if there is none."""
+        for found in self.einsums:
+            if found.einsum == name:
+                return found
+        raise KeyError(f"no Einsum {name}; there are {', '.join(e.einsum for e in self.einsums)}")
+
+    def rows(self) -> Iterator[dict[str, str | int | float | None]]:
+        """One row per Einsum, component and tensor or count; times stand in the first row of a component."""
+        for e in self.einsums:
+            for memory in e.memories:
+                time: float | None = memory.time
+                for m in memory.moved:
+                    yield _row(e.einsum, memory.memory, m.tensor, m.read, m.write, time, memory.label)
+                    time = None
+            for unit in e.units:
+                time = unit.time
+                for name, count in unit.counts:
+                    yield _row(e.einsum, unit.unit, name, count, None, time, unit.label)
+                    time = None
+
+    def metrics(self) -> dict[str, object]:
+        """The same numbers nested as TeAAL's generated code reports them."""
+        found: dict[str, object] = {}
+        for e in self.einsums:
+            by_component: dict[str, dict[str, object]] = {}
+            for memory in e.memories:
+                moved: dict[str, object] = {}
+                for m in memory.moved:
+                    moved[m.tensor] = {"read": m.read} | ({} if m.write is None else {"write": m.write})
+                by_component[memory.memory] = moved | {"time": memory.time}
+            for unit in e.units:
+                by_component[unit.unit] = dict(unit.counts) | {"time": unit.time}
+            found[e.einsum] = by_component
+        return found | {"blocks": [list(b) for b in self.blocks], "time": self.time}
+
+
+def _row(
+    einsum: str, component: str, what: str, read: int, write: int | None, time: float | None, label: str
+) -> dict[str, str | int | float | None]:
+    return {
+        "einsum": einsum,
+        "component": component,
+        "what": what,
+        "read_bits_or_count": read,
+        "write_bits": write,
+        "time_s": time,
+        "label": label,
+    }

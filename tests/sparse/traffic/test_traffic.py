@@ -1,0 +1,57 @@
+"""Traffic as worked out over arrays is that of the slow enumerator, and that of the reference runs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import yaml
+
+from polymodel.sparse.traffic import traffic
+from polymodel.spec.teaal import read_teaal
+from tests.sparse.traffic import data
+from tests.sparse.traffic.oracle import metrics
+from tests.sparse.traffic.specs import DECLARED, random_points, random_spec
+
+
+def both(text: str, symbols: dict, sizes: dict, given: dict, walked: dict | None, ours: dict | None) -> tuple:
+    """Our numbers and the enumerator's."""
+    spec = read_teaal(text)
+    tensors = {t: data.tensor(t, spec.declaration[t], sizes, p) for t, p in given.items()}
+    found = traffic(spec, tensors, symbols=symbols, walked=ours).metrics()
+    return found, metrics(data.plain(text), symbols, given, sizes, walked)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_specs(seed: int) -> None:
+    spec, sizes, walked = random_spec(seed)
+    rng = Random(seed)
+    density = rng.choice([0.1, 0.3, 0.6, 1.0])
+    given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], density) for t in "AB"}
+    ours, slow = both(yaml.safe_dump(spec), {}, sizes, given, walked, walked)
+    assert ours == slow
+
+
+@pytest.mark.parametrize("name", data.DESIGNS)
+@pytest.mark.parametrize("seed", range(12))
+def test_designs_on_random_data(name: str, seed: int) -> None:
+    """The ranks to be walked over their shape are found in the formats."""
+    rng = Random(seed)
+    sizes = {r: rng.randint(1, 20) for r in "KMN"}
+    tiles = {f"{r}{i}": n for r in "KMN" for i, n in ((1, 6), (0, 2))}
+    given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], rng.choice([0.1, 0.4])) for t in "AB"}
+    ours, slow = both(data.design(name), tiles, sizes, given, data.WALKED.get(name), None)
+    assert ours == slow
+
+
+@pytest.mark.parametrize("evict", ["root", "I1", "I0", "K2"])
+@pytest.mark.parametrize("seed", range(6))
+def test_buffets_of_spmm_with_a_sparse_operand(seed: int, evict: str) -> None:
+    rng = Random(seed)
+    sizes = {"I": rng.randint(1, 20), "J": rng.randint(1, 12), "K": rng.randint(1, 70)}
+    given = {
+        "A": random_points(rng, [sizes["I"], sizes["J"]], 0.3),
+        "B": random_points(rng, [sizes["J"], sizes["K"]], rng.choice([0.1, 0.5, 1.0])),
+    }
+    ours, slow = both(data.spmm(evict, rng.choice(["I0", "K2"])), {}, sizes, given, None, None)
+    assert ours == slow
