@@ -169,8 +169,8 @@ def _tilts(nnz: int, tiles: list[_CutBinomial], number: Floats, s: Ints) -> Floa
     for _ in range(200):
         mean, variance = np.zeros(s.size), np.zeros(s.size)
         for tile, many in zip(tiles, number, strict=True):
-            cumulants = tile.cumulants(tile.tilted(tilt, s))
-            mean, variance = mean + many * cumulants[0], variance + many * cumulants[1]
+            first, second = tile.moments(tile.tilted(tilt, s))
+            mean, variance = mean + many * first, variance + many * second
         short = mean < nnz
         low, high = np.where(short, tilt, low), np.where(short, high, tilt)
         # An offset of a millionth of a deviation changes nothing; where no room is left, the tilt is endless.
@@ -244,12 +244,20 @@ class _CutBinomial:
         scaled: Floats = found / found.sum(axis=1, keepdims=True)
         return scaled
 
-    def cumulants(self, cut: Floats) -> Floats:
-        """The first four of each row: (4, rows)."""
+    def moments(self, cut: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of each row."""
         mean = cut @ self.k
         away = self.k - mean[:, None]
-        second, third, fourth = ((cut * away**power).sum(axis=1) for power in (2, 3, 4))
-        return np.stack((mean, second, third, fourth - 3 * second**2))
+        away *= away
+        return mean, np.einsum("sk,sk->s", cut, away)
+
+    def cumulants(self, cut: Floats) -> Floats:
+        """The first four of each row: (4, rows)."""
+        mean, second = self.moments(cut)
+        away = self.k - mean[:, None]
+        third = cut * away * away * away
+        fourth = np.einsum("sk,sk->s", third, away)
+        return np.stack((mean, second, third.sum(axis=1), fourth - 3 * second**2))
 
     def log_mass(self, tilt: Floats, s: Ints) -> Floats:
         """ln of the sum of pmf exp(tilt k) over k <= s."""
