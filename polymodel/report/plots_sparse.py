@@ -65,7 +65,7 @@ def plot_roofline(
     faults = _unplaced(points, peak, bandwidth)
     if faults:
         raise SpecError(faults)
-    ax = ax if ax is not None else new_axes(8, 4.5)
+    ax = ax if ax is not None else new_axes(8, 4.2 + 0.1 * len(points))
     per_byte = bandwidth / 8
     ridge = peak / per_byte
     low = min([ridge, *(p.intensity for p in points)]) / 4
@@ -97,7 +97,8 @@ def plot_roofline(
     ax.set_ylabel("operations per second (op/s)")
     ax.set_title(title, fontsize=10)
     if points:
-        ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        # Names with figures are long: below, they leave the plot its width.
+        ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
     return ax
 
 
