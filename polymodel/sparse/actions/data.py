@@ -15,14 +15,16 @@ from polymodel.sparse.tensor import SparseTensor
 class TensorData:
     """One tensor. `model` None and `actual` None: every point is taken as nonzero.
 
-    `computed`: it is an output whose density was derived from its operands, as if its nonzeros were placed
-    independently of them.
+    `actual` has the tensor's ranks in the order of its accesses. `computed`: it is an output whose density
+    was derived from its operands, as if its nonzeros were placed independently of them; `share` is then
+    the exact density of which `model` is the nearest whole number of nonzeros.
     """
 
     tensor: str
     model: DensityModel | None = None
     actual: SparseTensor | None = None
     computed: bool = False
+    share: float | None = None
 
     @property
     def dense(self) -> bool:
@@ -32,6 +34,8 @@ class TensorData:
     @property
     def density(self) -> float:
         """Expected share of nonzero points."""
+        if self.share is not None:
+            return self.share
         if self.actual is not None:
             return self.actual.density
         return 1.0 if self.model is None else self.model.density

@@ -117,21 +117,26 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
 
 
 def _joined(tables: list[Table]) -> int:
-    """Joins tables pair by pair; variables are summed out as soon as no other table has them."""
+    return int(joined_rows(tables).weights.sum()) if tables else 1
+
+
+def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:
+    """Tables joined pair by pair, one or more: the different rows of the variables in `kept`, weights added.
+
+    Other variables are summed out as soon as no other table has them.
+    """
     waiting = list(tables)
-    if not waiting:
-        return 1
     first = waiting.pop(0)
     while waiting:
         at = next((i for i, t in enumerate(waiting) if set(t.variables) & set(first.variables)), 0)
         second = waiting.pop(at)
-        later = {v for t in waiting for v in t.variables}
+        later = {v for t in waiting for v in t.variables} | set(kept)
         shared = [v for v in first.variables if v in second.variables]
         first = first.without([v for v in first.variables if v not in shared and v not in later])
         second = second.without([v for v in second.variables if v not in shared and v not in later])
         first = _pair(first, second, shared)
         first = first.without([v for v in first.variables if v not in later])
-    return int(first.weights.sum())
+    return first.without([v for v in first.variables if v not in kept])
 
 
 def _pair(first: Table, second: Table, shared: list[str]) -> Table:

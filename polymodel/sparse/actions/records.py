@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from polymodel.sparse.density.model import Label
 
@@ -66,7 +66,8 @@ class Footprint:
     """Bits of the largest tile of one tensor in one node, under the format that the component keeps it in.
 
     `bits` = `payload_bits` + `metadata_bits`, expected (or exact). `quantile_bits` are not exceeded by a tile
-    with probability `confidence`; `dense_bits` is what all its points take.
+    with probability `confidence`; `dense_bits` is what all its points take. `extents`: of the tile, per rank.
+    Near its mean a tile of s nonzeros has `base_bits` + s `bits_per_nonzero`; `spread`: standard deviation.
     """
 
     node: int
@@ -80,6 +81,10 @@ class Footprint:
     quantile_bits: float
     confidence: float
     label: Label = "exact"
+    extents: tuple[int, ...] = ()
+    base_bits: float = 0
+    bits_per_nonzero: float = 0
+    spread: float = 0
 
     @property
     def bits(self) -> float:
@@ -93,4 +98,12 @@ class SparseCounts:
     compute: tuple[ComputeCount, ...]
     accesses: tuple[AccessCount, ...]
     footprints: tuple[Footprint, ...] = ()
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[tuple[str, Label], ...]:
+        """(Einsum, label) of every count."""
+        return (
+            *((c.einsum, c.label) for c in self.compute),
+            *((a.einsum, a.label) for a in self.accesses),
+        )

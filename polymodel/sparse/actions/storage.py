@@ -12,7 +12,7 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Buffet
-from polymodel.errors import Refused
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
@@ -60,14 +60,23 @@ class Formats:
 
     @cached_property
     def known(self) -> dict[tuple[str, str], Kept]:
-        """(component, tensor) -> how it is kept, where a format is given. Raises SpecError."""
-        found = {}
+        """(component, tensor) -> how it is kept, where that is not point by point. Raises SpecError."""
+        found: dict[tuple[str, str], Kept] = {}
+        faults: list[Diagnostic] = []
         for component in self.problem.hierarchy.components:
             for tensor, written in component.sparse.formats if component.sparse else ():
                 access = self.accesses[tensor]
                 widths = Widths(access.bits_per_value, None, POINTER)
                 path = f"{component.name}.sparse.format.{tensor}"
-                found[component.name, tensor] = kept(parse_format(written, access.ranks, widths, path=path))
+                try:
+                    how = kept(parse_format(written, access.ranks, widths, path=path))
+                except SpecError as error:
+                    faults += error.diagnostics
+                    continue
+                if how.elides or how.blocks:
+                    found[component.name, tensor] = how
+        if faults:
+            raise SpecError(faults)
         return found
 
     def compressed(self, component: str, tensor: str) -> bool:
@@ -77,7 +86,7 @@ class Formats:
 
 
 def kept(format: Format) -> Kept:
-    """What a format leaves out."""
+    """What a format leaves out; nothing if all ranks are uncompressed, whatever is zero."""
     if isinstance(format, NamedFormat | CISS):
         return Kept(format, True, False)
     assert isinstance(format, PerRank), "formats are per rank or of whole tensors"
@@ -224,6 +233,14 @@ def resident(
             buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
             value, bits - value, bits, 1.0, "exact",
         )  # fmt: skip
+    return _expected_resident(structure, buffet, tiles, how, known, confidence)
+
+
+def _expected_resident(
+    structure: Structure, buffet: Buffet, tiles: Tiles, how: Kept, known: TensorData, confidence: float
+) -> Footprint:
+    access = tiles.access
+    dense = buffet.tile_max * access.bits_per_value
     largest = max((e for e, _ in tiles.classes()), key=lambda e: float(np.prod(e, dtype=float)))
     shape = shape_of(structure, access)
     model = full_model(known, access.ranks, shape)
@@ -232,9 +249,13 @@ def resident(
     most = int(model.quantile(largest, confidence))
     filled = Uniform.of(access.ranks, largest, nnz=min(most, int(np.prod(largest, dtype=object))))
     top = float(how.format.bits(expected_levels(filled, None, order)).total)
+    mean, deviation = float(model.expected(largest)), float(model.variance(largest)) ** 0.5
+    total = float(found.total)
+    each = (top - total) / (most - mean) if most > mean and top > total else float(access.bits_per_value)
     return Footprint(
         buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
-        float(found.payload), float(found.metadata), max(top, float(found.total)), confidence, known.label,
+        float(found.payload), float(found.metadata), max(top, total), confidence, known.label,
+        largest, total - each * mean, each, each * deviation,
     )  # fmt: skip
 
 

@@ -1,0 +1,123 @@
+"""Tables of sparse counts: operations, accesses, footprints, capacities, and dense beside sparse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from polymodel.analysis.engine import Problem
+from polymodel.cost.records import Costs
+from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.sparse.actions.capacity import Capacity
+from polymodel.sparse.actions.records import SparseCounts
+
+
+def compute(problem: Problem, counts: SparseCounts) -> Table:
+    """Operations per Einsum, all executions: dense = effectual + ineffectual + gated + skipped."""
+    names = ("dense", "effectual", "ineffectual", "gated", "skipped")
+    columns = (
+        Column("einsum"), Column("component"), *(Column(n, "operation") for n in names), Column("label"),
+    )  # fmt: skip
+    rows = []
+    for c in counts.compute:
+        n = problem.cascade[c.einsum].n_instances
+        rows.append((c.einsum, c.component, *(getattr(c, name) * n for name in names), c.label))
+    return Table("compute", columns, tuple(rows))
+
+
+def accesses(problem: Problem, counts: SparseCounts) -> Table:
+    """Elements per Einsum, node, tensor and kind of access, all executions.
+
+    dense = actual + gated + skipped + absent. `reads_fill`: reads that serve what is further in;
+    `reads_drain`: those that move results out; writes alike. `metadata_bits` go with what is actual. `label` is
+    of the elements, `metadata_label` of the bits.
+    """
+    names = ("dense", "actual", "gated", "skipped", "absent")
+    columns = (
+        Column("einsum"), Column("component"), Column("node"), Column("tensor"), Column("kind"),
+        *(Column(n, "element") for n in names), Column("actual_bits", "bit"), Column("metadata_bits", "bit"),
+        Column("label"), Column("metadata_label"),
+    )  # fmt: skip
+    bits = {a.tensor: a.bits_per_value for e in problem.cascade for a in reversed(e.accesses)}
+    rows = []
+    for a in counts.accesses:
+        n = problem.cascade[a.einsum].n_instances
+        rows.append((
+            a.einsum, a.component, a.node, a.tensor, a.kind, *(getattr(a, name) * n for name in names),
+            a.actual * bits[a.tensor] * n, a.metadata_bits * n, a.label, a.metadata_label,
+        ))  # fmt: skip
+    return Table("accesses", columns, tuple(rows))
+
+
+def footprints(problem: Problem, counts: SparseCounts) -> Table:
+    """The largest tile of each tensor with a format: expected (or exact) bits, and bits at a confidence."""
+    columns = (
+        Column("component"), Column("node"), Column("tensor"), Column("format"), Column("points", "element"),
+        Column("dense_bits", "bit"), Column("payload_bits", "bit"), Column("metadata_bits", "bit"),
+        Column("bits", "bit"), Column("share", RATIO), Column("quantile_bits", "bit"),
+        Column("confidence", "1"), Column("label"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            f.component, f.node, f.tensor, f.format, f.points, f.dense_bits, f.payload_bits, f.metadata_bits,
+            f.bits, f.bits / f.dense_bits if f.dense_bits else 0.0, f.quantile_bits, f.confidence, f.label,
+        )
+        for f in counts.footprints
+    )  # fmt: skip
+    return Table("footprints", columns, rows)
+
+
+def capacities(checks: Sequence[Capacity]) -> Table:
+    """Working sets of sparse tiles against sizes; `p_overflow` is how probable it is that they do not fit."""
+    columns = (
+        Column("component"), Column("einsum"), Column("dense_bits", "bit"), Column("bits", "bit"),
+        Column("capacity_bits", "bit"), Column("fits"), Column("p_overflow"), Column("label"),
+    )  # fmt: skip
+    rows = tuple(
+        (c.component, c.einsum, c.dense_bits, c.bits, c.capacity_bits, c.fits, c.p_overflow, c.label)
+        for c in checks
+    )
+    return Table("capacity", columns, rows)
+
+
+def summary(dense: Costs, sparse: Costs, counts: SparseCounts) -> Table:
+    """Dense beside sparse, per Einsum and in all (`einsum` = `total`).
+
+    `speedup` and `energy_ratio` are dense over sparse, `edp` the energy-delay product.
+    """
+    columns = (
+        Column("einsum"), Column("operations", "operation"), Column("effectual", "operation"),
+        Column("dense_latency_s", "s"), Column("latency_s", "s"), Column("speedup", RATIO),
+        Column("dense_energy_J", "J"), Column("energy_J", "J"), Column("energy_ratio", RATIO),
+        Column("dense_edp_Js", "J s"), Column("edp_Js", "J s"), Column("limiting"), Column("label"),
+    )  # fmt: skip
+    labels: dict[str, list[str]] = {}
+    for einsum, label in counts.labels:
+        labels.setdefault(einsum, []).append(label)
+    effectual = {c.einsum: c.effectual for c in counts.compute}
+    rows: list[tuple[Cell, ...]] = []
+    sums = [0.0, 0.0]
+    for before, after in zip(dense.latency, sparse.latency, strict=True):
+        joules = [math.fsum(i.energy for i in c.energy if i.einsum == before.einsum) for c in (dense, sparse)]
+        useful = effectual.get(before.einsum, 0) * before.n_instances
+        sums = [sums[0] + before.operations, sums[1] + useful]
+        times = before.seconds, after.seconds
+        kinds = labels.get(before.einsum, [])
+        rows.append((
+            before.einsum, before.operations, useful, *_pair(*times), *_pair(*joules),
+            times[0] * joules[0], times[1] * joules[1], after.limiting, _label(kinds),
+        ))  # fmt: skip
+    times, joules = (dense.total_latency, sparse.total_latency), [dense.total_energy, sparse.total_energy]
+    rows.append((
+        "total", *sums, *_pair(*times), *_pair(*joules), times[0] * joules[0], times[1] * joules[1], "",
+        _label([x for each in labels.values() for x in each]),
+    ))  # fmt: skip
+    return Table("summary", columns, tuple(rows))
+
+
+def _pair(before: float, after: float) -> tuple[float, float, float]:
+    return before, after, before / after if after else (math.inf if before else 1.0)
+
+
+def _label(labels: Sequence[str]) -> str:
+    return next((x for x in ("bound", "expected") if x in labels), "exact")

@@ -1,0 +1,86 @@
+"""Sparse reports for terminals and as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+from polymodel.errors import writing
+from polymodel.quantities import engineering
+from polymodel.report.page import CSS, page
+from polymodel.report.sparse import TABLES, SparseReport
+from polymodel.report.table import Table
+
+
+def headline(report: SparseReport) -> list[tuple[str, str]]:
+    """The few figures that everything else explains."""
+    dense = report.dense
+    ratio = dense.total_energy / report.total_energy if report.total_energy else 1.0
+    known = [
+        f"{d.tensor} {d.density:.4g}{' (computed)' if d.computed else ''}"
+        for d in report.data.values()
+        if not d.dense
+    ]
+    return [
+        ("densities", ", ".join(known) or "no tensor has zeros"),
+        ("latency", f"{engineering(report.total_latency, 's')} ({report.speedup:.4g} x faster than dense)"),
+        ("energy", f"{engineering(report.total_energy, 'J')} (dense: {ratio:.4g} x as much)"),
+        ("numbers are", report.label),
+    ]
+
+
+def sections(report: SparseReport) -> list[tuple[str, Table]]:
+    """Title and table in the order in which they are read; empty ones are left out."""
+    table = report.table
+    accesses = table("accesses").where(lambda r: r["actual"] != r["dense"] or bool(r["metadata_bits"]))
+    shown = ("einsum", "component", "tensor", "kind", "dense", "actual", "gated", "skipped", "absent")
+    found = [
+        ("Dense and sparse", table("summary")),
+        ("Operations", table("compute")),
+        ("Accesses that change (elements)", accesses.only(*shown, "metadata_bits", "label")),
+        ("Footprints of the largest tiles", table("footprints")),
+        ("Working sets", table("capacity")),
+    ]
+    return [(title, t) for title, t in found if t.rows]
+
+
+def sparse_text(report: SparseReport) -> str:
+    """The whole sparse report as text."""
+    figures = headline(report)
+    wide = max(len(name) for name, _ in figures)
+    lines = [f"{name.ljust(wide)}  {value}" for name, value in figures]
+    for title, table in sections(report):
+        lines += ["", title, table.text()]
+    lines += [f"note: {n}" for n in report.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _head(report: SparseReport) -> str:
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(report))
+    notes = "".join(f'<p class="note">{escape(n)}</p>' for n in report.notes)
+    return f"<table>{rows}</table>{notes}"
+
+
+def fragment(report: SparseReport) -> str:
+    """Figures and tables for a notebook."""
+    parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report)]
+    for i, (title, table) in enumerate(sections(report)):
+        opened = " open" if i < 2 else ""
+        parts.append(
+            f"<details{opened}><summary>{escape(title)}</summary>"
+            f'<div class="wide">{table.html()}</div></details>'
+        )
+    return "\n".join([*parts, "</div>"])
+
+
+def to_html(report: SparseReport, file: str | Path | None = None) -> str:
+    """All tables as one page."""
+    parts = [_head(report)]
+    for name in TABLES:
+        table = report.table(name)
+        parts.append(f'<h2>{escape(name)}</h2><div class="wide">{table.html()}</div>')
+    text = page("Sparse report", "\n".join(parts))
+    if file is not None:
+        with writing(file):
+            Path(file).write_text(text, encoding="utf-8")
+    return text

@@ -1,0 +1,120 @@
+"""What is known of every tensor of a cascade: given tensors, densities as written, outputs from operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.outputs import output_data
+from polymodel.sparse.density import Actual, DensityModel, Uniform
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import suggestion
+from polymodel.workload.einsum import Cascade, TensorAccess
+
+
+def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
+    """Sizes of a tensor's ranks: as given, else up to the largest coordinate that is touched."""
+    sizes = dict(cascade.rank_sizes)
+    found: dict[str, int] = {}
+    for einsum in cascade.einsums:
+        for access in einsum.accesses:
+            if access.tensor != tensor:
+                continue
+            for rank, x in zip(access.ranks, access.projection, strict=True):
+                ends = [(c, einsum.bound(v)) for v, c in x.terms]
+                top = x.constant + sum(c * (high if c > 0 else low) for c, (low, high) in ends)
+                found[rank] = max(found.get(rank, 1), top + 1, sizes.get(rank, 1))
+    return tuple(found.values())
+
+
+def written_densities(cascade: Cascade) -> dict[str, object]:
+    """Tensor -> density as written at any of its accesses, None where it has none."""
+    found: dict[str, object] = {}
+    for e in cascade.einsums:
+        for a in e.accesses:
+            if found.get(a.tensor) is None:
+                found[a.tensor] = a.density
+    return found
+
+
+def tensor_data(
+    cascade: Cascade,
+    tensors: Mapping[str, SparseTensor] | None = None,
+    densities: Mapping[str, object] | None = None,
+    folder: str = "",
+) -> dict[str, TensorData]:
+    """What is known of every tensor: `tensors` over `densities` over what the workload says.
+
+    A computed tensor without any of these gets the structural density of its operations. Raises SpecError for
+    unknown tensors, shapes that do not fit and densities that are none.
+    """
+    given, asked = tensors or {}, {**written_densities(cascade), **(densities or {})}
+    faults = [
+        Diagnostic(f"unknown tensor {name}", suggestion(name, cascade.tensors, "tensors"))
+        for name in (*given, *(densities or {}))
+        if name not in cascade.tensors
+    ]
+    found: dict[str, TensorData] = {}
+    for einsum in cascade.einsums:
+        for access in (*einsum.inputs, *einsum.outputs):
+            if access.tensor in found:
+                continue
+            shape = tensor_shape(cascade, access.tensor)
+            try:
+                known = _known(access, shape, given.get(access.tensor), asked[access.tensor], folder)
+            except SpecError as error:
+                faults += error.diagnostics
+                known = TensorData(access.tensor)
+            if known is None and access.output and not faults:
+                known = output_data(einsum, access, shape, found)
+            found[access.tensor] = known or TensorData(access.tensor)
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _known(
+    access: TensorAccess, shape: tuple[int, ...], given: SparseTensor | None, written: object, folder: str
+) -> TensorData | None:
+    """One tensor as it is given or written; None if nothing is said."""
+    if given is not None:
+        return _actual(access, shape, given)
+    if written is None:
+        return None
+    if isinstance(written, SparseTensor):
+        return _actual(access, shape, written)
+    model = density_model(access, shape, written, folder)
+    if isinstance(model, Actual):
+        return _actual(access, shape, model.tensor)
+    return TensorData(access.tensor, model)
+
+
+def density_model(access: TensorAccess, shape: tuple[int, ...], written: object, folder: str) -> DensityModel:
+    """The model that is written: a number, or a model's name and parameters."""
+    if isinstance(written, DensityModel):
+        return written
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        if not 0 <= written <= 1:
+            raise SpecError([Diagnostic(f"density {written} of {access.tensor} is outside [0, 1]")])
+        return Uniform.of(access.ranks, shape, density=written)
+    raise SpecError(
+        [Diagnostic(f"{written!r} of {access.tensor} is no density", "write a number from 0 to 1")]
+    )
+
+
+def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: SparseTensor) -> TensorData:
+    """A given tensor, its ranks in the order of the access; ranks of other names go by position."""
+    ranks = tensor.ranks
+    if sorted(ranks) == sorted(access.ranks):
+        ordered = tensor if ranks == access.ranks else tensor.swizzled(access.ranks)
+    elif len(ranks) == len(access.ranks):
+        ordered = tensor.renamed(tensor.name, access.ranks)
+    else:
+        what = f"{access.tensor} has ranks {', '.join(access.ranks)}, the tensor given {', '.join(ranks)}"
+        raise SpecError([Diagnostic(what, "give one with as many ranks")])
+    if ordered.shape != shape:
+        sizes = [" x ".join(map(str, s)) for s in (shape, ordered.shape)]
+        what = f"{access.tensor} is {sizes[0]}, the tensor given {sizes[1]}"
+        raise SpecError([Diagnostic(what, "set the rank sizes to those of the data")])
+    return TensorData(access.tensor, Actual.of(ordered), ordered)
