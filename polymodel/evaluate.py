@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
@@ -14,10 +14,15 @@ from polymodel.mapping.looptree import Loop, LoopTree, Reuse
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import not_a_spec
+from polymodel.spec.teaal.records import TeaalSpec
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from polymodel.loading import Spec
     from polymodel.report.closed import SymbolicReport
+    from polymodel.sparse.execute.records import Execution
+    from polymodel.sparse.tensor import SparseTensor
 
 ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
@@ -147,3 +152,42 @@ def _unbound_symbols(problem: Problem) -> list[Diagnostic]:
         )
         for s, v in names.items()
     ]
+
+
+def execute(
+    spec: Spec | TeaalSpec,
+    tensors: Mapping[str, SparseTensor | NDArray[Any]],
+    *,
+    rank_sizes: Mapping[str, int] | None = None,
+    symbols: Mapping[str, float] | None = None,
+    slices: Literal["own", "kept"] = "own",
+    values: bool = True,
+    keep_loops: bool = False,
+) -> Execution:
+    """Run the cascade of a TeAAL spec on data: results, effectual work, coordinate accesses, three times.
+
+    `tensors`: every input by name. See `polymodel.sparse.execute.run.run` for the options; a loaded spec
+    brings its own symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
+    """
+    from polymodel.loading import Spec as Loaded
+    from polymodel.sparse.execute.run import run
+
+    if isinstance(spec, TeaalSpec):
+        teaal = spec
+    elif not isinstance(spec, Loaded):
+        raise not_a_spec("execute", spec)
+    elif spec.teaal is None:
+        what = "execute runs a TeAAL spec on data, and this spec is not one"
+        raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
+    else:
+        teaal = spec.teaal
+        symbols = {**{k: v for k, v in spec.symbols.items() if v is not None}, **(symbols or {})}
+    return run(
+        teaal,
+        tensors,
+        rank_sizes=rank_sizes,
+        symbols=symbols,
+        slices=slices,
+        values=values,
+        keep_loops=keep_loops,
+    )

@@ -25,6 +25,7 @@ class Arrangement:
 
     `chains`: rank -> its parts, outermost first; `inside`: a rank that was flattened -> (the flattened rank,
     its column there); `tiles`: loop rank -> (step, step of the tile around it) of splits by shape;
+    `leaders`: loop rank -> the tensor whose coordinates make its parts;
     `dynamic`: tensor -> its rank -> the loops that cut it where a leader's parts begin, fiber by fiber.
     """
 
@@ -51,8 +52,30 @@ class Arrangement:
         self.inside: dict[str, tuple[str, int]] = {}
         self.tiles: dict[str, tuple[int, int | None]] = {}
         self.dynamic: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.leaders: dict[str, str] = {}
         self.info: dict[str, LoopRank] = {}
+        self.affine = {
+            (c.name, f"{rank}="): tuple(v.upper() for v, _ in i.terms)
+            for c, o in zip(columns, expression.operands, strict=True)
+            for rank, i in zip(self.declared[c.name], o.indices, strict=True)
+            if i.variable is None
+        }
         self._variables(expression)
+
+    def _bound(self, columns: Columns, place: int) -> list[str]:
+        """The ranks of a tensor that the loops before a place bind, in the order in which they do."""
+        found = []
+        for rank in columns.ranks:
+            names = [rank]
+            if (columns.name, rank) in self.affine:
+                names = [self.chains[v][-1] for v in self.affine[columns.name, rank] if v in self.chains]
+            elif rank in self.inside:
+                names = [self.chains[self.inside[rank][0]][-1]]
+            # A rank still to be split is bound by its last part.
+            places = [self.order.index(n) for m in names for n in (m, f"{m}0") if n in self.order]
+            if places and max(places) < place:
+                found.append((max(places), rank))
+        return [rank for _, rank in sorted(found)]
 
     def _variables(self, expression: Expression) -> None:
         operands = [expression.output, *expression.operands]
@@ -181,7 +204,8 @@ class Arrangement:
         if leader is None:
             what = f"{self.einsum}: the leader {directive.leader} of rank {rank} is no input with that rank"
             raise SpecError([Diagnostic(what, "lead by a tensor on the right that has the rank")])
-        before = [r for r in self.order[: self._place(name)] if r in leader.ranks]
+        before = self._bound(leader, self._place(name))
+        self.leaders[name] = leader.name
         parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols))
         for columns in self.columns:
             if rank not in columns.ranks or columns is leader:

@@ -95,7 +95,6 @@ class Walk:
         self.plan = plan
         self.loops: list[Walked] = []
         self.cursors = [Cursor(s) for s in plan.slots]
-        self.term_of = {s: t for t, term in enumerate(plan.terms) for s in term.slots}
         self.nodes = 1
         self.skipped = 0
 
@@ -180,12 +179,24 @@ class Walk:
             parts.append(intersect([fibers[s] for s in mine]))
             slots += mine
         matched = parts[0] if len(parts) == 1 else unite(parts)
+        leader = self.plan.leaders.get(self.at)
         self._advance(matched, slots, fibers)
+        if leader is not None:
+            self._without_parts(leader, fibers[leader])
         for s, e in zip(slots, matched.elements, strict=True):
             self.cursors[s].bind(e)
             self.cursors[s].partial = len(parts) > 1
         if len(parts) > 1:
             self._out_of_terms(slots)
+
+    def _without_parts(self, leader: int, fibers: Fibers) -> None:
+        """Where the leader has nothing there are no parts: followers have nothing to read either."""
+        empty = fibers.high == fibers.low
+        if empty.any():
+            reads = self.loops[-1].reads
+            for s in reads:
+                if s != leader:
+                    reads[s] = np.where(empty, 0, reads[s])
 
     def _out_of_terms(self, slots: Sequence[int]) -> None:
         """A term that the union misses is out with all its tensors."""
@@ -256,7 +267,4 @@ class Walk:
                 loop.lookups[s] = self.nodes
                 loop.element[s] = found
                 cursor.bind(found)
-                gone = np.flatnonzero(found < 0)
-                if gone.size:
-                    for other in self.plan.terms[self.term_of[s]].slots:
-                        self.cursors[other].out(self.nodes, gone)
+                cursor.partial = cursor.partial or bool((found < 0).any())

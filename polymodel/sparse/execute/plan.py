@@ -52,7 +52,7 @@ class Term:
 @dataclass(frozen=True)
 class Plan:
     """One Einsum, ready to run. `populate`: loops whose rank the output has; `output`: for each declared rank
-    of the output the loop and the column of its coordinate that give it."""
+    of the output the loop and the column of its coordinate that give it; `leaders`: loop -> leading slot."""
 
     einsum: str
     order: tuple[LoopRank, ...]
@@ -63,6 +63,7 @@ class Plan:
     shape: tuple[int, ...]
     sizes: Mapping[str, int]
     tiles: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    leaders: Mapping[int, int] = field(default_factory=dict)
 
 
 def rank_of(variable: str) -> str:
@@ -103,6 +104,7 @@ def make_plan(
         shape,
         sizes,
         arranged.tiles,
+        {index[loop]: names.index(leader) for loop, leader in arranged.leaders.items()},
     )
 
 

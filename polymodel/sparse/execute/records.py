@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import TeaalSpec
+
+if TYPE_CHECKING:
+    from polymodel.sparse.execute.check import Check
 
 Ints = NDArray[np.int64]
 
@@ -155,14 +159,47 @@ class Slice:
 class Execution:
     """A cascade as it ran: `results` by tensor (every output, intermediate ones too), counts per Einsum.
 
-    `tensors`: the inputs. Compare `results` with a dense reference by `polymodel.sparse.execute.check`.
+    `tensors`: the inputs. `valued`: whether results have their values, or 1 where they were only counted.
     """
 
     results: Mapping[str, SparseTensor]
     einsums: tuple[EinsumCounts, ...]
     tensors: Mapping[str, SparseTensor]
     rank_sizes: Mapping[str, int]
-    spec: Any
+    spec: TeaalSpec
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    valued: bool = True
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{e.einsum}: {e.multiplies:,} multiplies" for e in self.einsums)
+        return f"Execution({parts})"
+
+    def check(self) -> tuple[Check, ...]:
+        """Each result compared with numpy.einsum, where large with SciPy's sparse products.
+
+        One check for every kernel. Refused for a run without values.
+        """
+        from polymodel.sparse.execute.check import check
+
+        return check(self)
+
+    def rows(self) -> list[dict[str, int | float | str]]:
+        """One plain row per Einsum: its counts and the three times."""
+        found: list[dict[str, int | float | str]] = []
+        for e in self.einsums:
+            row: dict[str, int | float | str] = {
+                "einsum": e.einsum,
+                "multiplies": e.multiplies,
+                "adds": e.adds_excluding_first_touch + e.term_adds,
+                "updates": e.updates,
+                "outputs": e.output_nnz,
+                "zeros": e.zeros,
+            }
+            if e.times is not None:
+                row |= {"lock_step": e.times.lock_step, "slip": e.times.slip, "ideal": e.ideal_time()}
+                row |= {"points": e.times.distinct_space_stamps, "imbalance": e.times.imbalance}
+            found.append(row)
+        return found
 
     def einsum(self, name: str) -> EinsumCounts:
         """The counts of one Einsum, named after its output; KeyError if there is none."""

@@ -62,7 +62,7 @@ def run(
         einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
         declared = teaal.declaration.get(expression.name, made.ranks)
         results[expression.name] = known[expression.name] = made.renamed(expression.name, declared)
-    return Execution(results, tuple(einsums), given, sizes, teaal)
+    return Execution(results, tuple(einsums), given, sizes, teaal, numbers, values)
 
 
 def _mapping(teaal: TeaalSpec, einsum: str) -> EinsumMapping:

@@ -1,0 +1,221 @@
+"""Results against a reference that shares nothing with the executor: numpy.einsum, or products by SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import Expression, Operand, Product, Take
+
+if TYPE_CHECKING:
+    from polymodel.sparse.execute.records import Execution
+
+# Dense arrays are used where the whole iteration space has at most this many points.
+DENSE = 2 * 10**7
+TOLERANCE = 1e-9
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_NUMBERED = 2**62
+
+
+@dataclass(frozen=True)
+class Check:
+    """One Einsum compared with a reference. `points`: results compared (all, or those nonzero in either);
+    `largest_difference` is absolute; whole numbers must be equal, others agree to 1e-9 of the largest."""
+
+    einsum: str
+    reference: str
+    points: int
+    largest_difference: float
+    agrees: bool
+
+
+def check(execution: Execution) -> tuple[Check, ...]:
+    """Every Einsum, given the results before it. Refused for a run without values, or one too large."""
+    known: dict[str, SparseTensor] = {**execution.tensors, **execution.results}
+    if not execution.valued:
+        raise Refused("the cascade was counted without values", "run it with values=True")
+    found = []
+    for expression in execution.spec.expressions:
+        ours = execution.results[expression.name]
+        sizes = _sizes(expression, execution.rank_sizes)
+        if prod(sizes.values()) <= DENSE:
+            found.append(_dense(expression, known, sizes, ours, execution.scalars))
+        else:
+            found.append(_sparse(expression, known, ours, execution.scalars))
+    return tuple(found)
+
+
+def _sizes(expression: Expression, rank_sizes: Mapping[str, int]) -> dict[str, int]:
+    operands = [expression.output, *expression.operands]
+    names = dict.fromkeys(v for o in operands for i in o.indices for v, _ in i.terms)
+    return {v: rank_sizes[v.upper()] for v in names}
+
+
+def _compared(einsum: str, reference: str, difference: NDArray[Any], largest: float, exact: bool) -> Check:
+    off = float(np.abs(difference).max(initial=0))
+    agrees = off == 0 if exact else off <= TOLERANCE * largest
+    return Check(einsum, reference, int(difference.size), off, agrees)
+
+
+def _dense(
+    expression: Expression,
+    known: Mapping[str, SparseTensor],
+    sizes: Mapping[str, int],
+    ours: SparseTensor,
+    scalars: Mapping[str, float],
+) -> Check:
+    """By numpy.einsum on dense arrays."""
+    letters = dict(zip(sizes, _LETTERS, strict=False))
+    out = [i.terms[0][0] for i in expression.output.indices]
+    total: NDArray[Any] = np.zeros([sizes[v] for v in out], dtype=ours.values.dtype)
+    for term in expression.terms:
+        operands = [f for f in term.factors if isinstance(f, Operand)]
+        arrays = [_array(o, known[o.tensor], sizes) for o in operands]
+        names = [_variables(o) for o in operands]
+        if isinstance(term, Take):
+            arrays = [a if k == term.which else (a != 0).astype(a.dtype) for k, a in enumerate(arrays)]
+        texts = ["".join(letters[v] for v in vs) for vs in names]
+        target = "".join(letters[v] for v in out)
+        used = [v for v in out if any(v in vs for vs in names)]
+        found = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *arrays)
+        if isinstance(term, Take):
+            found = _once(term, names, arrays, texts, used, letters, found)
+        found = found.reshape([sizes[v] if v in used else 1 for v in out]) * _factor(term, scalars)
+        total = total + np.broadcast_to(found, total.shape)
+        assert len(target) == total.ndim
+    exact = total.dtype.kind in "iub"
+    difference = ours.to_dense().astype(total.dtype) - total
+    return _compared(expression.name, "numpy.einsum", difference, float(np.abs(total).max(initial=0)), exact)
+
+
+def _once(
+    term: Take,
+    names: Sequence[Sequence[str]],
+    arrays: Sequence[NDArray[Any]],
+    texts: Sequence[str],
+    used: Sequence[str],
+    letters: Mapping[str, str],
+    found: NDArray[Any],
+) -> NDArray[Any]:
+    """A take does not add what it meets several times over ranks that its value does not have."""
+    if any(v not in used for v in names[term.which]):
+        raise Refused("a take that reduces a rank of the tensor it takes keeps the last value: not checked")
+    ones = [(a != 0).astype(np.int64) for a in arrays]
+    times = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *ones)
+    return np.where(times > 0, found / np.maximum(times, 1), 0).astype(found.dtype)
+
+
+def _variables(operand: Operand) -> list[str]:
+    return list(dict.fromkeys(v for i in operand.indices for v, _ in i.terms))
+
+
+def _array(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> NDArray[Any]:
+    """A tensor as an array over its variables; index math that points outside is zero."""
+    dense = tensor.to_dense()
+    if all(i.variable for i in operand.indices):
+        return dense
+    variables = _variables(operand)
+    grid = np.indices([sizes[v] for v in variables])
+    at = dict(zip(variables, grid, strict=True))
+    where = [sum(f * at[v] for v, f in i.terms) for i in operand.indices]
+    inside = np.ones(grid.shape[1:], dtype=bool)
+    for w, size in zip(where, tensor.shape, strict=True):
+        inside &= (w >= 0) & (w < size)
+    clipped = tuple(np.clip(w, 0, s - 1) for w, s in zip(where, tensor.shape, strict=True))
+    found: NDArray[Any] = np.where(inside, dense[clipped], 0)
+    return found
+
+
+def _factor(term: Product | Take, scalars: Mapping[str, float]) -> float | int:
+    found: float | int = 1
+    for f in term.factors:
+        if not isinstance(f, Operand):
+            found = found * (scalars[f] if isinstance(f, str) else f)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Coordinates by variable, and values."""
+
+    columns: dict[str, NDArray[np.int64]]
+    values: NDArray[Any]
+
+
+def _sparse(
+    expression: Expression,
+    known: Mapping[str, SparseTensor],
+    ours: SparseTensor,
+    scalars: Mapping[str, float],
+) -> Check:
+    """By products of SciPy's sparse matrices, two factors at a time."""
+    out = [i.terms[0][0] for i in expression.output.indices]
+    parts = [_Entries(dict(zip(out, ours.coords, strict=True)), -ours.values.astype(np.float64))]
+    for term in expression.terms:
+        operands = [f for f in term.factors if isinstance(f, Operand)]
+        if isinstance(term, Take) or any(i.variable is None for o in operands for i in o.indices):
+            raise Refused(f"{expression.name} is too large to be checked: take and index math need arrays")
+        entries = [
+            _Entries(dict(zip(_variables(o), known[o.tensor].coords, strict=True)), known[o.tensor].values)
+            for o in operands
+        ]
+        found = entries[0]
+        for k, other in enumerate(entries[1:], 2):
+            later = {v for e in entries[k:] for v in e.columns}
+            found = _contracted(found, other, {*out, *later})
+        if set(found.columns) != set(out):
+            raise Refused(f"{expression.name} is too large to be checked: an output rank is in no factor")
+        parts.append(_Entries(found.columns, found.values * _factor(term, scalars)))
+    columns = {v: np.concatenate([p.columns[v] for p in parts]) for v in out}
+    values = np.concatenate([p.values for p in parts])
+    _, place = _numbers([columns[v] for v in out], values.size)
+    difference = np.bincount(place, weights=values)
+    largest = float(np.abs(ours.values).max(initial=0))
+    return _compared(expression.name, "scipy.sparse", difference, largest, ours.values.dtype.kind in "iub")
+
+
+def _contracted(a: _Entries, b: _Entries, kept: set[str]) -> _Entries:
+    """a * b, summed over what is not kept. Shared ranks number the columns of one matrix and the rows of the
+    other; those kept stand in its rows too."""
+    import scipy.sparse
+
+    shared = [v for v in a.columns if v in b.columns]
+    left = [v for v in a.columns if v in kept]
+    right = [v for v in b.columns if v in kept and v not in a.columns]
+    both = [np.concatenate((a.columns[v], b.columns[v])) for v in shared]
+    count, place = _numbers(both, a.values.size + b.values.size)
+    rows, row = _numbers([a.columns[v] for v in left], a.values.size)
+    cols, col = _numbers([b.columns[v] for v in right], b.values.size)
+    first = scipy.sparse.csr_array((a.values, (row, place[: a.values.size])), shape=(rows, count))
+    second = scipy.sparse.csr_array((b.values, (place[a.values.size :], col)), shape=(count, cols))
+    made = (first @ second).tocoo()
+    one_row, one_col = _first(row, rows), _first(col, cols)
+    columns = {v: a.columns[v][one_row[made.coords[0]]] for v in left}
+    columns |= {v: b.columns[v][one_col[made.coords[1]]] for v in right}
+    return _Entries(columns, made.data)
+
+
+def _numbers(columns: Sequence[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.int64]]:
+    """Number equal rows."""
+    found = np.zeros(size, dtype=np.int64)
+    count = 1
+    for column in columns:
+        span = int(column.max(initial=0)) + 1
+        if count * span > _NUMBERED:
+            raise Refused("too many coordinates to be checked")
+        values, found = np.unique(found * span + column, return_inverse=True)
+        count = max(int(values.size), 1)
+    return count, found
+
+
+def _first(numbers: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    found = np.zeros(count, dtype=np.int64)
+    found[numbers] = np.arange(numbers.size)
+    return found
