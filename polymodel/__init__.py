@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import closed_forms as closed_forms
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
+    from polymodel.evaluate import execute as execute
     from polymodel.explore.answer import Front as Front
     from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.designspace import design_space as design_space
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
     from polymodel.report.report import Report as Report
+    from polymodel.sparse.tensaurus.predict import tensaurus as tensaurus
     from polymodel.sweep.result import Sweep as Sweep
     from polymodel.sweep.run import sweep as sweep
     from polymodel.sweep.values import all_sizes as all_sizes
@@ -53,6 +55,7 @@ _LAZY = {
     "compare": "polymodel.report.compare",
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
+    "execute": "polymodel.evaluate",
     "closed_forms": "polymodel.evaluate",
     "chain_slope": "polymodel.explore.chainslope",
     "design_space": "polymodel.explore.designspace",
@@ -62,6 +65,7 @@ _LAZY = {
     "mapspace": "polymodel.explore.mapspace",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
+    "tensaurus": "polymodel.sparse.tensaurus.predict",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (
