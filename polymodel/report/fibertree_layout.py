@@ -137,12 +137,13 @@ def coordinate_text(coordinate: Coordinate) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value in few characters: whole numbers as they are, others with three digits."""
+    """A value in few characters: whole numbers as they are (floats below 10^7), others with three digits."""
     if isinstance(value, (bool, np.bool_, int, np.integer)):
         return str(int(value))
     if isinstance(value, (complex, np.complexfloating)):
         return f"{complex(value):.3g}"
-    return f"{float(value):.3g}"
+    real = float(value)
+    return str(int(real)) if real.is_integer() and abs(real) < 1e7 else f"{real:.3g}"
 
 
 def text_width(text: str) -> float:

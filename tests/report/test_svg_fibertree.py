@@ -205,6 +205,9 @@ def test_no_rank_no_nonzero_and_other_numbers() -> None:
     assert not cells(empty.svg)
     tips = {t for t, _ in cells(draw_fibertree(SparseTensor.from_dense("c", ("I",), [1 + 2j, 0.123456])).svg)}
     assert tips == {"I = 0: 1+2j", "I = 1: 0.123+0j"}
+    values = [9870.0, 0.12345, 2.5e9, True]
+    tips = {t for t, _ in cells(draw_fibertree(SparseTensor.from_dense("f", ("I",), values)).svg)}
+    assert {t.split(": ")[1] for t in tips} == {"9870", "0.123", "2.5e+09", "1"}
 
 
 HOSTILE = "<script>alert('&\"')</script>"
