@@ -1,0 +1,203 @@
+"""TeAAL specs as part of a whole spec: workload, LoopTree, values of symbols, the command line."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.cli import main
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.spec import library
+
+CASES = Path(__file__).parent / "cases"
+MACHINE = CASES / "two_levels.yaml"
+SIZES = {
+    "mttkrp": {"I": 20, "J": 12, "K": 10, "F": 64},
+    "ttmc": {"I": 20, "J": 12, "K": 10, "U": 64, "V": 16},
+    "spmm": {"I": 20, "J": 12, "K": 70},
+    "spmv": {"I": 20, "J": 12},
+}
+OPERATIONS = {
+    "mttkrp": 20 * 12 * 10 * 64 + 20 * 12 * 64,
+    "ttmc": 20 * 12 * 10 * 64 + 20 * 12 * 16 * 64,
+    "spmm": 20 * 12 * 70,
+    "spmv": 20 * 12,
+}
+
+
+def loops(tree: LoopTree | None, einsum: str) -> list[tuple[str, int | str, str]]:
+    assert tree is not None
+    return [(v.rank_variable, v.tile_shape, v.dim) for _, v in tree.loops(einsum)]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_seeds_become_a_workload_and_a_looptree_that_is_evaluated(name: str) -> None:
+    spec = pm.load(CASES / f"seed_{name}.yaml", "tensaurus", symbols=SIZES[name])
+    assert spec.teaal is not None
+    assert [e.name for e in spec.workload] == [e.name for e in spec.teaal.expressions]
+    report = pm.evaluate(spec)
+    assert report.summary["operations"].iloc[-1] == OPERATIONS[name]
+    assert pm.evaluate(spec, engine="exact").summary["operations"].iloc[-1] == OPERATIONS[name]
+
+
+def test_loops_stand_in_loop_order_with_the_sizes_of_the_splits() -> None:
+    spec = pm.load(CASES / "seed_mttkrp.yaml", "tensaurus", symbols={"I": 20, "J": 12, "K": 70, "F": 64})
+    assert loops(spec.mapping, "T") == [
+        ("i", 8, "column"), ("i", 1, ""), ("f", 32, ""), ("j", 8, ""), ("k", 8, ""),
+        ("j", 1, ""), ("k", 1, ""), ("f", 4, "row"), ("f", 1, "lane"),
+    ]  # fmt: skip
+    assert loops(spec.mapping, "Y")[-2:] == [("f", 4, "row"), ("f", 1, "lane")]
+    assert spec.mapping is not None
+    assert spec.mapping.nodes[0] == StorageNode("DRAM", ("A", "C", "T", "B", "Y"))
+
+
+def test_a_space_rank_with_more_tiles_than_instances_is_folded() -> None:
+    spec = pm.load("tensaurus/spmm_dense", "tensaurus", symbols={"I": 100, "J": 20, "K": 64})
+    assert loops(spec.mapping, "Y")[:3] == [("i", 64, ""), ("i", 8, "row"), ("i", 1, "")]
+    assert "I1 has 13 tiles on the 8 instances of Row.row, so they run in 2 rounds" in spec.remarks[0]
+    assert pm.evaluate(spec).summary["operations"].iloc[-1] == 100 * 20 * 64
+
+
+def test_tiles_are_no_larger_than_the_rank() -> None:
+    spec = pm.load("tensaurus/spmm_dense", "tensaurus", symbols={"I": 5, "J": 2, "K": 3})
+    assert loops(spec.mapping, "Y") == [
+        ("i", 5, "row"), ("i", 1, ""), ("k", 3, ""), ("j", 1, ""), ("k", 3, "column"), ("k", 1, "lane"),
+    ]  # fmt: skip
+
+
+def test_without_sizes_or_architecture_the_mapping_is_none_and_says_why() -> None:
+    spec = pm.load(CASES / "seed_spmv.yaml")
+    assert spec.mapping is None
+    assert "needs the sizes of its ranks" in spec.remarks[0]
+    bound = spec.bind(I=20, J=12)
+    assert bound.mapping is None
+    assert len(bound.workload) == 1
+    assert "needs an architecture (load one beside it" in bound.remarks[0]
+    with pytest.raises(pm.Refused, match="needs an architecture"):
+        pm.evaluate(bound)
+    with pytest.raises(pm.SpecError, match="symbol I has no value"):
+        _ = spec.workload
+
+
+@pytest.mark.parametrize("name", ["tensaurus/mttkrp", "teaal/gamma", "teaal/outerspace", "teaal/sigma"])
+def test_what_depends_on_the_data_is_refused_by_name(name: str) -> None:
+    spec = pm.load(name)
+    assert spec.mapping is None
+    with pytest.raises(pm.Refused, match="data-dependent: ") as caught:
+        pm.evaluate(spec)
+    assert caught.value.remedy == "run it on data: polymodel.execute(spec, tensors)"
+
+
+def test_every_packaged_spec_loads_and_prints() -> None:
+    assert {"tensaurus/mttkrp", "tensaurus/ttmc", "tensaurus/spmm", "tensaurus/spmv"} <= set(library.specs())
+    assert {"teaal/gamma", "teaal/outerspace", "teaal/extensor", "teaal/sigma"} <= set(library.specs())
+    for name in library.specs():
+        spec = pm.load(name)
+        assert spec.teaal is not None
+        assert f"TeAAL spec {name.partition('/')[2]}" in str(spec)
+    with pytest.raises(pm.SpecError, match="did you mean tensaurus/mttkrp"):
+        pm.load("tensaurus/mtkrp")
+
+
+def test_extensor_with_symbols_is_swept_and_has_closed_forms() -> None:
+    spec = pm.load("teaal/extensor", "simple_two_level", symbols={"K": 100, "M": 90, "N": 64})
+    assert [s for s, v in spec.symbols.items() if v is None] == ["K1", "K0", "M1", "M0", "N1", "N0"]
+    assert [t for _, t, _ in loops(spec.template, "Z")] == ["N1", "K1", "M1", "M0", "N0", "K0", 1, 1, 1]
+    rest = spec.bind(M1=32, N1=32, K0=4, M0=4, N0=4)
+    swept = pm.sweep(rest, {"K1": [8, 16, 32]})
+    energies = {k: pm.evaluate(rest.bind(K1=k)).energy["energy_J"].sum() for k in (8, 16, 32)}
+    assert int(swept.best("energy")["K1"]) == min(energies, key=lambda k: energies[k])
+    assert "K1" in repr(pm.closed_forms(spec))
+
+
+def test_another_mapping_may_stand_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.yaml"
+    path.write_text(
+        "mapping:\n  nodes:\n  - !Storage {component: DRAM, tensors: [A, B, Y]}\n"
+        "  - !Temporal {rank_variable: i, tile_shape: 1}\n  - !Compute {einsum: Y, component: MAC}\n",
+        encoding="utf-8",
+    )
+    sources: list[str | Path] = [CASES / "seed_spmv.yaml", path, "simple_two_level"]
+    for order in (sources, sources[::-1]):
+        spec = pm.load(*order, symbols=SIZES["spmv"])
+        assert loops(spec.mapping, "Y") == [("i", 1, "")]
+        assert not spec.remarks
+        assert pm.evaluate(spec).summary["operations"].iloc[-1] == 240
+
+
+def test_its_own_architecture_serves_where_it_has_a_counterpart() -> None:
+    spec = pm.load(MACHINE, symbols={"K": 20, "M": 48, "N": 6, "K0": 5, "M1": 12, "M0": 3, "BW": 1e9})
+    assert [c.name for c in spec.arch.components] == ["Memory", "PE", "Buffer", "Multiply", "Add"]
+    assert spec.arch["Memory"].action("read").throughput == 64e9
+    assert spec.arch["Buffer"].size_bits == 64 * 4096
+    assert spec.arch["PE"].dim("PE").fanout == 4
+    assert spec.arch["Multiply"].action("compute").throughput == 1e9
+    assert any("Meet (leader-follower Intersector) has no counterpart" in r for r in spec.remarks)
+    assert spec.mapping is not None
+    shown = []
+    for step in spec.mapping.path("Z"):
+        if isinstance(step.node, StorageNode):
+            shown.append("+".join(step.node.tensors))
+        elif isinstance(step.node, Loop):
+            shown.append(step.node.rank_variable)
+    assert shown == ["A+B+Z", "m", "k", "m", "A", "n", "B", "m", "k"]
+
+
+def tile_of(extent: int, sizes: list[int], value: int) -> tuple[int, ...]:
+    """Where a value lies: the start of its part at every split, the value last. Plain splits by shape."""
+    start, width, found = 0, extent, []
+    for size in sizes:
+        start = start + (value - start) // size * size
+        width = min(size, width)
+        found.append(start)
+    return (*found, value)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.tuples(*(st.integers(2, 9) for _ in range(3))),
+    st.tuples(*(st.integers(1, 5) for _ in range(3))),
+)
+def test_counts_are_those_of_the_partitioned_loops(
+    extents: tuple[int, int, int], splits: tuple[int, int, int]
+) -> None:
+    """Fills of a bound buffer, against loops over the partitioned ranks written out."""
+    k_size, m_size, n_size = extents
+    k0, m1, m0 = splits
+    spec = pm.load(
+        MACHINE, symbols={"K": k_size, "M": m_size, "N": n_size, "K0": k0, "M1": m1, "M0": m0, "BW": 1}
+    )
+    accesses = pm.evaluate(spec).accesses
+    held: dict[str, set[tuple[int, ...]]] = {"A": set(), "B": set()}
+    for k, m, n in product(range(k_size), range(m_size), range(n_size)):
+        k1, _ = tile_of(k_size, [k0], k)
+        m2, tile, _ = tile_of(m_size, [m1, m0], m)
+        held["A"].add((m2, k1, tile, k, m))
+        # Four tiles of M1 run at a time, and share what they read of B.
+        held["B"].add((m2, k1, (tile - m2) // m0 // 4, n, k, n))
+    for tensor, filled in held.items():
+        row = accesses[(accesses["component"] == "Memory") & (accesses["tensor"] == tensor)]
+        assert int(row["read_elements"].iloc[0]) == len(filled)
+
+
+def test_the_command_line_shows_and_validates(capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(CASES / "seed_spmm.yaml")
+    assert main(["validate", file]) == 0
+    assert "TeAAL spec with 1 Einsum" in capsys.readouterr().out
+    assert main(["show", file]) == 0
+    assert "loop order    I1 I0 K2 J K1 K0" in capsys.readouterr().out
+    sizes = ["--set", "I=100", "--set", "J=20", "--set", "K=64"]
+    assert main(["validate", file, "tensaurus", *sizes]) == 0
+    shown = capsys.readouterr().out
+    assert "legal mapping" in shown
+    assert "so they run in 2 rounds" in shown
+    assert main(["show", "tensaurus/spmm"]) == 0
+    assert "uniform_slice(8)" in capsys.readouterr().out
+    assert main(["evaluate", "tensaurus/spmm", "tensaurus", *sizes]) == 3
+    assert "data-dependent: uniform_slice of I in Einsum Y" in capsys.readouterr().err
+    assert main(["evaluate", file, "tensaurus", *sizes]) == 0
