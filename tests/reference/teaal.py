@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.reference import teaal_formats
+from tests.reference import teaal_density, teaal_formats
 from tests.reference.common import Outcome
 
 Recognise = Callable[[Mapping[str, Any]], bool]
@@ -18,6 +18,8 @@ Check = Callable[[Path], list[Outcome]]
 
 # Topic -> how its files are recognised by their content, and what compares them.
 TOPICS: dict[str, tuple[Recognise, Check]] = {
+    "density": (teaal_density.is_statistics, teaal_density.check),
+    "expectations": (teaal_density.is_expectations, teaal_density.check),
     "footprints": (teaal_formats.is_footprints, teaal_formats.check),
     "ciss": (teaal_formats.is_facts, teaal_formats.check),
 }
