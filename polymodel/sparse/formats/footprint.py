@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.formats.levels import (
@@ -20,6 +22,7 @@ from polymodel.sparse.formats.levels import (
     levels_of_tree,
     tile_levels,
 )
+from polymodel.sparse.formats.ranks import RankBits
 from polymodel.sparse.formats.whole import Footprint, Format
 from polymodel.sparse.tensor import SparseTensor
 
@@ -30,8 +33,13 @@ def footprint(source: Source, format: Format, tile: ArrayLike | None = None) -> 
     """Bits of a tensor in a format: exact of a tensor or fibertree, expected of a density model.
 
     With `tile` (one size per rank): of a density model the expectation for one full tile, any leading axes
-    elementwise; of a tensor use `tile_footprints`.
+    elementwise; of the model `Actual` the mean over all tiles, empty ones included; of a tensor use
+    `tile_footprints`.
     """
+    if isinstance(source, Actual):
+        if tile is not None:
+            return _mean_tile(source, format, tile)
+        source = source.tensor
     if isinstance(source, DensityModel):
         return format.bits(expected_levels(source, tile, format.order(source.ranks)))
     if tile is not None:
@@ -43,6 +51,23 @@ def footprint(source: Source, format: Format, tile: ArrayLike | None = None) -> 
         what = f"{format.name} stores ranks {list(order)}, the levels are {list(source.ranks)}"
         raise SpecError([Diagnostic(what, "swizzle the tensor first")])
     return format.bits(levels_of_tree(source) if isinstance(source, Fibertree) else source)
+
+
+def _mean_tile(model: Actual, format: Format, tile: ArrayLike) -> Footprint:
+    sizes = model.tiles(tile)
+    if sizes.ndim != 1:
+        what = f"tile shapes {sizes.shape[:-1]} of actual data"
+        raise SpecError([Diagnostic(what, "give one at a time")])
+    found = tile_footprints(model.tensor, format, sizes.tolist())[1]
+    number = float(model.number_of_tiles(sizes))
+
+    def mean(count: Count) -> float:
+        return float(np.sum(count)) / number
+
+    ranks = tuple(
+        RankBits(r.rank, mean(r.headers), mean(r.coordinates), mean(r.payloads)) for r in found.ranks
+    )
+    return Footprint(found.format, ranks, mean(found.useful), found.label, mean(found.padding))
 
 
 def tile_footprints(

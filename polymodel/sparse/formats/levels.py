@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density.model import DensityModel, Label, Placeless, edge_classes, tile_shapes
+from polymodel.sparse.density.slices import greedy, known_rows
 from polymodel.sparse.fibertree import Fibertree, changes, sorting
 from polymodel.sparse.tensor import Ints, SparseTensor
 
@@ -30,8 +31,8 @@ class Levels:
 
     Only fibers that exist are counted: those of an inner rank are the coordinates present above; the root
     fiber of a tensor always exists, that of a tile where the tile is not empty. Numbers, or arrays with one
-    per tile. `slices`: nonzeros of each nonempty slice of the first rank. `runs`: see `Runs`; None where not
-    known.
+    per tile. `slices`: nonzeros of each nonempty slice of the first rank. `runs`: see `Runs`. `lanes`: the
+    expected greatest load of so many lanes, to which whole slices go in order. None where not known.
     """
 
     ranks: tuple[str, ...]
@@ -41,6 +42,7 @@ class Levels:
     label: Label
     slices: Ints | None = None
     runs: Runs | None = None
+    lanes: Callable[[int], float] | None = None
 
     @property
     def nnz(self) -> Count:
@@ -180,7 +182,8 @@ def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: S
     """Expected counts under a density model: of the whole tensor, or of one full tile at a random place.
 
     `tile` (.., ranks): any leading axes are answered element by element. `order`: of the ranks as stored. For
-    models that know places (not `Placeless`) a tile is the mean of all tiles, edge tiles included.
+    models that know places (not `Placeless`) a tile is the mean of all tiles, edge tiles included, each with
+    the size of a full one.
     """
     axes = _axes(model.ranks, order)
     whole = tile is None
@@ -189,14 +192,17 @@ def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: S
     root: Count = 1 if tile is None else _expected(model, boxes, [], whole)
     shape: tuple[Count, ...] = tuple(boxes[..., a] if not whole else model.shape[a] for a in axes)
     runs = _expected_runs(model, boxes, axes) if isinstance(model, Placeless) else None
+    by_slices = whole and bool(axes) and axes[0] == 0
+    rows = known_rows(model) if by_slices else None
     return Levels(
         tuple(model.ranks[a] for a in axes),
         shape,
         tuple([root, *present[:-1]][: len(present)]),
         tuple(present),
         model.label,
-        None,
+        rows[rows > 0] if rows is not None else None,
         runs,
+        (lambda parts: greedy(model, parts).max_load) if by_slices else None,
     )
 
 

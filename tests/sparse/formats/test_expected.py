@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
-from polymodel.sparse.density import Uniform
+from polymodel.sparse.density import Actual, RankNnz, Uniform, random_tensor
 from polymodel.sparse.formats import (
     CISS,
     CP,
@@ -135,12 +135,49 @@ def test_groups_that_are_no_grid() -> None:
     assert np.asarray(runs(0, 1)).tolist() == [0, 0, 1]
 
 
-def test_ciss_of_a_model_is_a_lower_bound() -> None:
+def test_ciss_of_tiles_of_a_model_is_a_lower_bound() -> None:
     model = Uniform.of(("I", "J"), (4, 3), nnz=4)
-    bound = footprint(model, CISS(2))
+    bound = footprint(model, CISS(2), (4, 3))
     assert bound.label == "bound"
     mean = np.mean([footprint(t, CISS(2)).total for t in placements((4, 3), 4)])
     assert 0.6 * mean < bound.total < mean
+
+
+@pytest.mark.parametrize(
+    ("shape", "nnz", "parts"),
+    [((300, 40), 1500, 8), ((64, 64), 400, 16), ((2000, 3, 3), 900, 8), ((5, 50), 60, 8)],
+)
+@pytest.mark.parametrize("assign", ["data", "nnz"])
+def test_ciss_of_uniform_data_is_expected_within_a_few_percent(
+    shape: tuple[int, ...], nnz: int, parts: int, assign: str
+) -> None:
+    ranks = "IJK"[: len(shape)]
+    format = CISS(parts, assign=assign)  # type: ignore[arg-type]  # one of two words
+    rng = np.random.default_rng(5)
+    drawn = []
+    for _ in range(60):
+        points = np.stack(np.unravel_index(rng.choice(np.prod(shape), nnz, replace=False), shape))
+        tensor = SparseTensor.from_coo("A", ranks, shape, points, np.ones(nnz, np.int64))
+        drawn.append(footprint(tensor, format).total)
+    found = footprint(Uniform.of(ranks, shape, nnz=nnz), format)
+    assert found.label == "expected"
+    assert found.total == pytest.approx(np.mean(drawn), rel=0.03)
+
+
+def test_a_histogram_of_rows_knows_the_lanes_of_ciss() -> None:
+    tensor = random_tensor(("I", "J"), (50, 30), 0.1, 4)
+    found = footprint(RankNnz.from_tensor(tensor), CISS(4))
+    assert found.total == footprint(tensor, CISS(4)).total
+
+
+def test_the_actual_model_is_exact() -> None:
+    tensor = random_tensor(("I", "J"), (50, 30), 0.1, 4)
+    for format in MATRIX:
+        found = footprint(Actual.of(tensor), format)
+        assert (found.total, found.label) == (footprint(tensor, format).total, "exact")
+        tiles = parts(tensor, (8, 7))
+        total = sum(footprint(one, format).total for one in tiles.values())
+        assert footprint(Actual.of(tensor), format, (8, 7)).total == pytest.approx(total / 35)
 
 
 def test_what_is_asked_wrongly() -> None:
