@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from polymodel.mapping.looptree import LoopTree as LoopTree
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
+    from polymodel.report.execution import ExecutionReport as ExecutionReport
     from polymodel.report.report import Report as Report
+    from polymodel.report.sparse import SparseReport as SparseReport
+    from polymodel.report.sparse import sparsify as sparsify
+    from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
+    from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
+    from polymodel.report.svg_fibertree import draw_parts as draw_parts
     from polymodel.sparse.tensaurus.predict import tensaurus as tensaurus
     from polymodel.sweep.result import Sweep as Sweep
     from polymodel.sweep.run import sweep as sweep
@@ -52,6 +58,8 @@ _LAZY = {
     "Problem": "polymodel.analysis.engine",
     "LoopTree": "polymodel.mapping.looptree",
     "Report": "polymodel.report.report",
+    "SparseReport": "polymodel.report.sparse",
+    "sparsify": "polymodel.report.sparse",
     "compare": "polymodel.report.compare",
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
@@ -65,6 +73,8 @@ _LAZY = {
     "mapspace": "polymodel.explore.mapspace",
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
+    "ExecutionReport": "polymodel.report.execution",
+    **dict.fromkeys(("draw_fibertree", "draw_fibertrees", "draw_parts"), "polymodel.report.svg_fibertree"),
     "tensaurus": "polymodel.sparse.tensaurus.predict",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.sparse.density.model import DensityModel
+from polymodel.sparse.density.model import DensityModel, edge_classes
 from polymodel.sparse.tensaurus.lanes import Floats, Ints
 
 # Slices dealt in one trial, and trials.
@@ -74,8 +74,11 @@ class Expected:
         """Expected nonempty (i, j) fibers, each counted in every tile of k that it reaches."""
         return float(self.model.expected_fibers(2, self._tile(tiles)))
 
-    def tile_number(self, tiles: tuple[int, int, int]) -> float:
-        return float(self.model.number_of_tiles(self._tile(tiles)))
+    def tile_classes(self, tiles: tuple[int, int, int]) -> list[tuple[tuple[int, int, int], float]]:
+        """The distinct shapes of hardware tiles, edge tiles among them, and how many there are of each."""
+        shape = np.array(self.shape, dtype=np.int64)
+        sizes, counts = edge_classes(np.minimum(np.array(tiles, dtype=np.int64), shape), self.shape)
+        return [((int(i), int(j), int(k)), float(n)) for (i, j, k), n in zip(sizes, counts, strict=True) if n]
 
     def deal(self, slices: int, box: tuple[int, int], lanes: int, header: int, per_fiber: float) -> Dealt:
         """Deal `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its

@@ -6,6 +6,7 @@ HPCA 2020, sections 4 to 7.1 and table 2. `arch/tensaurus.yaml` is the same mach
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from polymodel.errors import Diagnostic, SpecError
@@ -62,7 +63,7 @@ class Machine:
     @property
     def peak(self) -> float:
         """Operations per second: a multiplication and an addition per lane and step."""
-        return self.rows * self.width * 2 / self.step_seconds
+        return self.rows * self.width * 2 * self.clock / self.cycles_per_step
 
     @property
     def ridge(self) -> float:
@@ -71,11 +72,11 @@ class Machine:
 
     @property
     def area_mm2(self) -> float:
-        return sum(AREA_MM2.values())
+        return math.fsum(AREA_MM2.values())
 
     @property
     def power_watts(self) -> float:
-        return sum(POWER_MW.values()) / 1000
+        return math.fsum(POWER_MW.values()) / 1000
 
     def lane_bits(self, order: int) -> int:
         """Bits of one lane of a CISS entry: value, and all indices but that of the slice (section 4)."""

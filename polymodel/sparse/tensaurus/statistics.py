@@ -168,16 +168,12 @@ def _expected_tiles(
     """Means from closed forms; what the fullest lane has above them, tile by tile, from dealing one tile."""
     slices = model.tile_slices(tiles)
     fibers = model.tile_fibers(tiles) if kernel.factored else model.nnz
-    number = model.tile_number(tiles)
     ratio = fibers / model.nnz if model.nnz else 0.0
     slots = (model.nnz + slices) / lanes
-    dealt = [model.deal(tiles[0], tiles[1:], lanes, 1, n * ratio) for n in per_fiber]
-    return Tiled(
-        slots + number * (dealt[0].largest - dealt[0].mean_slots),
-        tuple(
-            slots + n * fibers / lanes + number * (d.steps - d.mean_steps)
-            for n, d in zip(per_fiber, dealt, strict=True)
-        ),
-        slices,
-        fibers,
-    )
+    entries, steps = slots, [slots + n * fibers / lanes for n in per_fiber]
+    for (i, *box), number in model.tile_classes(tiles):
+        for at, n in enumerate(per_fiber):
+            dealt = model.deal(i, (box[0], box[1]), lanes, 1, n * ratio)
+            steps[at] += number * (dealt.steps - dealt.mean_steps)
+            entries += number * (dealt.largest - dealt.mean_slots) if at == 0 else 0.0
+    return Tiled(entries, tuple(steps), slices, fibers)

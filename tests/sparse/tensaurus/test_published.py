@@ -1,0 +1,161 @@
+"""The paper's numbers beside the model's, the chapter that shows them, and the machine in its three forms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.sparse.density import Uniform
+from polymodel.sparse.tensaurus import Machine, Tiles, bandwidth, published, tensaurus
+from polymodel.sparse.tensaurus.anchors import DENSE, Record, dense, size_table, table
+from polymodel.sparse.tensor import SparseTensor
+from tests.reference.teaal_facts import check
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs/sparse/tensaurus.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, Record]:
+    return {r.quantity: r for r in published()}
+
+
+def test_machine_and_dense_kernels_are_within_three_percent(records: dict[str, Record]) -> None:
+    for name in ("peak", "ridge", "area", "power", *(f"dense {k}" for k in DENSE)):
+        assert records[name].agrees, records[name]
+    assert records["peak"].error == records["ridge"].error == 0
+
+
+def test_what_differs_is_known_and_told(records: dict[str, Record]) -> None:
+    classes = [r for r in records.values() if r.unit == "bound" and r.ours]
+    assert len(classes) == 18
+    differing = {r.quantity for r in classes if not r.agrees}
+    assert differing == {*(f"SpMTTKRP nell-2-m{m}" for m in range(3)), "SpTTMc nell-2-m2"}
+    assert all("clustering" in records[name].note for name in differing)
+    assert not records["DDR4 bandwidth of CISS, 8 PEs"].agrees
+    assert "not modelled" in records["DDR4 bandwidth of CISS, 8 PEs"].note
+    missing = [r for r in records.values() if r.ours is None]
+    assert len(missing) == 6
+    assert all("not" in r.note for r in missing)
+
+
+@pytest.mark.parametrize(("mark", "made"), [("published", table), ("sizes", size_table)])
+def test_the_page_shows_what_the_code_says(mark: str, made: object) -> None:
+    shown = re.search(rf"<!-- {mark} -->\n\n(.*?)\n<!-- end -->", PAGE, re.DOTALL)
+    assert shown
+    assert callable(made)
+    assert shown[1] == made()
+
+
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    block = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert block
+    names: dict[str, object] = {}
+    exec(block[1], names)
+    assert capsys.readouterr().out.startswith("352 (2, 1, 2, 1, 0, 0, 0, 0) 2 ")
+    report = names["report"]
+    assert isinstance(report, pm.tensaurus("SpMV", Uniform(("I", "J"), (3, 3), 2)).__class__)
+    assert (report.steps, report.moved("HBM", "A")) == (5, 3 * 512)
+    assert (report.fibers, report.slices) == (5, 4)
+
+
+@pytest.mark.parametrize("kernel", ["mttkrp", "ttmc", "matmul", "matvec"])
+def test_the_architecture_is_the_same_machine(kernel: str) -> None:
+    """Peak and ridge out of the roofline, capacities, area, and who keeps what."""
+    report, machine = pm.evaluate(pm.load("tensaurus", kernel)), Machine()
+    point = report.costs.roofline[0]
+    assert 2 * point.peak == machine.peak
+    assert 2 * point.peak / (point.bandwidth / 8) == pytest.approx(machine.ridge)
+    size = {c.name: c.size_bits for c in report.problem.hierarchy.components if c.kind == "memory"}
+    assert size["MSU"] == 8 * 2 * machine.msu_bytes
+    assert size["SPM"] == 8 * 2 * machine.spm_bytes
+    assert size["OSR"] == machine.data_bits * machine.vlen * machine.olen
+    assert sum(a.area for a in report.costs.area) == pytest.approx(machine.area_mm2 / 1e6)
+    used = {t.component for t in report.analysis.traffic}
+    assert ("TSR" in used) == (kernel in ("mttkrp", "ttmc"))
+    columns = {c.component: c.instances for c in report.costs.times}["SPM"]
+    assert columns == (1 if kernel == "matvec" else 8)
+
+
+def test_dense_kernels_of_the_library_run_at_the_peak() -> None:
+    """What the LoopTree leaves out is what the prediction adds: headers and first tiles."""
+    sizes = {"mttkrp": {"I": 512, "J": 512, "K": 512}, "matmul": {"M": 512, "N": 512, "K": 512}}
+    for (kernel, given), name in zip(sizes.items(), ("DMTTKRP", "GEMM"), strict=True):
+        report = pm.evaluate(pm.load("tensaurus", kernel, **given))
+        operations = 2 * sum(p.operations for p in report.costs.roofline)
+        assert operations == dense(name).operations
+        assert operations / report.total_latency == pytest.approx(Machine().peak)
+        assert dense(name).gops < operations / report.total_latency / 1e9
+
+
+def test_facts_of_the_paper() -> None:
+    (found,) = check(ROOT / "tests/reference/cases/teaal/tensaurus_paper_facts.json")
+    assert not found.fault
+    assert not found.mismatches
+    assert found.checked > 50
+
+
+def test_identities_of_the_artifact() -> None:
+    identities, times, traffic = check(ROOT / "tests/reference/cases/teaal/micro23_reference.json")
+    for outcome in (identities, times, traffic):
+        assert not outcome.fault
+        assert not outcome.mismatches
+    assert (identities.checked, times.checked, traffic.checked) == (57, 93, 60)
+    assert sum("defect" in n for n in identities.notes) == 1
+    assert sum("more additions" in n for n in identities.notes) == 1
+
+
+def test_formats_lose_what_elements_do_not_share() -> None:
+    A = SparseTensor.from_coo(
+        "A", "IJK", (4, 2, 2), [[0, 0, 1, 2, 2, 3], [0, 1, 1, 0, 0, 1], [0, 1, 1, 0, 1, 0]], [1] * 6
+    )
+    found = {(e.format, e.elements): e for e in bandwidth(A, (1, 2))}
+    # Figure 3: two lanes of five slots for six nonzeros; a lane has 64 bits.
+    assert found["CISS", 2].bits == 10 * 64
+    assert found["CISS", 2].storage == 0.6
+    assert found["CISS", 2].access == found["COO", 1].access == 1
+    assert found["COO", 2].access == 80 / 8 / 64
+    assert found["extended CSR", 2].bits == 5 * 32 + 6 * 64
+    assert found["extended CSR", 2].bandwidth == pytest.approx(16e9 * 384 / 544 / 8)
+    matrix = bandwidth(Uniform(("I", "J"), (50, 40), 200), (8,))
+    assert [e.format for e in matrix] == ["COO", "CSR", "CISS"]
+    assert {e.label for e in matrix} == {"expected"}
+
+
+def test_all_faults_are_told() -> None:
+    model = Uniform(("I", "J"), (50, 40), 200)
+    with pytest.raises(SpecError, match="3 faults") as told:
+        tensaurus("MTTKRP", model, K=4, F=0)
+    assert "takes a tensor of 3 ranks" in str(told.value)
+    assert "no dense rank K" in str(told.value)
+    with pytest.raises(SpecError, match="no kernel MTTKRB"):
+        tensaurus("MTTKRB", model)
+    with pytest.raises(SpecError, match="tile i is 51"):
+        tensaurus("SpMM", model, tiles=Tiles(i=51))
+    with pytest.raises(SpecError, match="of a side of the SPM"):
+        tensaurus("SpMM", Uniform(("I", "J"), (50, 4000), 200), tiles=Tiles(j=4000))
+    with pytest.raises(SpecError, match="at most columns times VLEN, 32"):
+        tensaurus("SpMM", model, K=64, tiles=Tiles(across=64))
+    with pytest.raises(SpecError, match="index bits"):
+        tensaurus("SpMM", Uniform(("I", "J"), (300, 400), 200), machine=Machine(index_bits=8))
+    with pytest.raises(SpecError, match="bandwidth of the machine is 0"):
+        Machine(bandwidth=0)
+    with pytest.raises(SpecError, match="0 processing elements"):
+        bandwidth(model, (0,))
+
+
+def test_every_number_is_in_the_rows() -> None:
+    report = tensaurus("TTMc", Uniform(("I", "J", "K"), (50, 40, 30), 2000), U=40, V=6)
+    rows = {r.name: r for r in report.rows()}
+    assert rows["multiplies"].value == report.multiplies
+    assert rows["time of all"].value == report.seconds
+    assert rows["throughput"].value == report.gops
+    assert rows["limiting"].value == report.limiting
+    assert rows["energy of HBM"].value == pytest.approx(report.moved("HBM") * 450e-12 / 64)
+    assert rows["tile kept"].value == 4
+    assert {r.label for r in rows.values()} <= {"", "exact", "expected", "bound"}
+    assert report.executed > report.multiplies
