@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.reference import teaal_density, teaal_formats
+from tests.reference import teaal_density, teaal_facts, teaal_formats
 from tests.reference.common import Outcome
 
 Recognise = Callable[[Mapping[str, Any]], bool]
@@ -22,6 +22,8 @@ TOPICS: dict[str, tuple[Recognise, Check]] = {
     "expectations": (teaal_density.is_expectations, teaal_density.check),
     "footprints": (teaal_formats.is_footprints, teaal_formats.check),
     "ciss": (teaal_formats.is_facts, teaal_formats.check),
+    "facts": (teaal_facts.is_facts, teaal_facts.check),
+    "artifact": (teaal_facts.is_artifact, teaal_facts.check),
 }
 
 
