@@ -322,9 +322,13 @@ def _formatted(report: Report, options: argparse.Namespace) -> str:
         return report.to_json(live=options.live)
     if options.format == "html":
         return report.to_html(live=options.live)
+    from polymodel.report.counted import says_sparse
     from polymodel.report.text import report_text
 
-    return report_text(report, live=options.live)
+    text = report_text(report, live=options.live)
+    if says_sparse(report.problem):
+        text += f"\nOn sparse data\n{report.sparse}"
+    return text
 
 
 def _table(table: Table, style: str) -> str:

@@ -299,8 +299,21 @@ def _resolve(spec: Spec) -> _Resolution:
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
+    if workload is not None and spec.raw_workload is not None and _sparse(spec):
+        from polymodel.sparse.check import check_sparse
+
+        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.folder, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
+
+
+def _sparse(spec: Spec) -> bool:
+    """True if anything is said of zeros; only then the room that knows about them is entered."""
+    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
+    raw = spec.raw_workload
+    accesses = [a for e in raw.einsums for a in e.tensor_accesses] if raw else []
+    said = raw is not None and (bool(raw.densities) or any(a.density is not None for a in accesses))
+    return said or any(getattr(n, "sparse", None) is not None for n in nodes)
 
 
 def load(

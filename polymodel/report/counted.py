@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Buffet
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
@@ -17,6 +18,12 @@ POLICIES = ("refill", "slide", "keep_previous")
 def rows_of(counts: Counts) -> list[tuple[str, Buffet]]:
     """Every buffet once per Einsum that uses it: by order of execution, then tree order."""
     return [(e, b) for e in counts.einsums for b in counts.analysis.buffets if e in b.einsums]
+
+
+def says_sparse(problem: Problem) -> bool:
+    """True if the workload gives a density, or a component does anything about zeros."""
+    given = (a.density is not None for e in problem.cascade for a in e.accesses)
+    return any(given) or any(c.sparse is not None for c in problem.hierarchy.components)
 
 
 def tiles(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polymodel.analysis.timeline import Measure
     from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
+    from polymodel.report.sparse import SparseReport
     from polymodel.report.timeline import Peak
 
 TABLES = (
@@ -152,6 +153,16 @@ class Report(Frames):
             return self.engine.analyse(other), ()
         except Refused as refusal:
             return None, (f"extra traffic is left out: {refusal.message}",)
+
+    @cached_property
+    def sparse(self) -> SparseReport:
+        """What the mapping costs on sparse data, by the densities that the workload gives.
+
+        Other data: `pm.sparsify(report, tensors=..., densities=...)`. Raises what that raises.
+        """
+        from polymodel.report.sparse import sparsify
+
+        return sparsify(self)
 
     def table(self, name: str, *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.

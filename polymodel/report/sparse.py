@@ -18,7 +18,7 @@ from polymodel.report.table import Table
 from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.inputs import tensor_data, written_densities
+from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.actions.records import SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.faults import not_a, suggestion
@@ -53,8 +53,8 @@ def sparsify(
     `tensors`: the data themselves, counted exactly. `densities`: tensor -> number from 0 to 1 or density
     model. Both take the place of what the workload says; what has neither has no zeros, a computed tensor
     those that its operands leave. `confidence`: with which `quantile_bits` are not exceeded. Raises
-    SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what cannot
-    be counted.
+    SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what
+    cannot be counted.
     """
     if not isinstance(report, Report):
         raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
@@ -65,13 +65,6 @@ def sparsify(
     analysis = sparse_analysis(report.problem, report.analysis, counts)
     result = replace(report, analysis=analysis, costs=costs(report.problem, analysis))
     return SparseReport(report, result, counts, data)
-
-
-def has_sparse(report: Report) -> bool:
-    """True if the workload gives densities, or a component does anything about zeros."""
-    hierarchy = report.problem.hierarchy
-    written = written_densities(report.problem.cascade).values()
-    return any(d is not None for d in written) or any(c.sparse is not None for c in hierarchy.components)
 
 
 @dataclass(frozen=True, eq=False)

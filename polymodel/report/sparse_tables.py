@@ -29,8 +29,8 @@ def accesses(problem: Problem, counts: SparseCounts) -> Table:
     """Elements per Einsum, node, tensor and kind of access, all executions.
 
     dense = actual + gated + skipped + absent. `reads_fill`: reads that serve what is further in;
-    `reads_drain`: those that move results out; writes alike. `metadata_bits` go with what is actual. `label` is
-    of the elements, `metadata_label` of the bits.
+    `reads_drain`: those that move results out; writes alike. `metadata_bits` go with what is actual.
+    `label` is of the elements, `metadata_label` of the bits.
     """
     names = ("dense", "actual", "gated", "skipped", "absent")
     columns = (

@@ -39,7 +39,7 @@ workload:
     operations: {map: mul, reduce: max}
     tensor_accesses:
     - {name: A, projection: {K: k, M: m}, backing_storage_size_scale: 0.5}
-    - {name: W, projection: [k, n], density: {kind: uniform, value: 0.1}}
+    - {name: W, projection: [k, n], density: {uniform: 0.1}}
     - {name: B, projection: [m, n], output: true, bits_per_value: 32}
     renames:
     - {name: reduced, source: All.rank_variables - Outputs.rank_variables, expected_count: 1}
@@ -70,7 +70,7 @@ def test_a_cascade_with_everything(tmp_path: Path) -> None:
     assert [mul.access_of(t).bits_per_value for t in ("W", "B")] == [4, 32]
     assert copy.access_of("In").bits_per_value == 8
     assert [a.tensor for e in cascade for a in e.accesses if a.persistent] == ["W", "F"]
-    assert mul.access_of("W").density == {"kind": "uniform", "value": 0.1}
+    assert mul.access_of("W").density == {"uniform": 0.1}
     assert mul.operations == (("map", "mul"), ("reduce", "max"))
     assert dict(mul.renames)["reduced"] == {"k"}
     assert dict(mul.renames)["input"] == {"A"}

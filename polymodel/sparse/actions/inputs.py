@@ -94,6 +94,8 @@ def density_model(access: TensorAccess, shape: tuple[int, ...], written: object,
     """The model that is written: a number, or a model's name and parameters."""
     if isinstance(written, DensityModel):
         return written
+    if isinstance(written, Mapping) and list(written) == ["uniform"]:
+        return density_model(access, shape, written["uniform"], folder)
     if isinstance(written, int | float) and not isinstance(written, bool):
         if not 0 <= written <= 1:
             raise SpecError([Diagnostic(f"density {written} of {access.tensor} is outside [0, 1]")])

@@ -66,10 +66,9 @@ class Formats:
         for component in self.problem.hierarchy.components:
             for tensor, written in component.sparse.formats if component.sparse else ():
                 access = self.accesses[tensor]
-                widths = Widths(access.bits_per_value, None, POINTER)
                 path = f"{component.name}.sparse.format.{tensor}"
                 try:
-                    how = kept(parse_format(written, access.ranks, widths, path=path))
+                    how = kept(written_format(access, written, path))
                 except SpecError as error:
                     faults += error.diagnostics
                     continue
@@ -83,6 +82,12 @@ class Formats:
         """True if the component holds nonzeros of the tensor only."""
         how = self.known.get((component, tensor))
         return how is not None and how.elides
+
+
+def written_format(access: TensorAccess, written: object, path: str = "") -> Format:
+    """A format as it is written for one tensor. SpecError with all that is wrong."""
+    widths = Widths(access.bits_per_value, None, POINTER)
+    return parse_format(written, access.ranks, widths, path=path)
 
 
 def kept(format: Format) -> Kept:
