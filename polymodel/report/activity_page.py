@@ -180,7 +180,7 @@ def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> s
         '<button type="button" class="play">Play</button>'
         '<button type="button" class="next" aria-label="Step forward">&#9654;</button>'
         f'<input type="range" min="0" max="{last}" value="0" step="1" aria-label="Step of {label}">'
-        '<output></output><p class="now" aria-live="polite"></p></div>\n'
+        '<output aria-live="off"></output><p class="now" aria-live="polite"></p></div>\n'
         f'<div class="trees">\n{trees}\n</div>\n<h3>All steps</h3><div class="wide">{drawn}</div>\n'
         f"<details><summary>In words</summary>{_words(run)}</details>\n</section>"
     )
