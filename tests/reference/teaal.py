@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.reference import teaal_density, teaal_facts, teaal_formats
+from tests.reference import teaal_density, teaal_facts, teaal_formats, teaal_traffic
 from tests.reference.common import Outcome
 
 Recognise = Callable[[Mapping[str, Any]], bool]
@@ -24,6 +24,8 @@ TOPICS: dict[str, tuple[Recognise, Check]] = {
     "ciss": (teaal_formats.is_facts, teaal_formats.check),
     "facts": (teaal_facts.is_facts, teaal_facts.check),
     "artifact": (teaal_facts.is_artifact, teaal_facts.check),
+    "accelerators": (teaal_traffic.is_accelerators, teaal_traffic.check),
+    "buffets": (teaal_traffic.is_buffets, teaal_traffic.check),
 }
 
 
