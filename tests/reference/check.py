@@ -16,14 +16,16 @@ import yaml
 
 from polymodel.analysis.engine import Engine
 from polymodel.errors import PolymodelError
-from tests.reference import accelforge, looptree, mapper, mapper_timeloop, skislope, timeloop
+from tests.reference import accelforge, looptree, mapper, mapper_timeloop, skislope, teaal, timeloop
 from tests.reference.common import Outcome, engine
 
 HERE = Path(__file__).parent / "cases"
 
 
 # Reference data of parts that are compared elsewhere or are still to come: listed, not counted as faults.
-LATER = {"skislope", "teaal", "tiling", "published_anchors.json"}
+LATER = {"skislope", "tiling", "published_anchors.json"}
+# Files in a folder of this name hold data of sparse tensors, known or not.
+SPARSE = "teaal"
 
 
 def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
@@ -35,7 +37,9 @@ def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
             folders.append(path.parent)
         elif path.suffix == ".yaml" and text.startswith(f"format: {accelforge.FORMAT}"):
             oracle.append(path)
-        elif path.name != "result.json" and not skislope.is_case(path.name) and not is_mapper(text):
+        elif path.name != "result.json" and not (
+            skislope.is_case(path.name) or is_mapper(text) or is_sparse(path, root)
+        ):
             inside = path.relative_to(root).parts[:-1]
             later = [i for i, part in enumerate(inside) if part in LATER]
             other.add(root.joinpath(*inside[: later[0] + 1]) if later else path.parent if inside else path)
@@ -45,6 +49,25 @@ def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
 def is_mapper(text: str) -> bool:
     """True for cases of a search, told by their format; a file that only says so is one, malformed."""
     return re.search(r"^[{\s]*[\"']?format[\"']?:\s*[\"']?mapper-oracle\b", text, re.MULTILINE) is not None
+
+
+def is_sparse(path: Path, root: Path) -> bool:
+    """True for reference data of sparse tensors, told by content or by the folder."""
+    if path.suffix != ".json" or path.name == "result.json":
+        return False
+    return SPARSE in path.relative_to(root).parts[:-1] or bool(teaal.topics_of(path))
+
+
+def check_sparse(path: Path) -> list[Outcome]:
+    """The cases of one file; a file that cannot be read at all is one fault."""
+    found: list[Outcome] = []
+
+    def compare() -> Outcome:
+        found.extend(teaal.check(path))
+        return Outcome(path.stem)
+
+    whole = guarded(path.stem, compare)
+    return [whole] if whole.fault else found
 
 
 def find_searches(root: Path) -> list[Path]:
@@ -127,6 +150,8 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
         found.append(guarded(path.stem, lambda p=path: skislope.check(load(p), p.stem)))
     for path in find_searches(root):
         found += check_search(path, chosen)
+    for path in sorted(p for p in root.rglob("*.json") if p.is_file() and is_sparse(p, root)):
+        found += check_sparse(path)
     for path in other:
         name = str(path.relative_to(root))
         if not LATER & set(path.relative_to(root).parts):

@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.reference import teaal_density, teaal_facts, teaal_formats, teaal_traffic
+from tests.reference import (
+    teaal_density,
+    teaal_facts,
+    teaal_formats,
+    teaal_partition,
+    teaal_tensaurus,
+    teaal_traffic,
+)
 from tests.reference.common import Outcome
 
 Recognise = Callable[[Mapping[str, Any]], bool]
@@ -20,6 +27,9 @@ Check = Callable[[Path], list[Outcome]]
 TOPICS: dict[str, tuple[Recognise, Check]] = {
     "density": (teaal_density.is_statistics, teaal_density.check),
     "expectations": (teaal_density.is_expectations, teaal_density.check),
+    "kernels": (teaal_tensaurus.is_kernels, teaal_tensaurus.check),
+    "partitionings": (teaal_partition.is_partitions, teaal_partition.check),
+    "slices": (teaal_partition.is_slices, teaal_partition.check_slices),
     "footprints": (teaal_formats.is_footprints, teaal_formats.check),
     "ciss": (teaal_formats.is_facts, teaal_formats.check),
     "facts": (teaal_facts.is_facts, teaal_facts.check),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.reference import accelforge, skislope, timeloop
+from tests.reference import accelforge, skislope, teaal, timeloop
 from tests.reference.check import HERE, check_folder, find_cases, find_slopes, load, main
 from tests.reference.common import affine, engine
 
@@ -43,6 +44,34 @@ def test_ski_slope(path: Path) -> None:
     outcome = skislope.check(load(path), path.stem)
     assert outcome.checked > 50
     assert not outcome.mismatches
+
+
+SPARSE = ("partitioning", "tensaurus_mttkrp", "tensaurus_spmm", "tensaurus_spmv", "tensaurus_ttmc")
+
+
+@pytest.mark.parametrize("name", [*SPARSE, "uniform_slice_loads"])
+def test_sparse_data(name: str) -> None:
+    outcomes = teaal.check(HERE / "teaal" / f"{name}.json")
+    assert len(outcomes) > 5
+    for outcome in outcomes:
+        assert not outcome.fault
+        assert outcome.checked > 50
+        assert not outcome.mismatches
+
+
+def test_a_wrong_count_of_sparse_data_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = json.loads((HERE / "teaal" / "tensaurus_spmv.json").read_text())
+    given["cases"] = given["cases"][:2]
+    given["cases"][0]["variants"]["uniform_shape"]["einsums"][0]["slip_time"] += 1
+    del given["cases"][1]["A"]["coords"]
+    (tmp_path / "anything.json").write_text(json.dumps(given))
+    (tmp_path / "teaal").mkdir()
+    (tmp_path / "teaal" / "broken.json").write_text("{")
+    code, lines = checked(tmp_path, capsys)
+    assert code == 1
+    assert "    Y.slip_time: ours 10, reference 11" in lines
+    assert "SpMV/uniform_nondiv/s1: malformed case: coords is missing or not known" in lines
+    assert "broken: no case of a known format" in lines
 
 
 @pytest.mark.parametrize(
