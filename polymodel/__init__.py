@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
+    from polymodel.sparse.files import read_tensor as read_tensor
+    from polymodel.sparse.files import write_tensor as write_tensor
+    from polymodel.sparse.formats.footprint import footprint as footprint
     from polymodel.sparse.tensaurus.predict import tensaurus as tensaurus
+    from polymodel.sparse.tensor import SparseTensor as SparseTensor
     from polymodel.sweep.result import Sweep as Sweep
     from polymodel.sweep.run import sweep as sweep
     from polymodel.sweep.values import all_sizes as all_sizes
@@ -75,7 +79,10 @@ _LAZY = {
     "Sweep": "polymodel.sweep.result",
     "ExecutionReport": "polymodel.report.execution",
     **dict.fromkeys(("draw_fibertree", "draw_fibertrees", "draw_parts"), "polymodel.report.svg_fibertree"),
+    **dict.fromkeys(("read_tensor", "write_tensor"), "polymodel.sparse.files"),
+    "footprint": "polymodel.sparse.formats.footprint",
     "tensaurus": "polymodel.sparse.tensaurus.predict",
+    "SparseTensor": "polymodel.sparse.tensor",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (

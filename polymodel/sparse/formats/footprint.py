@@ -22,20 +22,25 @@ from polymodel.sparse.formats.levels import (
     levels_of_tree,
     tile_levels,
 )
+from polymodel.sparse.formats.parse import parse_format, teaal_format
 from polymodel.sparse.formats.ranks import RankBits
 from polymodel.sparse.formats.whole import Footprint, Format
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import TensorFormat
 
 Source = SparseTensor | Fibertree | DensityModel | Levels
 
 
-def footprint(source: Source, format: Format, tile: ArrayLike | None = None) -> Footprint:
+def footprint(source: Source, format: Format | object, tile: ArrayLike | None = None) -> Footprint:
     """Bits of a tensor in a format: exact of a tensor or fibertree, expected of a density model.
+
+    `format`: a Format, TeAAL's record of one, or what `parse_format` takes ("CSR", ["U", "CP"], ...).
 
     With `tile` (one size per rank): of a density model the expectation for one full tile, any leading axes
     elementwise; of the model `Actual` the mean over all tiles, empty ones included; of a tensor use
     `tile_footprints`.
     """
+    format = format_of(format, source.ranks)
     if isinstance(source, Actual):
         if tile is not None:
             return _mean_tile(source, format, tile)
@@ -51,6 +56,13 @@ def footprint(source: Source, format: Format, tile: ArrayLike | None = None) -> 
         what = f"{format.name} stores ranks {list(order)}, the levels are {list(source.ranks)}"
         raise SpecError([Diagnostic(what, "swizzle the tensor first")])
     return format.bits(levels_of_tree(source) if isinstance(source, Fibertree) else source)
+
+
+def format_of(written: Format | object, ranks: Sequence[str]) -> Format:
+    """The format that is meant, for a tensor with these ranks."""
+    if isinstance(written, Format):
+        return written
+    return teaal_format(written) if isinstance(written, TensorFormat) else parse_format(written, ranks)
 
 
 def _mean_tile(model: Actual, format: Format, tile: ArrayLike) -> Footprint:
@@ -71,7 +83,7 @@ def _mean_tile(model: Actual, format: Format, tile: ArrayLike) -> Footprint:
 
 
 def tile_footprints(
-    tensor: SparseTensor, format: Format, tile: Sequence[int]
+    tensor: SparseTensor, format: Format | object, tile: Sequence[int]
 ) -> tuple[TileLevels, Footprint]:
     """Bits of every nonempty tile of the tiling by boxes of this shape, all at once; edge tiles may be
     smaller.
@@ -79,6 +91,7 @@ def tile_footprints(
     Coordinates count from a tile's origin. The counts of the footprint are arrays with one entry per tile;
     `TileLevels.at` says where the tiles lie, in the order of the ranks as stored.
     """
+    format = format_of(format, tensor.ranks)
     order = format.order(tensor.ranks)
     sizes = dict(zip(tensor.ranks, tile, strict=True)) if len(tile) == len(tensor.ranks) else {}
     stored = tensor if order == tensor.ranks else tensor.swizzled(order)
@@ -86,8 +99,9 @@ def tile_footprints(
     return found, format.bits(found.levels)
 
 
-def expected_total(model: DensityModel, format: Format, tile: Sequence[int]) -> float:
+def expected_total(model: DensityModel, format: Format | object, tile: Sequence[int]) -> float:
     """Expected bits of all nonempty tiles of a tiling together, edge tiles included."""
+    format = format_of(format, model.ranks)
     order = format.order(model.ranks)
     total: Any = 0.0
     for number, levels in expected_tiling(model, tile, order):

@@ -127,6 +127,18 @@ def test_records_of_teaal() -> None:
         teaal_format(TensorFormat("A", "default", rows, ("L", "I")))
 
 
+def test_a_footprint_takes_what_is_written() -> None:
+    tensor = data.tensor("lp_e226")
+    assert footprint(tensor, "CSR").total == footprint(tensor, NamedFormat("CSR")).total
+    assert footprint(tensor, ["U", "CP"]).total == 223 * 32 + 2768 * 64
+    record = TensorFormat(
+        "A", "default", (RankFormat("I", "U", pbits=32), RankFormat("J", cbits=32, pbits=32))
+    )
+    assert footprint(tensor, record).total == 223 * 32 + 2768 * 64
+    with pytest.raises(SpecError, match="did you mean CSR"):
+        footprint(tensor, "CSRR")
+
+
 def test_a_format_on_ranks_that_the_tensor_does_not_have() -> None:
     rows = (RankFormat("I", "U"), RankFormat("M", "C"))
     with pytest.raises(SpecError) as told:
