@@ -84,7 +84,8 @@ def _case(case: Mapping[str, Any], outcome: Outcome, tensors: Mapping[str, Spars
     sections(
         case, {"shape": list, "fibers_per_level": list, "coords_per_level": list, "fibertree_bits": dict}
     )
-    ranks = tuple("IJKLMN"[: len(case["shape"])])
+    first = next(iter(case["fibertree_bits"].values()))["spec"]
+    ranks = tuple(rank for rank in first if rank != "root")
     tensor = tensors.get(str(case["case"]))
     if tensor is not None:
         levels = levels_of(tensor)
@@ -106,12 +107,13 @@ def _case(case: Mapping[str, Any], outcome: Outcome, tensors: Mapping[str, Spars
 def _bits(name: str, expected: Mapping[str, Any], levels: Levels, outcome: Outcome) -> None:
     """Through TeAAL's records and through our own notation."""
     spec = expected["spec"]
+    root = sum(spec.get("root", {}).values())
     rows = tuple(RankFormat(rank, **spec[rank]) for rank in levels.ranks)
     ours = parse_format({rank: dict(spec[rank]) for rank in levels.ranks}, levels.ranks)
     for format in (teaal_format(TensorFormat("A", name, rows, levels.ranks)), ours):
         assert isinstance(format, PerRank)
         found = footprint(levels, format)
-        outcome.equal(f"{name}: total", int(found.total), expected["total"])
+        outcome.equal(f"{name}: total", int(found.total) + root, expected["total"])
         for rank, bits in found.per_rank().items():
             outcome.equal(f"{name}: {rank}", int(bits), expected["per_rank"][rank])
 
