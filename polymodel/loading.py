@@ -88,7 +88,10 @@ class Spec:
     def remarks(self) -> tuple[str, ...]:
         """What a dense count does not take from a TeAAL spec as it is written; why it has no mapping."""
         derived = self._resolution.derived
-        found = arch_of(self.raw_teaal)[1] if self.raw_teaal is not None else ()
+        found: tuple[str, ...] = ()
+        if self.raw_teaal is not None:
+            own, found = arch_of(self.raw_teaal)
+            found = found if self.raw_arch in (own, None) else ()
         if derived is not None:
             found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
         return found
@@ -288,9 +291,9 @@ def _resolve(spec: Spec) -> _Resolution:
     elif spec.raw_mapping is not None:
         mapping = resolve_mapping(spec.raw_mapping, faults)
     if mapping is None and spec.raw_teaal is not None:
-        derived = derive(
-            spec.raw_teaal, symbols, workload.cascade if workload else None, arch, refused, faults
-        )
+        cascade = workload.cascade if workload else None
+        its_own = spec.raw_arch is not None and spec.raw_arch == arch_of(spec.raw_teaal)[0]
+        derived = derive(spec.raw_teaal, symbols, cascade, arch, its_own, refused, faults)
         if derived.tree is not None:
             mapping = ResolvedMapping(derived.tree)
             check_bound(mapping, faults)

@@ -19,10 +19,11 @@ from polymodel.spec.faults import Faults
 from polymodel.spec.numbers import Value
 from polymodel.spec.teaal.convert import bound
 from polymodel.spec.teaal.ranks import Ranks, partitioned, ranks_of
-from polymodel.spec.teaal.records import DATA_DEPENDENT, EinsumMapping, Expression, TeaalSpec
+from polymodel.spec.teaal.records import DATA_DEPENDENT, MEMORIES, EinsumMapping, Expression, TeaalSpec
 from polymodel.workload.einsum import Cascade, Einsum
 
 EXECUTE = "run it on data: polymodel.execute(spec, tensors)"
+_OTHER_ARCH = f"{EXECUTE}; or load an architecture beside it"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,19 @@ def derive(
     symbols: Mapping[str, Value | None],
     cascade: Cascade | None,
     hierarchy: Hierarchy | None,
+    own: bool,
     refused: tuple[Diagnostic, ...],
     faults: Faults,
 ) -> Derived:
-    """The LoopTree under the values of symbols. `refused`: why the spec has no dense workload."""
+    """The LoopTree under the values of symbols.
+
+    `own`: the hierarchy is that of the spec itself. `refused`: why the spec has no dense workload.
+    """
     filled = bound(spec, symbols, faults)
     if refused and not data_dependent(spec):
         return Derived(error=SpecError(refused))
+    if own and not data_dependent(spec) and (used := without_counterpart(spec)):
+        return Derived(error=Refused(f"{used}, which no dense count knows", _OTHER_ARCH))
     found = looptree_of(filled, cascade, hierarchy)
     if found.tree is None:
         return found
@@ -79,6 +86,17 @@ def derive(
         # Tiles were cut to the extents there are: closed forms over other sizes would be wrong.
         written = found.tree
     return replace(found, template=written)
+
+
+def without_counterpart(spec: TeaalSpec) -> str:
+    """Which Einsum is bound to which component that is no memory and no compute unit; empty if none is."""
+    for found in spec.einsum_bindings:
+        for binding in found.bindings:
+            component = spec.configuration(found.config).component(binding.component)
+            if component.kind not in (*MEMORIES, "Compute"):
+                what = f"{component.type} {component.kind}".strip()
+                return f"Einsum {found.einsum} is bound to {component.name} ({what})"
+    return ""
 
 
 def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy | None) -> Derived:
@@ -137,6 +155,10 @@ class _Builder:
         if not units:
             raise Refused("the architecture computes nothing", "add a !Compute")
         ops = {b.component: b.op for b in self.spec.bindings_of(einsum).bindings if b.op}
+        if {"mul", "add"} <= set(ops.values()):
+            self.remarks.append(
+                f"Einsum {einsum}: a multiply-add is one operation, on the unit that multiplies"
+            )
         for op in ("mul", "add"):
             for unit in units:
                 if ops.get(unit.name) == op:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from polymodel.affine import Affine
 from polymodel.spec.faults import Faults, Path, TextFault
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+from polymodel.spec.teaal.hardware import NUMBERS
 from polymodel.spec.teaal.records import (
     Attribute,
     Component,
@@ -50,9 +51,15 @@ def sized(spec: TeaalSpec) -> TeaalSpec:
 
 
 def symbols_of(spec: TeaalSpec) -> tuple[str, ...]:
-    """Every symbol that sizes of ranks and of partitions use, in order."""
+    """Every symbol that sizes of ranks and of partitions and attributes of components use, in order."""
     written: list[int | str] = [*spec.rank_sizes.values(), *spec.bits_per_value.values()]
     written += [d.size for m in spec.mappings for p in m.partitioning for d in p.directives]
+    for configuration in spec.configurations:
+        for component in configuration.components:
+            given = (component.attributes.get(key, 0) for key in NUMBERS[component.kind])
+            written += [text for text in given if isinstance(text, str)]
+        clock = configuration.root.attributes.get("clock_frequency", 0)
+        written += [clock] if isinstance(clock, str) else []
     return tuple(dict.fromkeys(s for text in written for s in symbols_in(text)))
 
 

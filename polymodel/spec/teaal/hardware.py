@@ -27,7 +27,8 @@ CLASSES: dict[str, tuple[Class, str]] = {
     "sequencer": ("Sequencer", ""),
 }
 _SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer")
-_NUMBERS: dict[str, tuple[str, ...]] = {
+# Numeric attributes of each class; those of a level stand under no name.
+NUMBERS: dict[str, tuple[str, ...]] = {
     "DRAM": ("bandwidth", "datawidth", "clock_frequency"),
     "Buffet": ("bandwidth", "width", "depth", "clock_frequency"),
     "Cache": ("bandwidth", "width", "depth", "clock_frequency"),
@@ -137,7 +138,7 @@ def _component(
 
 def _attributes(data: object, path: Path, kind: str, walk: Walk) -> dict[str, Attribute]:
     """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
-    numbers, words = _NUMBERS[kind], _WORDS.get(kind, {})
+    numbers, words = NUMBERS[kind], _WORDS.get(kind, {})
     found: dict[str, Attribute] = {}
     for key, value in walk.mapping(data, path, "{bandwidth: 1e12}").items():
         at = (*path, key)

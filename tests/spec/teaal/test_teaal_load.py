@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -130,8 +131,29 @@ def test_another_mapping_may_stand_beside_it(tmp_path: Path) -> None:
         assert pm.evaluate(spec).summary["operations"].iloc[-1] == 240
 
 
-def test_its_own_architecture_serves_where_it_has_a_counterpart() -> None:
-    spec = pm.load(MACHINE, symbols={"K": 20, "M": 48, "N": 6, "K0": 5, "M1": 12, "M0": 3, "BW": 1e9})
+def machine(folder: Path, bound: bool = False) -> Path:
+    """The small machine; without the bindings to its intersector, unless they are `bound`."""
+    text = MACHINE.read_text(encoding="utf-8")
+    meet = "  - component: Meet\n    bindings:\n    - {rank: K0, leader: A}\n"
+    assert meet in text
+    path = folder / "machine.teaal.yaml"
+    path.write_text(text if bound else text.replace(meet, ""), encoding="utf-8")
+    return path
+
+
+def test_what_has_no_counterpart_is_refused_by_name_where_it_is_used(tmp_path: Path) -> None:
+    sizes = {"K": 20, "M": 48, "N": 6, "K0": 5, "M1": 12, "M0": 3, "BW": 1}
+    spec = pm.load(machine(tmp_path, bound=True), symbols=sizes)
+    with pytest.raises(pm.Refused, match=r"Einsum Z is bound to Meet \(leader-follower Intersector\)"):
+        pm.evaluate(spec)
+    beside = pm.load(machine(tmp_path, bound=True), "simple_two_level", symbols=sizes)
+    assert pm.evaluate(beside).summary["operations"].iloc[-1] == 20 * 48 * 6
+
+
+def test_its_own_architecture_serves_where_it_has_a_counterpart(tmp_path: Path) -> None:
+    spec = pm.load(
+        machine(tmp_path), symbols={"K": 20, "M": 48, "N": 6, "K0": 5, "M1": 12, "M0": 3, "BW": 1e9}
+    )
     assert [c.name for c in spec.arch.components] == ["Memory", "PE", "Buffer", "Multiply", "Add"]
     assert spec.arch["Memory"].action("read").throughput == 64e9
     assert spec.arch["Buffer"].size_bits == 64 * 4096
@@ -169,9 +191,9 @@ def test_counts_are_those_of_the_partitioned_loops(
     """Fills of a bound buffer, against loops over the partitioned ranks written out."""
     k_size, m_size, n_size = extents
     k0, m1, m0 = splits
-    spec = pm.load(
-        MACHINE, symbols={"K": k_size, "M": m_size, "N": n_size, "K0": k0, "M1": m1, "M0": m0, "BW": 1}
-    )
+    sizes = {"K": k_size, "M": m_size, "N": n_size, "K0": k0, "M1": m1, "M0": m0, "BW": 1}
+    with TemporaryDirectory() as folder:
+        spec = pm.load(machine(Path(folder)), symbols=sizes)
     accesses = pm.evaluate(spec).accesses
     held: dict[str, set[tuple[int, ...]]] = {"A": set(), "B": set()}
     for k, m, n in product(range(k_size), range(m_size), range(n_size)):
