@@ -14,6 +14,7 @@ import polymodel as pm
 from polymodel.cli import main
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.spec import library
+from polymodel.spec.teaal import read_teaal
 
 CASES = Path(__file__).parent / "cases"
 MACHINE = CASES / "two_levels.yaml"
@@ -223,3 +224,21 @@ def test_the_command_line_shows_and_validates(capsys: pytest.CaptureFixture[str]
     assert main(["evaluate", "tensaurus/spmm", "tensaurus", *sizes]) == 3
     assert "data-dependent: uniform_slice of I in Einsum Y" in capsys.readouterr().err
     assert main(["evaluate", file, "tensaurus", *sizes]) == 0
+
+
+def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[3] / "docs/sparse/teaal.md").read_text(encoding="utf-8")
+    code = text.split("```python\n")[1].split("```")[0]
+    names: dict[str, object] = {}
+    exec(compile(code, "teaal.md", "exec"), names)
+    printed = capsys.readouterr().out
+    head = text.split("begins with\n\n```\n")[1].split("```")[0]
+    assert head in printed
+    assert printed.rstrip().endswith("128000")
+    spec = pm.load("tensaurus/spmm_dense", "tensaurus", symbols={"I": 100, "J": 20, "K": 64})
+    reads = pm.evaluate(spec).accesses.set_index("tensor")["read_elements"]
+    assert (reads["A"], reads["B"]) == (4000, 20480)
+    for told in ("128000", "20480 reads", "4000 reads"):
+        assert told in text
+    yaml = text.split("```yaml\n")[1].split("format: ...")[0]
+    assert read_teaal(yaml).mapping_of("Z").loop_order == ("K1", "MK01", "N", "MK00")
