@@ -13,14 +13,19 @@ tile=None)` (nonempty prefixes of `depth` ranks; with a tile, summed over all ti
 
 `Uniform.points` is the same for t points: `mean(t)`, `variance(t)`, `p_empty(t)`, `p_nonempty(t)`, `pmf(t,
 s)`, `cdf(t, s)`, `sf(t, s)`, `quantile(t, confidence)` for arrays of t.
+
+`model_of` reads a density as written in YAML; `check_fit` warns where uniform does not fit a tensor, `unfit`
+only tells; `random_tensor` draws test data; `polymodel.sparse.density.slices` answers for slices of rows.
 """
 
 from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.banded import Banded
+from polymodel.sparse.density.fit import check_fit, unfit
 from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import DensityModel, Label, SparseWarning
+from polymodel.sparse.density.parse import model_of
 from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.density.structured import FixedStructured
 from polymodel.sparse.density.uniform import Uniform
@@ -36,5 +41,8 @@ __all__ = [
     "RankNnz",
     "SparseWarning",
     "Uniform",
+    "check_fit",
+    "model_of",
     "random_tensor",
+    "unfit",
 ]
