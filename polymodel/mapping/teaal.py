@@ -154,7 +154,8 @@ class _Builder:
         units = [c for c in self.hierarchy.components if c.kind == "compute"]
         if not units:
             raise Refused("the architecture computes nothing", "add a !Compute")
-        ops = {b.component: b.op for b in self.spec.bindings_of(einsum).bindings if b.op}
+        bindings = self.spec.bindings_of(einsum).bindings
+        ops = {b.component: b.op for b in bindings if b.op and any(b.component == u.name for u in units)}
         if {"mul", "add"} <= set(ops.values()):
             self.remarks.append(
                 f"Einsum {einsum}: a multiply-add is one operation, on the unit that multiplies"

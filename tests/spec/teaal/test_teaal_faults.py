@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,25 @@ def test_values_of_symbols_are_checked_where_the_symbol_stands(tmp_path: Path) -
     with pytest.raises(pm.SpecError, match="P = 0 is not a whole number") as caught:
         spec.bind(P=0)
     assert caught.value.diagnostics[0].place.line == 6
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_wrong_is_told_and_nothing_breaks(seed: int, tmp_path: Path) -> None:
+    """Texts with pieces cut out and put elsewhere: they load, or are faults."""
+    chance = random.Random(seed)
+    files = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
+    text = chance.choice(files).read_text(encoding="utf-8")
+    for _ in range(3):
+        a, b = sorted(chance.sample(range(len(text)), 2))
+        piece = text[b : b + chance.randint(0, 12)]
+        text = text[:a] + piece + text[a + chance.randint(0, 4) :]
+    path = tmp_path / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    try:
+        spec = pm.load(path, "simple_two_level")
+        spec = spec.bind(**{name: 6 for name, value in spec.symbols.items() if value is None})
+    except pm.SpecError as error:
+        told = [d.message for d in error.diagnostics]
+    else:
+        told = [str(spec)]
+    assert all(told)

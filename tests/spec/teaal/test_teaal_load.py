@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,19 @@ def test_seeds_become_a_workload_and_a_looptree_that_is_evaluated(name: str) -> 
     report = pm.evaluate(spec)
     assert report.summary["operations"].iloc[-1] == OPERATIONS[name]
     assert pm.evaluate(spec, engine="exact").summary["operations"].iloc[-1] == OPERATIONS[name]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_dense_counts_are_those_of_a_run_on_full_tensors(name: str) -> None:
+    spec = pm.load(CASES / f"seed_{name}.yaml", "tensaurus", symbols=SIZES[name])
+    assert spec.teaal is not None
+    full = {
+        t: np.ones([SIZES[name][r] for r in spec.teaal.declaration[t]], dtype=np.int64)
+        for t in spec.teaal.inputs
+    }
+    ran = {c.einsum: c.multiplies for c in pm.execute(spec, full).einsums}
+    summary = pm.evaluate(spec).summary.set_index("einsum")["operations"]
+    assert {e: int(summary[e]) for e in ran} == ran
 
 
 def test_loops_stand_in_loop_order_with_the_sizes_of_the_splits() -> None:
