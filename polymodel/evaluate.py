@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,7 +46,8 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     if faults:
         raise SpecError(faults)
     problem = Problem(bound.workload, bound.arch, bound.mapping)
-    return evaluate_problem(problem, engine=engine, template=bound.template, names=bound.names)
+    found = evaluate_problem(problem, engine=engine, template=bound.template, names=bound.names)
+    return replace(found, folder=bound.data_folder)
 
 
 def closed_forms(

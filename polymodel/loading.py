@@ -66,6 +66,7 @@ class Spec:
     variables: Mapping[str, object] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     folder: str = ""
+    data_folder: str = ""
     library: tuple[str | None, str | None] = (None, None)
     chosen: str = ""
     locator: Locator = field(default_factory=lambda: Faults().locator)
@@ -305,7 +306,7 @@ def _resolve(spec: Spec) -> _Resolution:
     if workload is not None and spec.raw_workload is not None and _sparse(spec):
         from polymodel.sparse.check import check_sparse
 
-        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.folder, faults)
+        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
 
@@ -385,6 +386,7 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         variables=dict(given),
         files=tuple(f for f in document.files if f),
         folder=document.folders.get("arch", ""),
+        data_folder=document.folders.get("workload", ""),
         library=(pair.workload, pair.arch),
         chosen=pair.chosen,
         locator=document.faults.locator,

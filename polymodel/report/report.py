@@ -43,8 +43,8 @@ class Report(Frames):
     """What one mapping costs. Tables are DataFrames; `table(name)` gives the same as plain data.
 
     `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them;
-    `seconds` is how long both took. Element-level lifetimes (`live_bits`), and the other reuse
-    policies, are counted when a table that shows them is first looked at.
+    `seconds` is how long both took, `folder` where data files of the workload are. Element-level lifetimes
+    (`live_bits`), and the other reuse policies, are counted when a table that shows them is first looked at.
     """
 
     problem: Problem
@@ -54,6 +54,7 @@ class Report(Frames):
     seconds: float = 0.0
     template: LoopTree | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
     @cached_property
     def symbolic(self) -> SymbolicReport:

@@ -60,7 +60,7 @@ def sparsify(
         raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
     if not 0 < confidence <= 1:
         raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
-    data = tensor_data(report.problem.cascade, tensors, densities)
+    data = tensor_data(report.problem.cascade, tensors, densities, report.folder)
     counts = sparse_counts(report.problem, report.analysis, data, confidence)
     analysis = sparse_analysis(report.problem, report.analysis, counts)
     result = replace(report, analysis=analysis, costs=costs(report.problem, analysis))

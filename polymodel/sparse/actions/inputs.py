@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, InternalError, SpecError
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.outputs import output_data
-from polymodel.sparse.density import Actual, DensityModel, Uniform
+from polymodel.sparse.density import Actual, DensityModel, SparseWarning, model_of, unfit
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.energy import confined
 from polymodel.spec.faults import suggestion
 from polymodel.workload.einsum import Cascade, TensorAccess
 
@@ -79,7 +81,10 @@ def _known(
 ) -> TensorData | None:
     """One tensor as it is given or written; None if nothing is said."""
     if given is not None:
-        return _actual(access, shape, given)
+        found = _actual(access, shape, given)
+        if written is not None and found.actual is not None:
+            _warn(found.actual, density_model(access, shape, written, folder))
+        return found
     if written is None:
         return None
     if isinstance(written, SparseTensor):
@@ -90,19 +95,25 @@ def _known(
     return TensorData(access.tensor, model)
 
 
+def _warn(tensor: SparseTensor, model: DensityModel) -> None:
+    """Data that are given in the place of a model which does not fit them are worth a word."""
+    told = unfit(tensor, model)
+    if told:
+        warnings.warn(f"{tensor.name}: {told}", SparseWarning, stacklevel=2)
+
+
 def density_model(access: TensorAccess, shape: tuple[int, ...], written: object, folder: str) -> DensityModel:
-    """The model that is written: a number, or a model's name and parameters."""
-    if isinstance(written, DensityModel):
-        return written
-    if isinstance(written, Mapping) and list(written) == ["uniform"]:
-        return density_model(access, shape, written["uniform"], folder)
-    if isinstance(written, int | float) and not isinstance(written, bool):
-        if not 0 <= written <= 1:
-            raise SpecError([Diagnostic(f"density {written} of {access.tensor} is outside [0, 1]")])
-        return Uniform.of(access.ranks, shape, density=written)
-    raise SpecError(
-        [Diagnostic(f"{written!r} of {access.tensor} is no density", "write a number from 0 to 1")]
-    )
+    """The model that is written; files are read from `folder` only. SpecError with all that is wrong."""
+
+    def read(name: str) -> SparseTensor:
+        from polymodel.sparse.files import read_tensor
+
+        return read_tensor(confined(name, folder), access.tensor, access.ranks)
+
+    model = model_of(written, access.ranks, shape, read=read, name=access.tensor)
+    if model is None:
+        raise InternalError(f"{access.tensor} has neither a density nor a fault")
+    return model
 
 
 def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: SparseTensor) -> TensorData:

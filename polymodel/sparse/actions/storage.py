@@ -93,7 +93,7 @@ def written_format(access: TensorAccess, written: object, path: str = "") -> For
 def kept(format: Format) -> Kept:
     """What a format leaves out; nothing if all ranks are uncompressed, whatever is zero."""
     if isinstance(format, NamedFormat | CISS):
-        return Kept(format, True, False)
+        return Kept(format, format.name != "dense", False)
     assert isinstance(format, PerRank), "formats are per rank or of whole tensors"
     plain = [isinstance(rule, U) for rule in format.rules]
     if not plain or not plain[-1]:

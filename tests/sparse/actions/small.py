@@ -11,18 +11,23 @@ from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.architecture.sparse_rules import SparseAction, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.spec.affine_text import parse_affine
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 TENSORS = ("A", "B", "Z")
 RANKS = {"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}
 
 
-def matmul(sizes: dict[str, int]) -> Cascade:
+WINDOWS = {"A": ("p + r",), "B": ("r", "n"), "Z": ("p", "n")}
+
+
+def product_of(projections: dict[str, tuple[str, ...]], sizes: dict[str, int]) -> Cascade:
+    """One Einsum Z on a box of these sizes."""
     accesses = tuple(
-        TensorAccess(t, tuple(v.upper() for v in r), tuple(map(Affine.variable, r)), output=t == "Z")
-        for t, r in RANKS.items()
+        TensorAccess(t, tuple(f"R{i}" for i in range(len(r))), tuple(map(parse_affine, r)), output=t == "Z")
+        for t, r in projections.items()
     )
-    variables = ("m", "k", "n")
+    variables = tuple(sizes)
     constraints = tuple(
         c
         for v in variables
@@ -65,9 +70,12 @@ def loops(draw: st.DrawFn, extents: dict[str, int], most: int) -> list[Node]:
 
 
 @st.composite
-def small_problems(draw: st.DrawFn, largest: int = 4) -> Problem:
-    """A mapping of a matrix product: GLB and RF hold some tensors, perhaps a spatial loop between."""
-    sizes = {v: draw(st.integers(1, largest)) for v in ("m", "k", "n")}
+def small_problems(
+    draw: st.DrawFn, largest: int = 4, projections: dict[str, tuple[str, ...]] = RANKS
+) -> Problem:
+    """A mapping of one product: GLB and RF hold some tensors, perhaps a spatial loop between."""
+    names = dict.fromkeys(v for r in projections.values() for x in r for v in parse_affine(x).variables)
+    sizes = {v: draw(st.integers(1, largest)) for v in names}
     extents = dict(sizes)
     nodes: list[Node] = [StorageNode("DRAM", TENSORS)]
     nodes += draw(loops(extents, 2))
@@ -96,4 +104,6 @@ def small_problems(draw: st.DrawFn, largest: int = 4) -> Problem:
             rule(draw(st.sampled_from(["gate", "skip"])), (), draw(st.sampled_from([("A",), ("A", "B")])))
         ]
     tree = LoopTree(tuple(nodes))
-    return Problem(matmul(sizes), hierarchy({c: tuple(a) for c, a in actions.items()}, fanout), tree)
+    return Problem(
+        product_of(projections, sizes), hierarchy({c: tuple(a) for c, a in actions.items()}, fanout), tree
+    )
