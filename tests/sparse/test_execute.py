@@ -1,0 +1,180 @@
+"""The executor against the plain interpreter, by hand-made examples, and on bad input."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.errors import Refused, SpecError
+from polymodel.sparse.execute import check as checking
+from polymodel.sparse.execute.records import RankAccesses
+from polymodel.sparse.execute.run import run
+from polymodel.sparse.tensor import SparseTensor
+from tests.sparse.cascades import agree, cascade, sparse
+from tests.sparse.random_cascades import by_data, shaped
+
+MTTKRP = {"A": "I J K", "B": "J F", "C": "K F", "T": "I J F", "Y": "I F"}
+TWO = ("T[i, j, f] = A[i, j, k] * C[k, f]", "Y[i, f] = T[i, j, f] * B[j, f]")
+SLICED = {
+    "partitioning": {
+        "T": {"I": ["uniform_slice(3)"], "J": ["uniform_shape(4)"], "F": ["uniform_shape(4)"]},
+        "Y": {"I": ["uniform_slice(3)"], "F": ["uniform_shape(4)"]},
+    },
+    "loop_order": {"T": ["I1", "I0", "F1", "J1", "K", "J0", "F0"], "Y": ["I1", "I0", "F1", "J", "F0"]},
+    "spacetime": {
+        "T": {"space": ["I1", "F0"], "time": ["I0", "F1", "J1", "K", "J0"]},
+        "Y": {"space": ["I1", "F0"], "time": ["I0", "F1", "J"]},
+    },
+}
+
+
+def mttkrp(seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {"A": sparse(rng, (7, 9, 6), 0.3), "B": sparse(rng, (9, 10), 1), "C": sparse(rng, (6, 10), 1)}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_every_count_equals_the_referee(seed: int) -> None:
+    spec, arrays, sizes = shaped(seed)
+    if len(spec.inputs) == 1:
+        # Tiles of several splits need not nest; a rank without a tensor is then refused.
+        with suppress(Refused):
+            agree(spec, arrays, sizes)
+    else:
+        agree(spec, arrays, sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_every_count_of_splits_by_data_equals_the_referee(seed: int) -> None:
+    agree(*by_data(seed))
+
+
+def matmul(order: str, **arrays: list) -> tuple[RankAccesses, ...]:
+    spec = cascade(
+        {"A": "I K", "B": "K J", "Y": "I J"}, "Y[i, j] = A[i, k] * B[k, j]", loop_order={"Y": order.split()}
+    )
+    return run(spec, {n: np.array(a) for n, a in arrays.items()}).einsums[0].accesses
+
+
+def test_a_visit_that_inserts_by_hand() -> None:
+    """k = 0 brings columns 1 and 3, k = 1 brings 1 and 2."""
+    i, k, j = matmul("I K J", A=[[1, 1]], B=[[0, 1, 0, 1], [0, 1, 1, 0]])
+    assert (i.iterations, k.iterations, j.iterations) == (1, 2, 4)
+    # First visit: two new. Second: 1 is there (read, written), 2 is new (written), 2 and 3 move (both, both).
+    assert j.output_reads == {"Y": 1 + 2}
+    assert j.output_writes == {"Y": 2 + 2 + 2}
+    # A search passes elements: 1 and 2 lie below the new 3, and 4 above moves with it.
+    _, _, j = matmul("I K J", A=[[1, 1]], B=[[0, 1, 1, 0, 1], [0, 0, 0, 1, 0]])
+    assert j.output_reads == {"Y": 2 + 2}
+    assert j.output_writes == {"Y": 3 + 1 + 2}
+    # The first coordinate lies above the last: nothing is searched.
+    _, _, j = matmul("I K J", A=[[1, 1]], B=[[0, 1, 1, 0, 0], [0, 0, 0, 1, 0]])
+    assert (j.output_reads, j.output_writes) == ({"Y": 0}, {"Y": 3})
+
+
+def test_two_fingers_by_hand() -> None:
+    """1, 4, 6 with 2, 4, 7, 8: all of the first, and of the second up to the 7 that follows 6."""
+    spec = cascade({"A": "K", "B": "K", "Y": "K"}, "Y[k] = A[k] * B[k]")
+    a, b = np.zeros(9), np.zeros(9)
+    a[[1, 4, 6]] = 1
+    b[[2, 4, 7, 8]] = 1
+    (k,) = run(spec, {"A": a, "B": b}).einsums[0].accesses
+    assert k.intersect_coord_accesses == {"A": 3, "B": 3}
+    assert k.iterations == 1
+
+
+def test_zeros_are_kept_apart() -> None:
+    """1 * 1 + 1 * -1: touched, added once, and not in the result."""
+    spec = cascade({"A": "I J", "B": "J", "Y": "I"}, "Y[i] = A[i, j] * B[j]")
+    found = run(spec, {"A": np.array([[1, 1], [1, 0]]), "B": np.array([1, -1])})
+    (counts,) = found.einsums
+    assert (counts.multiplies, counts.adds_excluding_first_touch) == (3, 1)
+    assert (counts.output_nnz, counts.zeros, found.results["Y"].nnz) == (2, 1, 1)
+
+
+def test_slices_of_the_first_einsum_may_be_kept() -> None:
+    spec = cascade(MTTKRP, *TWO, **SLICED)
+    arrays = mttkrp()
+    own, kept = run(spec, arrays), run(spec, arrays, slices="kept")
+    first = {row: s.coord for s in kept.einsum("T").slices("A") for row in s.rows}
+    again = {row: s.coord for s in kept.einsum("Y").slices("T") for row in s.rows}
+    assert again == first
+    assert {row: s.coord for s in own.einsum("Y").slices("T") for row in s.rows} != first
+    assert np.array_equal(own.results["Y"].to_dense(), kept.results["Y"].to_dense())
+
+
+def test_counting_without_values_counts_the_same() -> None:
+    spec = cascade(MTTKRP, *TWO, **SLICED)
+    arrays = mttkrp()
+    full, bare = run(spec, arrays), run(spec, arrays, values=False)
+    for a, b in zip(full.einsums, bare.einsums, strict=True):
+        assert a.accesses == b.accesses
+        assert (a.multiplies, a.updates, a.output_nnz) == (b.multiplies, b.updates, b.output_nnz)
+        assert a.times is not None
+        assert b.times is not None
+        assert (a.times.slip, a.times.lock_step) == (b.times.slip, b.times.lock_step)
+    with pytest.raises(Refused, match="without values"):
+        bare.check()
+
+
+@pytest.mark.parametrize("dense", [10**9, 0])
+def test_results_are_checked_both_ways(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "DENSE", dense)
+    found = run(cascade(MTTKRP, *TWO, **SLICED), mttkrp())
+    assert [c.agrees for c in found.check()] == [True, True]
+    assert [c.reference for c in found.check()] == ["numpy.einsum" if dense else "scipy.sparse"] * 2
+    y = found.results["Y"]
+    wrong = SparseTensor(y.name, y.ranks, y.shape, y.coords, y.values + (np.arange(y.nnz) == 3))
+    object.__setattr__(found, "results", {**found.results, "Y": wrong})
+    (first, second) = found.check()
+    assert (first.agrees, second.agrees, second.largest_difference) == (True, False, 1)
+
+
+def test_execute_takes_loaded_specs_and_scalars() -> None:
+    spec = pm.load("tensaurus/spmv")
+    rng = np.random.default_rng(1)
+    a, b = sparse(rng, (40, 12), 0.3), sparse(rng, (12,), 1)
+    found = pm.execute(spec, {"A": a, "B": b})
+    assert np.array_equal(found.results["Y"].to_dense(), a @ b)
+    assert found.rows()[0]["multiplies"] == np.count_nonzero(a)
+    assert repr(found) == f"Execution(Y: {np.count_nonzero(a)} multiplies)"
+    with pytest.raises(SpecError, match="TeAAL"):
+        pm.execute(pm.load("conv1d"), {})
+
+
+def test_all_wrong_tensors_are_told_at_once() -> None:
+    spec = cascade(MTTKRP, *TWO, **SLICED)
+    arrays = mttkrp()
+    with pytest.raises(SpecError) as told:
+        run(spec, {"A": arrays["A"][0], "Z": arrays["B"], "C": arrays["C"]})
+    text = str(told.value)
+    assert "3 faults" in text
+    for part in ("tensor B is missing", "Z is no input", "A is declared with 3 ranks"):
+        assert part in text
+    with pytest.raises(
+        SpecError, match=r"rank J has size 8 in B and 9 in A[\s\S]*rank F has size 7 in B and 10 in C"
+    ):
+        run(spec, {**arrays, "B": arrays["B"][:8, :7]})
+    with pytest.raises(SpecError, match="own or kept"):
+        run(spec, arrays, slices="all")  # type: ignore[arg-type]  # the wrong value is the point
+
+
+def test_what_is_not_executed_is_refused_by_name() -> None:
+    one = np.ones(3)
+    diagonal = cascade({"A": "I I2", "Y": "I"}, "Y[i] = A[i, i]")
+    with pytest.raises(Refused, match="the diagonal"):
+        run(diagonal, {"A": np.ones((3, 3))})
+    both = cascade({"A": "I", "B": "J", "Y": "I J"}, "Y[i, j] = A[i] + B[j]")
+    with pytest.raises(Refused, match="no tensor with rank I"):
+        run(both, {"A": one, "B": one})
+    order = {"loop_order": {"O": ["S", "Q"]}}
+    strided = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[2*q + s] * F[s]", **order)
+    with pytest.raises(Refused, match="has the factor 2"):
+        run(strided, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 3})
