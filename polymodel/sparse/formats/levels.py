@@ -19,6 +19,8 @@ from polymodel.sparse.density.slices import greedy, known_rows
 from polymodel.sparse.fibertree import Fibertree, changes, sorting
 from polymodel.sparse.tensor import Ints, SparseTensor
 
+# Products of extents and nonzeros below this have bits that 64 bits count.
+_SURE = 2.0**50
 # A number, or one per tile.
 Count = int | float | NDArray[Any]
 # (depth, span) -> how often a run of `span` zeros fits in front of the coordinates of that rank.
@@ -135,7 +137,9 @@ def levels_of_groups(
     """
     firsts = _firsts(coords, ids)
     present = [np.bincount(ids[f], minlength=count).astype(np.int64) for f in firsts]
-    extents = np.minimum(np.asarray(shape) - origins, sizes)
+    extents: NDArray[Any] = np.minimum(np.asarray(shape) - origins, sizes)
+    if extents.size and float(extents.max()) ** min(2, len(ranks)) * max(1, ids.size) > _SURE:
+        extents = extents.astype(object)  # bits may not fit in 64
 
     def runs(depth: int, span: int) -> Ints:
         heads = np.diff(ids, prepend=-1) != 0
@@ -270,6 +274,7 @@ def expected_tiling(
 def bits_for(values: Count) -> Count:
     """Bits that tell so many values apart: at least 1."""
     if isinstance(values, np.ndarray):
-        found: Count = np.maximum(1, np.ceil(np.log2(np.maximum(values, 2)))).astype(np.int64)
-        return found
+        distinct, place = np.unique(values.astype(np.int64), return_inverse=True)
+        widths = np.array([bits_for(int(v)) for v in distinct], dtype=np.int64)
+        return widths[place.reshape(values.shape)]
     return max(1, (ceil(values) - 1).bit_length())

@@ -21,8 +21,8 @@ from polymodel.sparse.formats.whole import CISS, Format, Named, NamedFormat, Per
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
 
 _PER_RANK = ("U", "C", "CP", "B", "RLE", "UOP")
-_NAMED = ("COO", "CSR", "CSC", "DCSR", "CSF")
-_WHOLE = ("dense", *_NAMED, "CISS")
+_NAMED = ("dense", "COO", "CSR", "CSC", "DCSR", "CSF")
+_WHOLE = (*_NAMED, "CISS")
 _WIDTHS = ("data", "index", "pointer")
 # What each rank's format may be told; all are bits but the words.
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -179,8 +179,6 @@ def _whole(given: dict[str, Any], ranks: tuple[str, ...], widths: Widths, reader
     chosen = replace(widths, **cast("dict[str, Any]", found))
     if kind == "CISS":
         return CISS(cast(int, parts), chosen, given.get("assign", "data"))
-    if kind == "dense":
-        return _listed(["U"] * len(ranks), ranks, chosen, reader)
     return NamedFormat(cast(Named, kind), chosen)
 
 
@@ -219,8 +217,7 @@ def _listed(written: list[object], ranks: tuple[str, ...], widths: Widths, reade
         rules.append(_rule(rule, k == len(ranks) - 1, placed, widths, reader, rank))
     if any(rule is None for rule in rules):
         return None
-    title = "dense" if all(isinstance(rule, U) for rule in rules) else ""
-    return PerRank(tuple(rule for rule in rules if rule is not None), ranks, title)
+    return PerRank(tuple(rule for rule in rules if rule is not None), ranks)
 
 
 def _kind(written: object) -> str:

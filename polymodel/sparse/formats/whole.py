@@ -14,7 +14,7 @@ from polymodel.sparse.density.model import Label
 from polymodel.sparse.formats.levels import Count, Levels, bits_for
 from polymodel.sparse.formats.ranks import CP, UOP, RankBits, RankRule
 
-Named = Literal["COO", "CSR", "CSC", "DCSR", "CSF"]
+Named = Literal["dense", "COO", "CSR", "CSC", "DCSR", "CSF"]
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,9 @@ class PerRank(Format):
 
 @dataclass(frozen=True)
 class NamedFormat(Format):
-    """COO: nnz x (coordinates + value). CSR, CSC: rows + 1 pointers, nnz x (coordinate + value). DCSR, and
-    CSF for any order: per rank but the last a pointer more than coordinates, and these; then as CSR."""
+    """dense: all points, zeros too. COO: nnz x (coordinates + value). CSR, CSC: rows + 1 pointers, nnz x
+    (coordinate + value). DCSR, and CSF for any order: per rank but the last a pointer more than coordinates,
+    and these; then as CSR."""
 
     kind: Named
     widths: Widths = Widths()
@@ -151,6 +152,8 @@ class NamedFormat(Format):
         data, index, pointer = self.widths.data, self.widths.index, self.widths.pointer
         if self.kind == "COO":
             return self._coo(levels)
+        if self.kind == "dense":
+            return self._dense(levels)
         inner: RankRule = CP(cbits=index, pbits=pointer, rhbits=pointer)
         if self.kind in ("CSR", "CSC"):
             inner = UOP(obits=pointer)
@@ -158,6 +161,14 @@ class NamedFormat(Format):
         rules = (*([inner] * last), *([CP(cbits=index, pbits=data)] if levels.ranks else []))
         found = PerRank(rules, title=self.kind).bits(levels)
         return Footprint(self.kind, found.ranks, levels.nnz * data, levels.label)
+
+    def _dense(self, levels: Levels) -> Footprint:
+        points: Count = 1
+        for size in levels.shape:
+            points = points * size
+        found = [RankBits(rank, 0, 0, 0) for rank in levels.ranks[:-1]]
+        found += [RankBits(rank, 0, 0, points * self.widths.data) for rank in levels.ranks[-1:]]
+        return Footprint("dense", tuple(found), levels.nnz * self.widths.data, levels.label)
 
     def _coo(self, levels: Levels) -> Footprint:
         nnz, last = levels.nnz, len(levels.ranks) - 1

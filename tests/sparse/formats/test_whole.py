@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import SpecError
-from polymodel.sparse.formats import CISS, NamedFormat, Widths, dcsr_words, footprint
+from polymodel.sparse.formats import CISS, NamedFormat, Widths, dcsr_words, footprint, tile_footprints
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse import data
 from tests.sparse.formats.walked import fibers_at, tensors, tree_of
@@ -62,6 +62,23 @@ def test_closed_forms_on_a_real_matrix() -> None:
     assert dcsr_words(n, rows) - words == 2  # the two segment headers
     narrow = footprint(tensor, NamedFormat("COO", Widths(32, None, 32))).total
     assert narrow == n * (8 + 9 + 32)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tensors())
+def test_dense_holds_every_point(tensor: SparseTensor) -> None:
+    found = footprint(tensor, NamedFormat("dense", WIDTHS))
+    assert found.total == found.payload == tensor.to_dense().size * 8
+    assert found.useful == tensor.nnz * 8
+
+
+def test_bits_beyond_64_bits_are_whole_numbers() -> None:
+    tensor = SparseTensor.from_coo("A", "IJ", [2**50, 2**50], [[5, 2**40], [1, 2]], [1, 1])
+    assert footprint(tensor, NamedFormat("dense", WIDTHS)).total == 2**100 * 8
+    _, tiles = tile_footprints(tensor, NamedFormat("dense", WIDTHS), (2**39, 2**50))
+    assert np.asarray(tiles.total).tolist() == [2**89 * 8] * 2
+    _, tiles = tile_footprints(tensor, NamedFormat("CSR", Widths(8, None, 11)), (2**39, 2**50))
+    assert np.asarray(tiles.total).tolist() == [(2**39 + 1) * 11 + 50 + 8] * 2
 
 
 def test_what_a_format_cannot_hold() -> None:
