@@ -28,6 +28,7 @@ from benchmarks.fused import fused
 from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
+from benchmarks.sparse import sparse
 from benchmarks.tpu_like import tpu_like
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
@@ -220,7 +221,7 @@ def main() -> None:
     swept, differences = sweeps()
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
-    rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes()}
+    rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes(), **sparse(seconds)}
     rows |= {**swept, **paired, **pruning(), **searched, **on_tpu}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

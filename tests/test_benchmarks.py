@@ -5,6 +5,7 @@ import pytest
 from benchmarks import accelforge_peer
 from benchmarks.accelforge_peer import POINTS, VERSION, NotInstalled, Peer, differences, ours, rows
 from benchmarks.rows import table
+from benchmarks.sparse import sparse
 
 
 def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
@@ -38,3 +39,11 @@ def test_counts_of_a_peer_are_compared_one_by_one():
     mine[1] = {**mine[1], "Matmul2 DRAM W1 read": mine[1]["Matmul2 DRAM W1 read"] + 1}
     (found,) = differences(Peer(0.1, tuple(mine)))
     assert found.startswith("Matmul2 DRAM W1 read at {'TM': 16, ")
+
+
+def test_sparse_rows_count_what_a_loop_counts():
+    timed = []
+    found = sparse(lambda action, repeats: timed.append(action()) or 1.0, nnz=2000)
+    assert len(found) == 3
+    assert len(timed) == 5
+    assert all(row["ratio"] == 1 for row in found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel
@@ -30,22 +31,24 @@ def tensaurus(
     K: int | None = None,
     machine: Machine | None = None,
     tiles: Tiles | None = None,
-    reslice: bool = True,
+    slices: Literal["own", "kept"] = "own",
 ) -> TensaurusReport:
     """What one kernel costs on Tensaurus: work, balance, traffic, time and energy.
 
     `kernel`: MTTKRP, TTMc, SpMM or SpMV (SpMTTKRP, GEMM and so on are the same). `a`: the sparse tensor, or
     a density model of it; its first rank is that of the slices. The other operands are dense: F columns of B
     and C (MTTKRP), U of C and V of B (TTMc, 4 by default), K of B (SpMM), 32 each if not given. A tensor of
-    density 1 gives the dense kernels. `reslice`: in `stages`, T is dealt by its own nonzeros, as in the
-    specification; the hardware keeps A's slices, and its own time always does. Numbers are exact for data,
-    expected for a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other
-    kernels, tiles that do not fit.
+    density 1 gives the dense kernels.
+
+    `slices`: in `stages`, those of T are balanced by T's `own` nonzeros, as in the specification, or `kept` as
+    A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data, expected for
+    a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other kernels, tiles that
+    do not fit.
     """
     found = kernel_of(kernel)
     given = {"F": F, "U": U, "V": V, "K": K}
     shape = a.shape
-    _check(found, shape, given)
+    _check(found, shape, given, slices)
     across = (given[found.across] or ACROSS) if found.across else 1
     kept = (V or (machine or Machine()).olen) if found.kept else 1
     chosen = machine or Machine()
@@ -53,7 +56,7 @@ def tensaurus(
     _check_indices(loops, chosen)
     per_fiber = tuple(n for n, _ in _kept_tiles(found, loops))
     if isinstance(a, SparseTensor):
-        counted = of_data(found, Counted(a), loops.sparse_tile, chosen.rows, per_fiber, reslice)
+        counted = of_data(found, Counted(a), loops.sparse_tile, chosen.rows, per_fiber, slices == "own")
     else:
         counted = of_model(found, Expected(a), loops.sparse_tile, chosen.rows, per_fiber)
     sizes = {**dict(zip(found.ranks, shape, strict=True)), **_dense_sizes(found, across, kept)}
@@ -64,8 +67,8 @@ def _dense_sizes(kernel: Kernel, across: int, kept: int) -> dict[str, int]:
     return {r: n for r, n in ((kernel.across, across), (kernel.kept, kept)) if r}
 
 
-def _check(kernel: Kernel, shape: tuple[int, ...], given: dict[str, int | None]) -> None:
-    faults = []
+def _check(kernel: Kernel, shape: tuple[int, ...], given: dict[str, int | None], slices: str) -> None:
+    faults = [] if slices in ("own", "kept") else [Diagnostic(f"slices={slices!r}", "own or kept")]
     if len(shape) != kernel.order:
         takes = f"{kernel.name} takes a tensor of {kernel.order} ranks {list(kernel.ranks)}"
         faults.append(

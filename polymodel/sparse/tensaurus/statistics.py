@@ -81,16 +81,16 @@ def of_data(
     tiles: tuple[int, int, int],
     lanes: int,
     per_fiber: tuple[int, ...],
-    reslice: bool,
+    own: bool,
 ) -> Statistics:
-    """Exact counts. `per_fiber`: steps per fiber for which `Tiled.steps` is wanted; `reslice`: the second
+    """Exact counts. `per_fiber`: steps per fiber for which `Tiled.steps` is wanted; `own`: the second
     Einsum deals slices of T by T's own nonzeros, as in the specification (else it keeps those of A, as the
     hardware)."""
     lane = data.lanes(lanes)
     second = None
     if kernel.factored:
-        theirs = data.lanes(lanes, data.row_fibers) if reslice else lane
-        second = _share(data.row_fibers, theirs, lanes, data.lockstep(theirs, _Y[kernel.name], True), reslice)
+        theirs = data.lanes(lanes, data.row_fibers) if own else lane
+        second = _share(data.row_fibers, theirs, lanes, data.lockstep(theirs, _Y[kernel.name], True), own)
     slices = data.slices(tiles)
     times = [tile_times(slices, lanes, n) for n in per_fiber]
     return Statistics(

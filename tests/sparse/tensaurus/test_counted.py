@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import polymodel as pm
+from polymodel.sparse.execute.run import run
 from polymodel.sparse.tensaurus.counted import Counted
 from polymodel.sparse.tensaurus.kernels import KERNELS
 from polymodel.sparse.tensaurus.lanes import tile_times
@@ -46,18 +49,16 @@ def cases(draw: st.DrawFn) -> tuple[str, SparseTensor, dict[str, int], Tiles]:
 
 @given(cases(), st.booleans())
 @settings(max_examples=200, deadline=None)
-def test_everything_equals_the_walk(
-    case: tuple[str, SparseTensor, dict[str, int], Tiles], reslice: bool
-) -> None:
+def test_everything_equals_the_walk(case: tuple[str, SparseTensor, dict[str, int], Tiles], own: bool) -> None:
     kernel, tensor, dense, tiles = case
-    report = tensaurus(kernel, tensor, **dense, machine=SMALL, tiles=tiles, reslice=reslice)
+    report = tensaurus(kernel, tensor, **dense, machine=SMALL, tiles=tiles, slices="own" if own else "kept")
     walked = walk(report, tensor)
     ours = Counter({(f.memory, f.way, f.tensor): f.elements for f in report.flows})
     assert {k: n for k, n in ours.items() if n} == {k: n for k, n in walked.moved.items() if n}
     assert report.steps == walked.steps
     assert report.executed == walked.multiplies
     across = -(-report.nest.sizes["across"] // SMALL.width)
-    for stage, theirs in zip(report.stages, stages(kernel, tensor, SMALL.rows, reslice), strict=True):
+    for stage, theirs in zip(report.stages, stages(kernel, tensor, SMALL.rows, own), strict=True):
         each = across * (report.nest.sizes["kept"] if stage.einsum == "Y" else 1)
         assert stage.loads == theirs["loads"]
         assert stage.lockstep == theirs["lockstep"] * each
@@ -78,6 +79,29 @@ def test_multiplies_are_effectual_pairs(case: tuple[str, SparseTensor, dict[str,
         counted += sum(1 for _ in fibers for _ in range(across * kept))
     assert report.multiplies == counted
     assert report.executed >= report.multiplies
+
+
+@pytest.mark.parametrize("slices", ["own", "kept"])
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_stages_are_those_of_the_executed_specification(kernel: str, slices: Literal["own", "kept"]) -> None:
+    """The packaged TeAAL spec, run on data by the executor, which shares nothing with the closed forms."""
+    teaal = pm.load(f"tensaurus/{kernel.lower()}").teaal
+    assert teaal is not None
+    known = KERNELS[kernel]
+    tensor = random_tensor((37, 21, 19)[: known.order], 300, 3)
+    dense = dict(zip(known.dense, (40, 9), strict=False))
+    sizes = {**dict(zip(known.ranks, tensor.shape, strict=True)), **dense}
+    others = {
+        name: np.ones([sizes[r] for r in teaal.declaration[name]]) for name in teaal.inputs if name != "A"
+    }
+    executed = run(teaal, {"A": tensor, **others}, slices=slices)
+    report = tensaurus(kernel, tensor, **dense, slices=slices)
+    assert report.multiplies == sum(e.multiplies for e in executed.einsums)
+    for ours, theirs in zip(report.stages, executed.einsums, strict=True):
+        assert theirs.times is not None
+        assert (ours.einsum, ours.multiplies) == (theirs.einsum, theirs.multiplies)
+        assert (ours.slip, ours.lockstep) == (theirs.times.slip, theirs.times.lock_step)
+        assert ours.imbalance == pytest.approx(theirs.times.imbalance)
 
 
 def test_bits_are_those_of_the_widths() -> None:

@@ -51,7 +51,7 @@ def stamps(slices: dict[int, list[tuple[int, ...]]], lane: dict[int, int]) -> in
     return len(found)
 
 
-def stages(kernel: str, tensor: SparseTensor, lanes: int, reslice: bool) -> list[dict[str, object]]:
+def stages(kernel: str, tensor: SparseTensor, lanes: int, own: bool) -> list[dict[str, object]]:
     """Loads and lock-step time of each Einsum, of one pass over the columns."""
     a = points(tensor)
     first = dealt(Counter(i for i, _, _ in a), lanes)
@@ -65,7 +65,7 @@ def stages(kernel: str, tensor: SparseTensor, lanes: int, reslice: bool) -> list
     found = [{"loads": _loads(a, first, lanes), "lockstep": stamps(paths, first)}]
     if kernel in ("MTTKRP", "TTMc"):
         fibers = sorted({(i, j) for i, j, _ in a})
-        second = dealt(Counter(i for i, _ in fibers), lanes) if reslice else first
+        second = dealt(Counter(i for i, _ in fibers), lanes) if own else first
         below = defaultdict(list)
         for i, j in fibers:
             below[i].append((j // 8, j) if kernel == "MTTKRP" else (j,))
