@@ -40,8 +40,8 @@ def tensaurus(
     and C (MTTKRP), U of C and V of B (TTMc, 4 by default), K of B (SpMM), 32 each if not given. A tensor of
     density 1 gives the dense kernels.
 
-    `slices`: in `stages`, those of T are balanced by T's `own` nonzeros, as in the specification, or `kept` as
-    A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data, expected for
+    `slices`: in `stages`, those of T are balanced by T's `own` nonzeros, as in the specification, or `kept`
+    as A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data, expected for
     a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other kernels, tiles that
     do not fit.
     """
