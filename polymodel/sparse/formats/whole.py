@@ -70,6 +70,14 @@ class Footprint:
         """Useful bits per bit."""
         return self.useful / np.maximum(self.total, 1)
 
+    def __repr__(self) -> str:
+        """One line; of many tiles their number and all their bits."""
+        tiles = f" of {np.size(self.total):,} tiles" if np.shape(self.total) else ""
+        total, metadata = (np.sum(count) for count in (self.total, self.metadata))
+        share = f", {metadata / total:.1%} of them metadata" if total else ""
+        digits = ",.1f" if isinstance(total, float) else ","
+        return f"Footprint({self.format}{tiles}: {total:{digits}} bits ({self.label}){share})"
+
     def per_rank(self) -> dict[str, Count]:
         """Rank -> bits."""
         return {rank.rank: rank.total for rank in self.ranks}

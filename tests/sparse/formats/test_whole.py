@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import SpecError
+from polymodel.sparse.density import Uniform
 from polymodel.sparse.formats import CISS, NamedFormat, Widths, dcsr_words, footprint, tile_footprints
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse import data
@@ -79,6 +80,17 @@ def test_bits_beyond_64_bits_are_whole_numbers() -> None:
     assert np.asarray(tiles.total).tolist() == [2**89 * 8] * 2
     _, tiles = tile_footprints(tensor, NamedFormat("CSR", Widths(8, None, 11)), (2**39, 2**50))
     assert np.asarray(tiles.total).tolist() == [(2**39 + 1) * 11 + 50 + 8] * 2
+
+
+def test_a_footprint_is_shown_in_a_line() -> None:
+    tensor = data.tensor("lp_e226")
+    assert repr(footprint(tensor, "CSR")) == "Footprint(CSR: 184,320 bits (exact), 51.9% of them metadata)"
+    model = Uniform.of(("I", "J"), (20, 20), nnz=10)
+    assert repr(footprint(model, "COO")) == "Footprint(COO: 960.0 bits (expected), 66.7% of them metadata)"
+    _, tiles = tile_footprints(tensor, "COO", (200, 400))
+    assert repr(tiles) == "Footprint(COO of 4 tiles: 265,728 bits (exact), 66.7% of them metadata)"
+    empty = SparseTensor.from_coo("A", "IJ", [3, 3], np.zeros((2, 0), np.int64), [])
+    assert repr(footprint(empty, "COO")) == "Footprint(COO: 0 bits (exact))"
 
 
 def test_what_a_format_cannot_hold() -> None:
