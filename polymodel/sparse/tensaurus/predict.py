@@ -41,9 +41,9 @@ def tensaurus(
     density 1 gives the dense kernels.
 
     `slices`: in `stages`, those of T are balanced by T's `own` nonzeros, as in the specification, or `kept`
-    as A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data, expected for
-    a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other kernels, tiles that
-    do not fit.
+    as A has them, as in the hardware, whose own time always keeps them. Numbers are exact for data,
+    expected for a model. Raises SpecError for unknown kernels, other numbers of ranks, sizes of other
+    kernels, tiles that do not fit.
     """
     found = kernel_of(kernel)
     given = {"F": F, "U": U, "V": V, "K": K}
