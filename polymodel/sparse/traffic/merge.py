@@ -90,22 +90,20 @@ def _insertions(merge: Ints, place: Ints, coords: Ints, label: Ints, busy: NDArr
 
 
 def _count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> int:
-    """How many values[low:high] are at least `least`, summed over queries."""
-    return _prefix_at_least(values, high, least) - _prefix_at_least(values, low, least)
+    """How many values[low:high] are at least `least`, summed over queries.
 
-
-def _prefix_at_least(values: Ints, high: Ints, least: Ints) -> int:
-    """How many values[:high] are at least `least`, summed over queries: prefixes as blocks of powers of 2."""
-    total, size, n = 0, 1, values.size
-    span = int(max(values.max(initial=0), least.max(initial=0))) + 2
-    while size <= n:
-        used = np.flatnonzero(high & size)
-        if used.size:
-            block = np.arange(n) // size
-            keys = np.sort(block * span + values)
-            mine = (high[used] - (high[used] & (size - 1)) - size) // size
-            at = np.searchsorted(keys, mine * span + least[used])
-            total += int(((mine + 1) * size - at).sum())
+    Prefixes are cut into blocks of powers of 2, the larger ones in front; blocks that the prefixes up to low
+    and up to high share cancel, so only sizes up to that of the longest query matter.
+    """
+    total, size, span = 0, 1, int(max(values.max(initial=0), least.max(initial=0))) + 2
+    used = np.arange(low.size)
+    while (used := used[low[used] // size != high[used] // size]).size:
+        block = np.arange(values.size) // size
+        keys = np.sort(block * span + values)
+        for ends, sign in ((high, 1), (low, -1)):
+            mine = used[(ends[used] & size) > 0]
+            at = (ends[mine] & ~(2 * size - 1)) // size
+            total += sign * int(((at + 1) * size - np.searchsorted(keys, at * span + least[mine])).sum())
         size *= 2
     return total
 
@@ -120,5 +118,4 @@ def _inversions(merge: Ints, place: Ints) -> int:
     starts = np.searchsorted(merge[order], merge[order])
     at = np.arange(rank.size)
     # Earlier leavers of the same merge with a smaller place: all earlier ones less those with a larger one.
-    larger = _prefix_at_least(rank, at, rank) - _prefix_at_least(rank, starts, rank)
-    return int((at - starts).sum()) - larger
+    return int((at - starts).sum()) - _count_at_least(rank, starts, at, rank)

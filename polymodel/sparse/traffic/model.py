@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.execute.plan import make_plan
+from polymodel.sparse.execute.plan import Plan, make_plan
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.blocks import fused_blocks, total_time
@@ -45,13 +45,16 @@ def traffic(
     values = {**sizes, **(symbols or {})}
     slices = Slices()
     found = []
-    for expression in spec.expressions:
+    for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
         plan = make_plan(expression, mapping, known, sizes, {}, values, slices, False)
         einsum = _Einsum(spec, expression.name, known, values, plan_walked(spec, expression.name, walked))
-        einsum.walk(Nest(plan, einsum.walked))
-        known[expression.name] = einsum.result
-        found.append(einsum.traffic())
+        later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
+        depth = None if later else einsum.depth(plan)
+        nest = Nest(plan, einsum.walked, depth)
+        if depth is None:
+            known[expression.name], einsum.touched = nest.result()
+        found.append(einsum.traffic(nest))
     blocks = fused_blocks(spec)
     return Traffic(tuple(found), blocks, total_time(found, blocks))
 
@@ -118,18 +121,43 @@ class _Einsum:
         self.bound = spec.bindings_of(name)
         self.held = held_data(spec, name)
         self.tree: OutTree | None = None
+        self.touched = 0
 
-    def walk(self, nest: Nest) -> None:
+    def depth(self, plan: Plan) -> int | None:
+        """How many loops what is bound needs, None for all of them and the output."""
+        names = [r.name for r in plan.order]
+        deepest = 0
+        for held in self.held:
+            if held.source is None:
+                continue
+            if held.tensor == self.name:
+                return None
+            for slot in (s for s in plan.slots if s.tensor == held.tensor):
+                ranks = {slot.tree.levels[s.level].rank.name: at for at, ss in slot.steps.items() for s in ss}
+                deepest = max(
+                    deepest, ranks[held.root] if held.root in ranks else ranks.get(held.rank, -1) + 1
+                )
+        for component in self._components():
+            for b in self.bound.of(component.name):
+                if component.kind == "Compute":
+                    return None
+                if component.kind in ("Intersector", "Sequencer") and b.rank in names:
+                    deepest = max(deepest, names.index(b.rank) + 1)
+        return None if deepest == len(names) else deepest
+
+    def _components(self) -> tuple[Component, ...]:
+        if not self.bound.bindings:
+            return ()
+        return self.spec.configuration(self.bound.config).components
+
+    def traffic(self, nest: Nest) -> EinsumTraffic:
         self.nest = nest
-        self.result, self.touched = nest.result()
-
-    def traffic(self) -> EinsumTraffic:
         if not self.bound.bindings:
             return EinsumTraffic(self.name, (), ())
         configuration = self.spec.configuration(self.bound.config)
         clock = configuration.clock_frequency
         units = []
-        for component in configuration.components:
+        for component in self._components():
             bindings = self.bound.of(component.name)
             if not bindings or component.kind in ("DRAM", "Buffet", "Cache"):
                 continue
@@ -219,7 +247,7 @@ class _Einsum:
     def _leader(self, loop: int) -> str:
         """The leader of the leader-follower intersection at a loop, empty without one."""
         name = self.nest.names[loop]
-        for component in self.spec.configuration(self.bound.config).components:
+        for component in self._components():
             if component.kind == "Intersector" and component.type == "leader-follower":
                 for b in self.bound.of(component.name):
                     if b.rank == name:

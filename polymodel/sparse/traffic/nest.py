@@ -32,10 +32,11 @@ class Nest:
     """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
     `walked`: tensor -> ranks whose fibers are walked over their whole shape: coordinates that are not stored
-    count as elements with empty fibers below.
+    count as elements with empty fibers below. `depth`: how many loops are walked, all without it; of fewer,
+    there is no output.
     """
 
-    def __init__(self, plan: Plan, walked: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, plan: Plan, walked: Mapping[str, Sequence[str]], depth: int | None = None) -> None:
         if len(plan.terms) > 1:
             what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
             raise Refused(what, "give each term an Einsum of its own")
@@ -43,7 +44,7 @@ class Nest:
         slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
         self.plan = replace(plan, slots=slots)
         walk = Walk(self.plan)
-        for _ in plan.order:
+        for _ in plan.order[:depth]:
             walk.step()
         self.loops: Sequence[Walked] = walk.loops
         self.names = tuple(r.name for r in plan.order)
