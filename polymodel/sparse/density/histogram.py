@@ -185,7 +185,7 @@ class _Fibers(Tiling):
         mean, variance, _ = self._full
         high = _reach(mean, variance)
         if high * self.blocks.fibers.size > _MOST or high > LONGEST:
-            return Law(self.mean, self.variance)
+            return Law(self.mean, self.variance, normals=(mean, variance, np.ones(mean.size)))
         total = np.zeros(high + 1)
         for pmf, chosen in self._written(self.inside, high):
             total += pmf[self.blocks.full[chosen]].sum(axis=0)

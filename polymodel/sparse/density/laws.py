@@ -15,16 +15,23 @@ from polymodel.sparse.density.model import Floats, Ints
 Complex = NDArray[np.complex128]
 # Longest law that is written out, and the exponent of what is left away.
 LONGEST, RARE = 1 << 22, 40.0
+# Entries of a block of work.
+_BLOCK = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """P(start + i) = `pmf[i]`; without `pmf` a normal law of this mean and variance."""
+    """P(start + i) = `pmf[i]`; without `pmf` a normal law of this mean and variance, or a mixture of
+    `normals`.
+
+    `normals`: means, variances and weights.
+    """
 
     mean: float
     variance: float
     start: int = 0
     pmf: Floats | None = None
+    normals: tuple[Floats, Floats, Floats] | None = None
 
     @cached_property
     def below(self) -> Floats:
@@ -38,6 +45,16 @@ class Law:
         found: Floats = np.concatenate((np.cumsum(self._written[:0:-1])[::-1], [0.0]))
         return found
 
+    @cached_property
+    def _normals(self) -> tuple[Floats, Floats, Floats]:
+        """Means, standard deviations and weights."""
+        means, variances, weights = self.normals or (
+            np.array([self.mean]),
+            np.array([self.variance]),
+            np.ones(1),
+        )
+        return means, np.sqrt(np.maximum(variances, 1e-12)), weights / weights.sum()
+
     @property
     def _written(self) -> Floats:
         if self.pmf is None:
@@ -47,13 +64,15 @@ class Law:
     @property
     def first(self) -> int:
         """Below it there is nothing worth counting."""
-        return self.start if self.pmf is not None else max(0, int(self.mean - 12 * self.variance**0.5))
+        if self.pmf is not None:
+            return self.start
+        return max(0, int((self._normals[0] - 12 * self._normals[1]).min()))
 
     @property
     def last(self) -> int:
         """Above it there is nothing worth counting."""
         if self.pmf is None:
-            return int(self.mean + 12 * self.variance**0.5) + 1
+            return int((self._normals[0] + 12 * self._normals[1]).max()) + 1
         return self.start + self.pmf.size - 1
 
     def cdf(self, s: ArrayLike) -> Floats:
@@ -68,25 +87,35 @@ class Law:
         """P(more than s)."""
         wanted = np.floor(np.asarray(s, dtype=np.float64))
         if self.pmf is None:
-            from scipy.special import ndtr
-
-            found: Floats = ndtr((self.mean - wanted - 0.5) / max(self.variance, 1e-300) ** 0.5)
-            return found
+            return self._normal_sf(wanted)
         place = np.clip(wanted - self.start, -1, self.pmf.size - 1).astype(np.int64)
         return np.where(place < 0, 1.0, self.above[place])
 
-    def quantile(self, confidence: ArrayLike) -> Ints:
-        wanted = np.asarray(confidence, dtype=np.float64) - 1e-13
-        if self.pmf is None:
-            from scipy.special import ndtri
+    def _normal_sf(self, s: Floats) -> Floats:
+        from scipy.special import ndtr
 
-            score = ndtri(np.minimum(wanted, 1 - 1e-16))
-            found: Ints = np.ceil(np.maximum(0, self.mean + score * self.variance**0.5 - 0.5)).astype(
-                np.int64
-            )
-            return found
-        place = np.searchsorted(self.below, wanted)
-        return self.start + np.minimum(place, self.below.size - 1).astype(np.int64)
+        means, spreads, weights = self._normals
+        found = np.zeros(s.shape)
+        flat, out = s.reshape(-1), found.reshape(-1)
+        step = max(1, _BLOCK // means.size)
+        for start in range(0, flat.size, step):
+            part = slice(start, start + step)
+            out[part] = ndtr((means - flat[part, None] - 0.5) / spreads) @ weights
+        return found
+
+    def quantile(self, confidence: ArrayLike) -> Ints:
+        """The least s with P(at most s) >= confidence (less a rounding of 1e-13)."""
+        wanted = np.asarray(confidence, dtype=np.float64) - 1e-13
+        if self.pmf is not None:
+            place = np.searchsorted(self.below, wanted)
+            return self.start + np.minimum(place, self.below.size - 1).astype(np.int64)
+        under = np.full(wanted.shape, self.first - 1, dtype=np.int64)
+        over = np.full(wanted.shape, self.last, dtype=np.int64)
+        while (over - under > 1).any():
+            middle = under + (over - under) // 2
+            reached = self.cdf(middle) >= wanted
+            under, over = np.where(reached, under, middle), np.where(reached, middle, over)
+        return over
 
 
 def counted(values: ArrayLike, weights: ArrayLike) -> Law:
@@ -97,7 +126,7 @@ def counted(values: ArrayLike, weights: ArrayLike) -> Law:
     mean = float(share @ points)
     variance = float(share @ (points - mean) ** 2)
     if points[-1] - points[0] > LONGEST:
-        return Law(mean, variance)
+        return Law(mean, variance, normals=(points.astype(np.float64), np.zeros(points.size), share))
     pmf = np.zeros(int(points[-1] - points[0]) + 1)
     pmf[points - points[0]] = share
     return Law(mean, variance, int(points[0]), pmf)
@@ -125,7 +154,8 @@ def mixed(laws: Sequence[Law], weights: Sequence[float]) -> Law:
     second = sum(w * (law.variance + (law.mean - mean) ** 2) for law, w in zip(laws, weights, strict=True))
     low, high = min(law.first for law in laws), max(law.last for law in laws)
     if any(law.pmf is None for law in laws) or high - low > LONGEST:
-        return Law(mean, second / total)
+        means, variances = np.array([law.mean for law in laws]), np.array([law.variance for law in laws])
+        return Law(mean, second / total, normals=(means, variances, np.array(weights, dtype=np.float64)))
     pmf = np.zeros(high - low + 1)
     for law, weight in zip(laws, weights, strict=True):
         if law.pmf is not None:

@@ -84,7 +84,11 @@ def _distinct(generator: np.random.Generator, size: int, number: int) -> Ints:
         kept = np.ones(size, dtype=bool)
         kept[_distinct(generator, size, size - number)] = False
         return np.flatnonzero(kept).astype(np.int64)
-    found = np.unique(generator.integers(0, size, number))
+    found = generator.integers(0, size, number)
+    found.sort()
+    if found.size:
+        # Sorting beats the hash table that np.unique makes.
+        found = found[np.concatenate(([True], found[1:] != found[:-1]))]
     while found.size < number:
         # Those drawn next that are new, in the order of drawing, complete the set.
         drawn = generator.integers(0, size, 2 * (number - found.size) + 16)

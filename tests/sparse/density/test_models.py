@@ -227,3 +227,23 @@ def test_what_does_not_fit_is_told() -> None:
         RankNnz.of(("I", "J"), (2, 4), [5, -1])
     with pytest.raises(SpecError, match="name ranks"):
         RankNnz.of(("I", "J"), (2, 4), [1, 1], ("Q",))
+
+
+def test_laws_too_long_to_write_out_are_normal() -> None:
+    """Blocks of millions of nonzeros: a mixture of one normal law per block."""
+    rows = np.array([3_000_000, 9_000_000, 5_000_000, 5_000_000])
+    model = RankNnz.of(("I", "J"), (4, 20_000_000), rows)
+    tile = (2, 10_000_000)
+    # Blocks of 12 and 10 million nonzeros, cut in half.
+    assert model.expected(tile) == pytest.approx(5_500_000)
+    assert model.cdf(tile, 5_500_000) == pytest.approx(0.5, abs=1e-9)
+    low, high = model.quantile(tile, [0.25, 0.75])
+    assert low == pytest.approx(5_000_000, abs=2)
+    assert high == pytest.approx(6_000_000, abs=2)
+    top = float(model.expected_max(tile))
+    spread = (3e6 / 4 * (1 - 3 / 20) + 9e6 / 4 * (1 - 9 / 20)) ** 0.5
+    # Two independent halves of the larger block (a lower bound): the mean and 0.564 deviations.
+    assert model.max_label(tile) == "bound"
+    assert top == pytest.approx(6_000_000 + spread * np.pi**-0.5, abs=20)
+    band = Banded(("I", "J"), (10**5, 10**5), 90_000)
+    assert band.quantile((50_000, 50_000), [0.5, 1.0]).tolist() == [2_450_005_000, 2_500_000_000]
