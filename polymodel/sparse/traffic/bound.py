@@ -140,7 +140,7 @@ def _fault(held: Held, where: str) -> Diagnostic | None:
     if not held.width:
         return Diagnostic(f"{where}: {held.buffer.name} has no width", "give the bits of a line as `width`")
     if held.bits > held.width:
-        what = f"{where}: a {held.kind} of {held.rank} has {held.bits} bits, a line {held.width}"
+        what = f"{where}: each {held.kind} of {held.rank} has {held.bits} bits, a line {held.width}"
         return Diagnostic(what, "make the lines at least as wide as an element")
     if not held.cached and not held.binding.evict_on:
         return Diagnostic(f"{where}: {held.rank} says no evict-on", "name a loop rank or root")

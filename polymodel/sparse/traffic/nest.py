@@ -132,13 +132,16 @@ class Nest:
             coords.append(plan.order[loop].decode(self.loops[loop].coords[node])[column])
         ranks = [rank for rank, _, _ in plan.output]
         points = np.array(coords, dtype=np.int64).reshape(len(coords), at.size)
-        touched = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, np.ones(at.size, np.int64))
         if term.take is not None:
             first = _first(points, plan.shape)
             points, values = points[:, first], values[first]
-        return SparseTensor.from_coo(
-            plan.einsum, ranks, plan.shape, points, values * term.factor
-        ), touched.nnz
+        values = values * term.factor
+        found = SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, values)
+        if values.dtype.kind in "biuf" and bool((values > 0).all()):
+            return found, found.nnz
+        # What cancels out is touched all the same.
+        ones = np.ones(values.size, dtype=np.int64)
+        return found, SparseTensor.from_coo(plan.einsum, ranks, plan.shape, points, ones).nnz
 
 
 def _first(points: Ints, shape: Sequence[int]) -> Ints:
