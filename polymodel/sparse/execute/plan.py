@@ -220,6 +220,8 @@ def _terms(expression: Expression, scalars: Mapping[str, float]) -> tuple[Term, 
     at = 0
     for term in expression.terms:
         if isinstance(term, Take):
+            if term.scalars:
+                raise Refused("take(...) of a scalar is not executed", "multiply the result by it")
             slots = tuple(range(at, at + len(term.factors)))
             found.append(Term(slots, 1, 0, term.which))
             at += len(slots)

@@ -45,10 +45,15 @@ class Product:
 
 @dataclass(frozen=True)
 class Take:
-    """take(factor, .., n): where all are nonzero, the value of factor number `which` (from 0)."""
+    """take(factor, .., n): where all are nonzero, the value of factor number n (from 0).
+
+    `factors`: its tensors; `which` counts these alone and is -1 where a scalar is taken. `scalars`: names and
+    numbers among the factors, each with its number.
+    """
 
     factors: tuple[Operand, ...]
     which: int
+    scalars: tuple[tuple[int, str | float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -121,22 +121,25 @@ class _Reader:
         c = self.cursor
         start = c.next().offset
         c.next()
-        factors: list[Operand] = []
-        while c.now.kind == "name":
-            factors.append(self.operand(self.name("a tensor")))
-            c.need(",", "after a tensor of take")
+        factors: list[Operand | str | float] = []
+        while c.now.kind == "name" or c.ahead().text == ",":
+            factors.append(self.factor())
+            c.need(",", "after a factor of take")
         token = c.now
         if token.kind != "number" or not token.text.isdigit():
-            message = f"expected the number of the tensor that take gives, found {c.found()}"
+            message = f"expected the number of the factor that take gives, found {c.found()}"
             raise TextFault(message, token.offset, "write e.g. take(A[k, m], B[k, n], 1)")
         which = int(c.next().text)
         c.need(")", "after take's number")
-        if not factors:
+        tensors = [i for i, f in enumerate(factors) if isinstance(f, Operand)]
+        if not tensors:
             raise TextFault("take needs tensors", start, "write e.g. take(A[k, m], B[k, n], 1)")
         if which >= len(factors):
-            message = f"take gives tensor number {which}, but has {len(factors)}, counted from 0"
+            message = f"take gives factor number {which}, but has {len(factors)}, counted from 0"
             raise TextFault(message, token.offset, f"write a number from 0 to {len(factors) - 1}")
-        return Take(tuple(factors), which)
+        operands = tuple(f for f in factors if isinstance(f, Operand))
+        scalars = tuple((i, f) for i, f in enumerate(factors) if not isinstance(f, Operand))
+        return Take(operands, tensors.index(which) if which in tensors else -1, scalars)
 
 
 def parse_expression(text: str) -> ParsedExpression:

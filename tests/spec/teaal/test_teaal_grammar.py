@@ -61,6 +61,17 @@ def test_terms_and_factors() -> None:
     assert last == Product((Operand("g"),))
 
 
+def test_scalars_in_take() -> None:
+    plain, scaled, taken = (
+        parse_expression(f"Z[k] = take({factors})").expression.terms[0]
+        for factors in ("A[k], B[k], 1", "alpha, A[k], 2, B[k], 3", "A[k], alpha, 1")
+    )
+    a, b = Operand("A", (Index((("k", 1),)),)), Operand("B", (Index((("k", 1),)),))
+    assert plain == Take((a, b), 1)
+    assert scaled == Take((a, b), 1, ((0, "alpha"), (2, 2.0)))
+    assert taken == Take((a,), -1, ((1, "alpha"),))
+
+
 @pytest.mark.parametrize(
     ("text", "terms"),
     [
