@@ -162,15 +162,17 @@ class EinsumCounts:
             label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
             found = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
-            if own is not None and own.computed and looked:
+            if own is not None and own.computed and own.actual is None and looked:
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 both = sums.total(kind, looked), sums.total(kind, (), True)
                 return min(both), "bound"
             return found, label
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
-        self.note(sums.tensor, low == high)
-        return dense * high * scale, "expected" if low == high else "bound"
+        # Of data the chance of a tile is that of one at a random place, which bounds nothing.
+        alike = low == high or any(self.data[c.leader].actual is not None for c in looked)
+        self.note(sums.tensor, alike)
+        return dense * high * scale, "expected" if alike else "bound"
 
     def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Label]:
         """Of copies, and of tensors without a link: every element moves as often as any other."""

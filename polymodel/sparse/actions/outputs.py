@@ -129,7 +129,7 @@ def _pattern(
             f"give the density of {output.tensor}",
         )
     column: dict[str, Ints] = {}
-    grid = np.indices([size[v] for v in missing]).reshape(len(missing), -1)
+    grid = np.indices([size[v] for v in missing]).reshape(len(missing), spread)
     for v, row in zip(missing, grid, strict=True):
         column[v] = np.tile(row, found.weights.size)
     for v, row in zip(found.variables, found.ids, strict=True):
