@@ -88,7 +88,7 @@ class Uniform(Placeless):
         return self._over_tilings(tile, maxima.expected_max)
 
     def expected_max_lower(self, tile: ArrayLike) -> Floats:
-        """A lower bound of `expected_max`, up to 1.1 % low: tiles as if independent. Label `bound`."""
+        """A lower bound of `expected_max`, about 1 % low: tiles as if independent. Label `bound`."""
         return self._over_tilings(tile, maxima.expected_max_independent)
 
     def expected_max_upper(self, tile: ArrayLike) -> Floats:
