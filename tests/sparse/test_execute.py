@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from polymodel.sparse.execute import check as checking
 from polymodel.sparse.execute.records import RankAccesses
 from polymodel.sparse.execute.run import run
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.teaal.records import Partition, TeaalSpec
 from tests.sparse.cascades import agree, cascade, sparse
 from tests.sparse.random_cascades import by_data, shaped
 
@@ -31,6 +33,19 @@ SLICED = {
         "Y": {"space": ["I1", "F0"], "time": ["I0", "F1", "J"]},
     },
 }
+
+
+def small_tiles(spec: TeaalSpec, tiles: dict[str, list[int]]) -> TeaalSpec:
+    """The spec with other sizes of splits by shape."""
+
+    def changed(p: Partition) -> Partition:
+        if p.ranks[0] not in tiles or len(tiles[p.ranks[0]]) != len(p.directives):
+            return p
+        made = tuple(replace(d, size=n) for d, n in zip(p.directives, tiles[p.ranks[0]], strict=True))
+        return replace(p, directives=made)
+
+    mappings = (replace(m, partitioning=tuple(map(changed, m.partitioning))) for m in spec.mappings)
+    return replace(spec, mappings=tuple(mappings))
 
 
 def mttkrp(seed: int = 0) -> dict[str, np.ndarray]:
@@ -110,16 +125,33 @@ def test_slices_of_the_first_einsum_may_be_kept() -> None:
     assert np.array_equal(own.results["Y"].to_dense(), kept.results["Y"].to_dense())
 
 
-def test_counting_without_values_counts_the_same() -> None:
-    spec = cascade(MTTKRP, *TWO, **SLICED)
-    arrays = mttkrp()
+@pytest.mark.parametrize("wide", [1, 4, 10, 13])
+@pytest.mark.parametrize("name", ["mttkrp", "ttmc", "spmm", "spmv"])
+def test_counting_without_values_counts_the_same(name: str, wide: int) -> None:
+    """A rank that is dense everywhere is not walked then, and every number stays what it was."""
+    spec = pm.load(f"tensaurus/{name}").teaal
+    assert spec is not None
+    sizes = {"I": 11, "J": 9, "K": 10, "F": wide, "U": wide, "V": 3}
+    sizes |= {"K": wide} if name == "spmm" else {}
+    rng = np.random.default_rng(wide)
+    shapes = {t: tuple(sizes[r] for r in spec.declaration[t]) for t in spec.inputs}
+    arrays = {t: sparse(rng, shape, 0.3 if t == "A" else 1) for t, shape in shapes.items()}
+    small = {"F": [32, 4], "U": [32, 4], "K": [8]}
+    spec = small_tiles(spec, {r: [n // 4 or 1 for n in sizes] for r, sizes in small.items()})
     full, bare = run(spec, arrays), run(spec, arrays, values=False)
     for a, b in zip(full.einsums, bare.einsums, strict=True):
+        assert bool(b.stands_for) == (name != "spmv")
         assert a.accesses == b.accesses
-        assert (a.multiplies, a.updates, a.output_nnz) == (b.multiplies, b.updates, b.output_nnz)
+        for field in ("multiplies", "updates", "adds_excluding_first_touch", "output_nnz"):
+            assert getattr(a, field) == getattr(b, field)
         assert a.times is not None
         assert b.times is not None
-        assert (a.times.slip, a.times.lock_step) == (b.times.slip, b.times.lock_step)
+        for field in ("slip", "lock_step", "collisions", "by_first", "distinct_spacetime_stamps"):
+            assert getattr(a.times, field) == getattr(b.times, field)
+        assert np.array_equal(a.times.space, b.times.space)
+        assert np.array_equal(a.times.load, b.times.load)
+        assert [a.slices(t) for t in a.inputs] == [b.slices(t) for t in b.inputs]
+    assert not bare.results
     with pytest.raises(Refused, match="without values"):
         bare.check()
 

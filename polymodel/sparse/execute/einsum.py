@@ -13,7 +13,8 @@ from polymodel.sparse.execute.output import Bools, Grown, effectual, grow
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import EinsumCounts, LoopLevel, RankAccesses
 from polymodel.sparse.execute.tail import Tail, candidates, enter
-from polymodel.sparse.execute.times import measure
+from polymodel.sparse.execute.thin import Thin
+from polymodel.sparse.execute.times import distinct, measure
 from polymodel.sparse.execute.values import (
     Values,
     gathered,
@@ -40,6 +41,7 @@ class Ran:
     there: Bools | None
     alive: tuple[Bools | None, ...]
     grown: tuple[Grown, ...]
+    thin: Thin | None = None
 
     @property
     def leaves(self) -> Ints | None:
@@ -49,16 +51,18 @@ class Ran:
         return self.tail.counts(len(self.tail.loops) - 1)[self.tail.kind]
 
 
-def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool) -> Ran:
-    """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept."""
+def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None) -> Ran:
+    """Walk all loops; the innermost over dense fibers only once per kind, unless the loops shall be kept, and
+    those over a `thin` rank not at all."""
     timed = {s.rank for s in spacetime.time} if spacetime is not None else set()
     if spacetime is not None and spacetime.space:
         timed.add(spacetime.space[0].rank)
     enters = len(plan.order) if keep_loops else candidates(plan, timed)
+    enters = enters if thin is None else len(plan.order) - thin.inner
     walk = Walk(plan)
     while walk.at < len(plan.order):
         if 0 < walk.at == enters:
-            ran = _with_tail(plan, walk)
+            ran = _with_tail(plan, walk, thin)
             if ran is not None:
                 return ran
         walk.step()
@@ -67,9 +71,9 @@ def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool) -> R
     return Ran(plan, walk, None, tuple(terms), there, tuple(alive), tuple(grow(plan, walk.loops, alive)))
 
 
-def _with_tail(plan: Plan, walk: Walk) -> Ran | None:
+def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
     """The rest as a tail; None where the nodes or the output's fibers are of too many kinds."""
-    tail = enter(walk)
+    tail = enter(walk) if thin is None else thin.tail(walk)
     if tail is None:
         return None
     filled = (tail.counts(len(tail.loops) - 1) > 0)[tail.kind]
@@ -80,7 +84,7 @@ def _with_tail(plan: Plan, walk: Walk) -> Ran | None:
     table[grown[-1].element] = tail.kind
     if (table[grown[-1].element] != tail.kind).any():
         return None
-    return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown))
+    return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
 
 
 def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
@@ -109,7 +113,13 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
         None if spacetime is None else measure(plan, ran.walk, ran.tail, spacetime, ran.there),
         {s.name: s.tree for s in plan.slots},
         _levels(ran) if keep_loops else None,
+        {} if ran.thin is None else _stands_for(ran.plan, ran.thin),
     )
+
+
+def _stands_for(plan: Plan, thin: Thin) -> dict[str, tuple[str, int, int]]:
+    named = (s.name for s in plan.slots if any(thin.rank in lv.rank.bases for lv in s.tree.levels))
+    return dict.fromkeys(named, (thin.rank, thin.size, thin.step))
 
 
 def _alive_outputs(ran: Ran) -> Ints:
@@ -256,11 +266,13 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
         leaves = leaves_of(tail, kind)
         if not leaves.size:
             continue
+        if ran.thin is not None:
+            leaves = leaves[:1]
         nodes = np.flatnonzero(tail.kind == kind)
         if values:
             outputs, rows = tail_values(ran.plan, ran.walk, tail, kind, nodes, element[nodes])
         else:
-            outputs = np.unique(element[nodes])
+            outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
         columns = {i: np.repeat(c, leaves.size) for i, c in _columns(ran, first[outputs]).items()}
         for i, (_, loop, column) in enumerate(ran.plan.output):

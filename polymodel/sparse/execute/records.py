@@ -109,7 +109,9 @@ class EinsumCounts:
     products of two values; `adds_excluding_first_touch`: updates of an output that was updated before.
     `term_adds`: additions of terms with each other. `output_nnz`: outputs touched (the structural pattern);
     `zeros`: of these, values that came out exactly zero; the result does not keep them, so a later Einsum
-    does not see them. `levels`: the loops, None where they were counted without being walked.
+    does not see them. `levels`: the loops, None where they were counted without being walked. `stands_for`:
+    of a tensor counted without values, (rank, size, step) if its tree has one coordinate per tile of `step`
+    of that rank, which is dense.
     """
 
     einsum: str
@@ -125,6 +127,7 @@ class EinsumCounts:
     times: Times | None
     inputs: Mapping[str, Fibertree]
     levels: tuple[LoopLevel, ...] | None = None
+    stands_for: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
 
     def ideal_time(self, points: int | None = None) -> float:
         """Activities over the number of points of space; without one, over the occupied points."""
@@ -136,6 +139,12 @@ class EinsumCounts:
         """What each coordinate of the outermost rank of a partitioned input holds."""
         tree = self.inputs[tensor]
         loads = tree.leaves(0)
+        if tensor in self.stands_for:
+            rank, size, step = self.stands_for[tensor]
+            at = max(i for i, level in enumerate(tree.levels) if level.rank.bases == (rank,))
+            weights = np.concatenate(([0], np.cumsum(np.minimum(step, size - tree.columns()[at]))))
+            ends = np.cumsum(loads)
+            loads = weights[ends] - weights[ends - loads]
         found = []
         for at, coord in enumerate(tree.levels[0].coords.tolist()):
             rows: tuple[int, ...] = ()

@@ -12,6 +12,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.execute.einsum import count, result, walk_through
 from polymodel.sparse.execute.plan import make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
+from polymodel.sparse.execute.thin import find_thin
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
@@ -35,9 +36,10 @@ def run(
     `rank_sizes`: of ranks that no tensor has. `symbols`: values of scalars and of sizes of splits.
     `slices`: a later Einsum that is sliced balances the slices by its `own` tensor's nonzeros, as in TeAAL,
     or keeps those that the rank was sliced into first (`kept`, as hardware that stores A in slices does).
-    `values=False` counts only: every output that is touched is 1. `keep_loops` keeps all loop iterations
-    (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are not
-    walked one by one.
+    `values=False` counts only, and gives no results: every output that is touched counts as nonzero, and the
+    innermost loops over a rank that is dense everywhere are not walked. `keep_loops` keeps all iterations
+    (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are walked
+    once for all nodes that are alike.
     Raises SpecError for tensors that are missing, unknown or do not fit, all at once; Refused, by name, for
     what is not executed: index math in outputs, `follow`, terms without a tensor.
     """
@@ -54,14 +56,22 @@ def run(
     results: dict[str, SparseTensor] = {}
     einsums: list[EinsumCounts] = []
     kept = Slices()
-    for expression in teaal.expressions:
-        mapping = _mapping(teaal, expression.name)
+    mappings = [_mapping(teaal, e.name) for e in teaal.expressions]
+    thin = None
+    if not values and not keep_loops:
+        thin = find_thin(teaal.expressions, mappings, known, sizes, whole)
+    if thin is not None:
+        known = {name: thin.thinned(t) for name, t in known.items()}
+    for expression, mapping in zip(teaal.expressions, mappings, strict=True):
         plan = make_plan(expression, mapping, known, sizes, numbers, whole, kept, slices == "kept")
-        ran = walk_through(plan, mapping.spacetime, keep_loops)
+        ours = thin if thin is not None and thin.has(expression) else None
+        ran = walk_through(plan, mapping.spacetime, keep_loops, ours)
         made, zeros = result(ran, values)
         einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
         declared = teaal.declaration.get(expression.name, made.ranks)
-        results[expression.name] = known[expression.name] = made.renamed(expression.name, declared)
+        known[expression.name] = made.renamed(expression.name, declared)
+        if values:
+            results[expression.name] = known[expression.name]
     return Execution(results, tuple(einsums), given, sizes, teaal, numbers, values)
 
 

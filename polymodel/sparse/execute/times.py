@@ -58,7 +58,10 @@ def distinct(values: Ints, size: int) -> Ints:
         present = np.zeros(size, dtype=bool)
         present[values] = True
         return np.flatnonzero(present)
-    return np.unique(values)
+    ordered = np.sort(values)
+    kept = np.ones(ordered.size, dtype=bool)
+    kept[1:] = ordered[1:] != ordered[:-1]
+    return ordered[kept]
 
 
 def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
