@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
     from polymodel.report.execution import ExecutionReport as ExecutionReport
+    from polymodel.report.predictions import predict as predict
     from polymodel.report.report import Report as Report
     from polymodel.report.sparse import SparseReport as SparseReport
     from polymodel.report.sparse import sparsify as sparsify
@@ -64,6 +65,7 @@ _LAZY = {
     "Report": "polymodel.report.report",
     "SparseReport": "polymodel.report.sparse",
     "sparsify": "polymodel.report.sparse",
+    "predict": "polymodel.report.predictions",
     "compare": "polymodel.report.compare",
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",

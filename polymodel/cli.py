@@ -10,12 +10,14 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from polymodel.cli_common import pairs, symbols
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
+from polymodel.cli_sparse import add_sparse_commands
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
@@ -81,6 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     _timeline_command(commands)
     _sweep_command(commands)
     _explore_command(commands)
+    add_sparse_commands(partial(_add, commands), _load)
     _schema_command(commands)
     _new_command(commands)
     return parser

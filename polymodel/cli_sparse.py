@@ -1,0 +1,337 @@
+"""The commands on sparse data: `polymodel sparse`, `polymodel execute` and `polymodel tensaurus`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from polymodel.errors import Diagnostic, SpecError, writing
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.report.table import Table
+    from polymodel.sparse.execute.check import Check
+    from polymodel.sparse.tensor import SparseTensor
+
+INFEASIBLE = 1
+FORMATS = ("table", "json", "csv", "html")
+MADE = ("dense", "random:DENSITY")
+
+
+def add_sparse_commands(
+    add: Callable[[str, str], argparse.ArgumentParser], load: Callable[[argparse.Namespace, list[str]], Spec]
+) -> None:
+    """The three commands; `add` makes a parser of a name and what it does, `load` reads a spec."""
+    parser = add("sparse", "What density models expect of real tensors, beside exact counts.")
+    add_sparse_options(parser)
+    parser.set_defaults(run=run_sparse)
+    parser = add("execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time.")
+    add_execute_options(parser)
+    parser.set_defaults(var=[], run=lambda options: run_execute(options, load(options, [options.spec])))
+    parser = add("tensaurus", "Predict a kernel on the Tensaurus accelerator.")
+    add_tensaurus_options(parser)
+    parser.set_defaults(run=run_tensaurus)
+
+
+def add_sparse_options(parser: argparse.ArgumentParser) -> None:
+    """Predicted against actual."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help=".mtx, .mtx.gz, .tns or .tns.gz")
+    parser.add_argument(
+        "--tiles", default="16,128", metavar="SIZES", help="sizes of tiles, in every rank (default: 16,128)"
+    )
+    parser.add_argument(
+        "--slices", type=int, default=8, metavar="N", help="parts that rows are dealt to (default: 8)"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save the table as CSV and a picture of every matrix"
+    )
+
+
+def run_sparse(options: argparse.Namespace) -> tuple[str, int]:
+    """What density models expect of real tensors, beside exact counts of their data."""
+    from polymodel.report.predictions import predict
+
+    found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices)
+    text = str(found) if options.format == "table" else _formatted([found.table], options.format, found.notes)
+    if options.out:
+        files = [_write(Path(options.out) / "predictions.csv", found.table.to_csv())]
+        files += _pictures(Path(options.out), options.files)
+        text += _told(files, options.format)
+    return text, 0
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        fault = Diagnostic(f"--tiles {text}: whole numbers are expected", "write e.g. --tiles 16,128")
+        raise SpecError([fault]) from None
+
+
+def _pictures(folder: Path, files: list[str]) -> list[Path]:
+    from polymodel.report.plots_sparse import plot_occupancies, plot_spy
+    from polymodel.sparse.files import read_tensor
+
+    made = []
+    for file in files:
+        tensor = read_tensor(file)
+        plots = {"rows": plot_occupancies, **({"spy": plot_spy} if len(tensor.ranks) == 2 else {})}
+        for name, plot in plots.items():
+            path = folder / f"{tensor.name}_{name}.svg"
+            with writing(path):
+                plot(tensor).figure.savefig(path)  # type: ignore[operator]  # of several signatures
+            made.append(path)
+    return made
+
+
+def add_execute_options(parser: argparse.ArgumentParser) -> None:
+    """Run a cascade on data."""
+    parser.add_argument("spec", metavar="SPEC", help="TeAAL file or library name, e.g. tensaurus/spmm")
+    parser.add_argument(
+        "tensors",
+        nargs="+",
+        metavar="TENSOR=DATA",
+        help=f"data of an input: a .mtx or .tns file, or {' or '.join(MADE)} of the size of its ranks",
+    )
+    parser.add_argument("--size", action="append", default=[], metavar="RANK=N", help="size of a rank")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=NUMBER", help="value of a symbol, e.g. a split"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of random data (default: 0)")
+    parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
+    parser.add_argument(
+        "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    parser.add_argument("--table", metavar="NAME", help="print this table alone")
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save the tables as CSV, the results as .mtx or .tns"
+    )
+
+
+def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+    """Run a TeAAL spec on data, count everything, and print it."""
+    from polymodel.cli_common import symbols
+    from polymodel.report.execution import ExecutionReport
+    from polymodel.sparse.execute.run import run
+
+    if spec.teaal is None:
+        raise SpecError(
+            [Diagnostic(f"{options.spec} is no TeAAL spec", "it needs `einsum:` with a declaration")]
+        )
+    given = symbols(options.set)
+    sizes = _rank_sizes(options.size)
+    tensors = _tensors(options, spec, sizes)
+    slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
+    found = run(spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
+    report = ExecutionReport(found)
+    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
+    plain = options.format == "table" and options.table is None
+    text = str(report) if plain else _formatted(tables, options.format, ())
+    code = 0
+    if options.check:
+        checks = found.check()
+        told = "".join(f"{_checked(c)}\n" for c in checks)
+        code = 0 if all(c.agrees for c in checks) else INFEASIBLE
+        text += told if options.format == "table" else ""
+    if options.out:
+        folder = Path(options.out)
+        files = [_write(folder / f"{t.name}.csv", t.to_csv()) for t in tables]
+        files += [_result(folder, result) for result in found.results.values() if result.ranks]
+        text += _told(files, options.format)
+    return text, code
+
+
+def _checked(check: Check) -> str:
+    how = "agrees with" if check.agrees else f"differs by {check.largest_difference:g} from"
+    return f"{check.einsum} {how} {check.reference} in {check.points:,} points"
+
+
+def _result(folder: Path, tensor: SparseTensor) -> Path:
+    from polymodel.sparse.files import write_tensor
+
+    path = folder / f"{tensor.name}.{'mtx' if len(tensor.ranks) == 2 else 'tns'}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        write_tensor(tensor, path)
+    return path
+
+
+def _rank_sizes(texts: list[str]) -> dict[str, int]:
+    from polymodel.cli_common import pairs
+
+    found, faults = {}, []
+    for name, value in pairs(texts, "--size").items():
+        if value.isdigit() and int(value):
+            found[name] = int(value)
+        else:
+            faults.append(Diagnostic(f"--size {name}={value}: a whole number of at least 1 is expected"))
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _tensors(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
+    """Files first: their shapes give the sizes of ranks that the made ones need."""
+    from polymodel.cli_common import pairs
+    from polymodel.sparse.files import read_tensor
+
+    assert spec.teaal is not None
+    data = pairs(options.tensors, "")
+    declared = spec.teaal.declaration
+    faults = [
+        Diagnostic(f"{name}={data[name]}: {name} is no input of {options.spec}", _inputs(spec))
+        for name in data
+        if name not in spec.teaal.inputs
+    ]
+    made = {n: t for n, t in data.items() if t == "dense" or t.startswith("random:")}
+    found: dict[str, Any] = {}
+    for name, text in data.items():
+        if name in made or name not in declared:
+            continue
+        try:
+            tensor = read_tensor(text, name)
+        except SpecError as error:
+            faults += error.diagnostics
+            continue
+        if len(tensor.ranks) != len(declared[name]):
+            what = f"{name} has ranks {list(declared[name])}, {text} has {len(tensor.ranks)}"
+            faults.append(Diagnostic(what, "give a file with as many ranks"))
+            continue
+        found[name] = tensor.renamed(name, declared[name])
+        for rank, size in zip(declared[name], tensor.shape, strict=True):
+            sizes.setdefault(rank, size)
+    for name, text in made.items():
+        if name in declared:
+            found[name] = _made(name, text, declared[name], sizes, options.seed, faults)
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _inputs(spec: Spec) -> str:
+    return "inputs: " + ", ".join(spec.teaal.inputs if spec.teaal is not None else ())
+
+
+def _made(
+    name: str, text: str, ranks: tuple[str, ...], sizes: dict[str, int], seed: int, faults: list[Diagnostic]
+) -> SparseTensor | None:
+    from polymodel.sparse.density import random_tensor
+
+    lacking = [r for r in ranks if r not in sizes]
+    faults += [
+        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add --size {r}=N") for r in lacking
+    ]
+    try:
+        density = 1.0 if text == "dense" else float(text.removeprefix("random:"))
+    except ValueError:
+        faults.append(Diagnostic(f"{name}={text}: a density is expected", f"write e.g. {name}=random:0.1"))
+        return None
+    if lacking:
+        return None
+    shape = tuple(sizes[r] for r in ranks)
+    # Each tensor draws from a seed of its own, whatever the order of the arguments.
+    own = seed + sum(ord(c) * 31**i for i, c in enumerate(name))
+    try:
+        return random_tensor(ranks, shape, density, own % 2**32).renamed(name)
+    except SpecError as error:
+        faults += error.diagnostics
+        return None
+
+
+def add_tensaurus_options(parser: argparse.ArgumentParser) -> None:
+    """Predict a kernel on Tensaurus."""
+    parser.add_argument("kernel", nargs="?", metavar="KERNEL", help="MTTKRP, TTMc, SpMM or SpMV")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the sparse tensor: .mtx or .tns (or --shape)"
+    )
+    parser.add_argument("--shape", metavar="SIZES", help="instead of a file, e.g. 12000,9000,28000 ...")
+    parser.add_argument("--nnz", type=int, metavar="N", help="... with so many nonzeros, uniformly random")
+    parser.add_argument("--across", type=int, metavar="N", help="columns of the dense operands (default: 32)")
+    parser.add_argument("--published", action="store_true", help="the paper's numbers beside the model's")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+
+
+def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
+    """Time, balance, traffic and energy of one kernel, or the published table."""
+    from polymodel.report.tensaurus import published_table, report_table
+    from polymodel.sparse.tensaurus import tensaurus
+    from polymodel.sparse.tensaurus.kernels import kernel_of
+
+    if options.published:
+        table = published_table()
+    else:
+        if options.kernel is None:
+            fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published")
+            raise SpecError([fault])
+        a = _operand(options)
+        across = kernel_of(options.kernel).across
+        sizes = {across: options.across} if across and options.across is not None else {}
+        table = report_table(tensaurus(options.kernel, a, **sizes))
+    notes = "".join(f"note: {n}\n" for n in table.notes)
+    if options.format == "table":
+        return f"{table.text(indent='')}\n{notes}", 0
+    return _formatted([table], options.format, table.notes), 0
+
+
+def _operand(options: argparse.Namespace) -> Any:
+    from polymodel.sparse.density import Uniform
+    from polymodel.sparse.files import read_tensor
+
+    if options.file is not None:
+        if options.shape is not None or options.nnz is not None:
+            raise SpecError(
+                [Diagnostic("a file and a shape are given", "leave out --shape and --nnz, or FILE")]
+            )
+        return read_tensor(options.file)
+    if options.shape is None or options.nnz is None:
+        raise SpecError([Diagnostic("no tensor is given", "name a file, or give --shape and --nnz")])
+    try:
+        shape = tuple(int(s) for s in options.shape.split(","))
+    except ValueError:
+        fault = Diagnostic(
+            f"--shape {options.shape}: whole numbers are expected", "write e.g. --shape 100,200"
+        )
+        raise SpecError([fault]) from None
+    return Uniform.of("IJKLMN"[: len(shape)], shape, nnz=options.nnz)
+
+
+def _formatted(tables: list[Table], style: str, notes: tuple[str, ...]) -> str:
+    from html import escape
+
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if style == "csv":
+        return "\n".join(t.to_csv() for t in tables)
+    if style == "json":
+        return table_json(tables[0]) if len(tables) == 1 else _object(tables)
+    if style == "html":
+        told = "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
+        return page("polymodel", "".join(t.html() for t in tables) + told)
+    return "\n\n".join(t.text(indent="") for t in tables) + "\n"
+
+
+def _object(tables: list[Table]) -> str:
+    import json
+
+    return json.dumps({t.name: t.records() for t in tables}, indent=1) + "\n"
+
+
+def _write(path: Path, text: str) -> Path:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _told(files: list[Path], style: str) -> str:
+    told = f"saved {', '.join(map(str, files))}\n"
+    if style == "table":
+        return f"\n{told}"
+    sys.stderr.write(told)
+    return ""

@@ -1,0 +1,117 @@
+"""Predicted against actual: what density models say of real tensors, as a table with its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from polymodel.errors import SpecError
+from polymodel.report.page import CSS
+from polymodel.report.table import Cell, Column, Table
+from polymodel.sparse.predicted import TILES, Prediction, predictions
+from polymodel.sparse.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    import pandas
+
+# Errors of this size are said to be skew: the data lie otherwise than the model has it.
+FAR = 0.25
+_NOTE = "actual: exact counts of the data; uniform, rows: expected values of the two models"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Quantities of tensors under density models: `frame` is a DataFrame, `notes` say what misleads.
+
+    Columns: tensor, quantity, unit, `actual` (exact), `uniform` (knows the number of nonzeros), `rows` (knows
+    the nonzeros of each row), and of both the error (predicted - actual) / actual.
+    """
+
+    found: tuple[Prediction, ...]
+    warned: tuple[str, ...] = field(default_factory=tuple)
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows as plain data."""
+        columns = (
+            Column("tensor"), Column("quantity"), Column("unit"), Column("actual", "element"),
+            Column("uniform", "element"), Column("uniform_error", "1"), Column("rows", "element"),
+            Column("rows_error", "1"),
+        )  # fmt: skip
+        return Table("predictions", columns, tuple(_row(p) for p in self.found), self.notes)
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """One row per tensor and quantity."""
+        return self.table.frame()
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the columns are, and of which tensors a model is far off."""
+        return (_NOTE, *self.warned, *_far(self.found))
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(p.tensor for p in self.found))
+        return f"Predictions({names})"
+
+    def __str__(self) -> str:
+        parts = []
+        for name in dict.fromkeys(p.tensor for p in self.found):
+            rows = tuple(row for row in self.table.rows if row[0] == name)
+            own = Table(self.table.name, self.table.columns, rows)
+            parts += [name, own.only(*(c.name for c in own.columns[1:])).text(), ""]
+        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
+        return f'<style>{CSS}</style><div class="pm"><div class="wide">{self.table.html()}</div>{notes}</div>'
+
+
+def predict(
+    *sources: SparseTensor | str | PathLike[str], tiles: Sequence[int] = TILES, slices: int = 8
+) -> Predictions:
+    """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.
+
+    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to. Raises SpecError
+    with the faults of all sources.
+    """
+    from polymodel.sparse.density import unfit
+    from polymodel.sparse.files import read_tensor
+
+    found: list[Prediction] = []
+    warned: list[str] = []
+    faults: list[SpecError] = []
+    for source in sources:
+        try:
+            tensor = source if isinstance(source, SparseTensor) else read_tensor(source)
+            found += predictions(tensor, tiles=tiles, slices=slices)
+        except SpecError as error:
+            faults.append(error)
+            continue
+        told = unfit(tensor)
+        warned += [f"{tensor.name}: {told}"] if told else []
+    if faults:
+        raise SpecError(list(dict.fromkeys(d for e in faults for d in e.diagnostics)))
+    return Predictions(tuple(found), tuple(warned))
+
+
+def _row(p: Prediction) -> tuple[Cell, ...]:
+    whole = int(p.actual) if float(p.actual).is_integer() else p.actual
+    return p.tensor, p.quantity, p.unit, whole, p.uniform, p.error("uniform"), p.rows, p.error("rows")
+
+
+def _far(found: Sequence[Prediction]) -> list[str]:
+    told = []
+    for name in dict.fromkeys(p.tensor for p in found):
+        errors = [(p, p.error("rows")) for p in found if p.tensor == name]
+        worst = max(errors, key=lambda pair: abs(pair[1] or 0.0))
+        if worst[1] is not None and abs(worst[1]) > FAR:
+            told.append(
+                f"{name}: its nonzeros cluster within rows, which neither model knows ({worst[0].quantity}: "
+                f"{100 * worst[1]:+.0f} %); give the tensor itself (`actual`) where tiles matter"
+            )
+    return told

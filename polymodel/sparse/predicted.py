@@ -1,0 +1,137 @@
+"""What density models predict of a tensor, beside what its data say: how far a model can be trusted.
+
+Three models answer the same questions: `uniform` knows the number of nonzeros, `rows` also how many lie in
+each row (fiber of the top rank), `actual` every nonzero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
+from polymodel.sparse.density.slices import Slices, greedy
+from polymodel.sparse.formats import Format, footprint, parse_format
+from polymodel.sparse.tensor import SparseTensor
+
+TILES = 16, 128
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One quantity of one tensor: what its data say, and what each model expects (None: refused)."""
+
+    tensor: str
+    quantity: str
+    unit: str
+    actual: float
+    uniform: float | None
+    rows: float | None
+
+    def error(self, model: str) -> float | None:
+        """(predicted - actual) / actual of model `uniform` or `rows`; None where it does not answer."""
+        found: float | None = getattr(self, model)
+        return (found - self.actual) / self.actual if found is not None and self.actual else None
+
+
+def predictions(
+    tensor: SparseTensor, *, tiles: Sequence[int] = TILES, slices: int = 8
+) -> tuple[Prediction, ...]:
+    """Every quantity of a tensor under the three models. All `actual` numbers are exact.
+
+    `tiles`: sizes of tiles, each the same in every rank (cut to the rank); `slices`: parts that rows are
+    dealt to (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an empty tensor.
+    """
+    faults = [
+        Diagnostic(f"{what} {n}", "a whole number of at least 1")
+        for what, numbers in (("tiles of size", tiles), ("slices", (slices,)))
+        for n in numbers
+        if n != int(n) or n < 1
+    ]
+    if not tensor.ranks or not tensor.nnz:
+        faults.append(Diagnostic(f"{tensor.name} has no nonzeros in any rank: nothing to predict"))
+    if faults:
+        raise SpecError(faults)
+    models: tuple[DensityModel, ...] = (
+        Actual.of(tensor),
+        Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz),
+        RankNnz.from_tensor(tensor),
+    )
+    dealt: dict[int, Slices] = {}
+    found = []
+    for quantity, unit, answer in _questions(tensor, tuple(tiles), slices, dealt):
+        actual, uniform, rows = (_answered(answer, m) for m in models)
+        if actual is not None:
+            found.append(Prediction(tensor.name, quantity, unit, actual, uniform, rows))
+    return tuple(found)
+
+
+Answer = Callable[[DensityModel], float]
+Question = tuple[str, str, Answer]
+
+
+def _answered(answer: Answer, model: DensityModel) -> float | None:
+    try:
+        return float(answer(model))
+    except Refused:
+        return None
+
+
+def _questions(
+    tensor: SparseTensor, tiles: tuple[int, ...], slices: int, dealt: dict[int, Slices]
+) -> Iterator[Question]:
+    order = len(tensor.ranks)
+    yield "nonempty rows", "rows", _fibers(1)
+    for depth in range(2, order):
+        yield f"nonempty ({', '.join(tensor.ranks[:depth])}) fibers", "fibers", _fibers(depth)
+    for tile in dict.fromkeys(tuple(min(size, s) for s in tensor.shape) for size in tiles):
+        shown = " x ".join(map(str, tile))
+        yield f"nonempty tiles of {shown}", "tiles", _tiles(tile)
+        yield f"fullest tile of {shown}", "nonzeros", _fullest(tile)
+    for name in ("COO", "CSR", "DCSR") if order == 2 else ("COO", "CSF"):
+        yield f"{name} footprint", "bit", _bits(parse_format(name, tensor.ranks))
+
+    def deal(model: DensityModel) -> Slices:
+        if id(model) not in dealt:
+            dealt[id(model)] = greedy(model, slices)
+        return dealt[id(model)]
+
+    yield f"fullest of {slices} slices", "nonzeros", lambda m: deal(m).max_load
+    yield f"lock-step time of {slices} slices", "steps", lambda m: deal(m).lockstep
+    if order == 2 and tensor.shape[0] == tensor.shape[1]:
+        yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", squared
+
+
+def _fibers(depth: int) -> Answer:
+    return lambda model: float(model.expected_fibers(depth))
+
+
+def _tiles(tile: tuple[int, ...]) -> Answer:
+    return lambda model: float(model.expected_tiles(tile))
+
+
+def _fullest(tile: tuple[int, ...]) -> Answer:
+    return lambda model: float(model.expected_max(tile))
+
+
+def _bits(kind: Format) -> Answer:
+    return lambda m: float(footprint(m.tensor if isinstance(m, Actual) else m, kind).total)
+
+
+def squared(model: DensityModel) -> float:
+    """Multiplies of a square matrix with itself: sum over k of nonzeros of column k x nonzeros of row k."""
+    side = model.shape[0]
+    if isinstance(model, Actual):
+        rows, columns = (np.bincount(c, minlength=side).astype(np.int64) for c in model.tensor.coords)
+        return float(rows @ columns)
+    n, points = model.expected_nnz, model.size
+    if isinstance(model, Uniform):
+        # Pairs of different points that meet in one k, and points on the diagonal, which meet themselves.
+        pairs = side**3 - side
+        other = n * (n - 1) / (points * (points - 1)) * pairs if points > 1 else 0.0
+        return other + n / points * side
+    # Given its nonzeros, a row has any column alike, so each row meets the mean row.
+    return n * n / side

@@ -1,0 +1,93 @@
+"""`polymodel sparse`, `execute` and `tensaurus`, as a user calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from polymodel.cli import main
+from polymodel.sparse.files import read_tensor
+
+MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "ts_rel5.mtx.gz")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_sparse_prints_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "sparse", MATRIX, "--tiles", "8", "--out", str(tmp_path))
+    assert code == 0
+    assert "nonempty tiles of 8 x 8" in out
+    assert "note: ts_rel5: " in out
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
+    assert next(r for r in rows if r["quantity"] == "nonempty rows")["actual"] == "172"
+    assert {p.name for p in tmp_path.iterdir()} == {"predictions.csv", "ts_rel5_rows.svg", "ts_rel5_spy.svg"}
+
+
+def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "sparse", MATRIX, "--format", "json")
+    assert json.loads(out)
+    _, out, _ = run(capsys, "sparse", MATRIX, "--format", "csv")
+    assert out.startswith("tensor,quantity,unit,actual,uniform,uniform_error,rows,rows_error\n")
+    _, out, _ = run(capsys, "sparse", MATRIX, "--format", "html")
+    assert out.startswith("<!DOCTYPE html>")
+
+
+def test_execute_checks_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ("execute", "tensaurus/spmm", f"A={MATRIX}", "B=random:0.5", "--size", "K=8", "--seed", "3")
+    code, out, _ = run(capsys, *arguments, "--check", "--out", str(tmp_path))
+    assert code == 0
+    assert "Y agrees with numpy.einsum in 2,720 points" in out
+    assert read_tensor(tmp_path / "Y.mtx").shape == (340, 8)
+    assert (tmp_path / "einsums.csv").is_file()
+    assert out.split("saved")[0] == run(capsys, *arguments, "--check")[1].rstrip("\n") + "\n\n"
+
+
+def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "B=random:2", "C=dense")
+    assert code == 2
+    assert "the size of rank K is not known" in err
+    assert "C is no input" in err
+    code, _, err = run(capsys, "execute", "matmul", f"A={MATRIX}")
+    assert code == 2
+    assert "no TeAAL spec" in err
+
+
+def test_tensaurus_predicts_and_publishes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "tensaurus", "SpMM", MATRIX, "--across", "8")
+    assert code == 0
+    assert "5,248" in out  # 656 nonzeros x 8 columns
+    code, out, _ = run(capsys, "tensaurus", "MTTKRP", "--shape", "120,90,280", "--nnz", "7700")
+    assert code == 0
+    assert "expected" in out
+    code, out, _ = run(capsys, "tensaurus", "--published", "--format", "csv")
+    assert code == 0
+    assert "dense DMTTKRP,511.9" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("tensaurus",), "no kernel is named"),
+        (("tensaurus", "FFT", MATRIX), "FFT"),
+        (("tensaurus", "SpMM"), "no tensor is given"),
+        (("tensaurus", "SpMM", MATRIX, "--nnz", "3"), "leave out --shape"),
+        (("tensaurus", "SpMM", "--shape", "a,b", "--nnz", "3"), "whole numbers"),
+        (("tensaurus", "SpMM", "--shape", "2,2", "--nnz", "9"), "do not fit"),
+        (("sparse", MATRIX, "--tiles", "x"), "whole numbers"),
+        (("sparse", "nothing.mtx"), "nothing.mtx"),
+        (("execute", "tensaurus/spmm", "A"), "NAME=VALUE"),
+        (("execute", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--size", "K=0"), "at least 1"),
+    ],
+)
+def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err
