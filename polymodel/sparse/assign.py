@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from polymodel.errors import Diagnostic, SpecError
 
 Ints = NDArray[np.int64]
+# Groups fewer than this are dealt one by one.
+_FEW = 64
 
 
 def least_loaded(loads: ArrayLike, parts: int) -> Ints:
@@ -48,3 +50,48 @@ def part_loads(loads: ArrayLike, assignment: Ints, parts: int) -> Ints:
     kept = assignment >= 0
     np.add.at(found, assignment[kept], np.asarray(loads)[kept])
     return found
+
+
+def fullest_parts(loads: Ints, groups: Ints, parts: int, work: Ints | None = None) -> tuple[Ints, Ints]:
+    """Items of several groups, each group dealt by itself: the greatest load of a part, per group.
+
+    `groups`: of each item, ascending; answers are in the order of the groups that occur. `work` (default: the
+    loads) goes along with the items without deciding where; its greatest sum is the second answer. Loads are
+    at least 1. O(items x parts) for many groups, which are dealt side by side.
+    """
+    work = loads if work is None else work
+    if not loads.size:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    starts = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
+    counts = np.diff(np.append(starts, loads.size))
+    if starts.size >= _FEW:
+        return _side_by_side(loads, work, starts, counts, parts)
+    found = np.zeros((2, starts.size), dtype=np.int64)
+    for n, (a, count) in enumerate(zip(starts, counts, strict=True)):
+        items = slice(a, a + count)
+        at = least_loaded(loads[items], parts)
+        # More parts than items stay empty.
+        used = min(parts, int(count))
+        found[:, n] = [part_loads(of[items], at, used).max() for of in (loads, work)]
+    return found[0], found[1]
+
+
+def _side_by_side(loads: Ints, work: Ints, starts: Ints, counts: Ints, parts: int) -> tuple[Ints, Ints]:
+    """The first item of every group, then the second of those that have one, and so on."""
+    order = np.argsort(-counts, kind="stable")
+    starts, counts = starts[order], counts[order]
+    used = min(parts, int(counts[0]))
+    sums = np.zeros((2, starts.size, used), dtype=np.int64)
+    rows = np.arange(starts.size)
+    active = starts.size
+    for position in range(int(counts[0])):
+        while counts[active - 1] <= position:
+            active -= 1
+        at = sums[0, :active].argmin(axis=1)
+        here = starts[:active] + position
+        sums[0, rows[:active], at] += loads[here]
+        sums[1, rows[:active], at] += work[here]
+    found = np.empty((2, starts.size), dtype=np.int64)
+    found[:, order] = sums.max(axis=2)
+    return found[0], found[1]

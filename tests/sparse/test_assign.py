@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polymodel.errors import SpecError
-from polymodel.sparse.assign import least_loaded, part_loads
+from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 
 
 def walked(loads: list[int], parts: int) -> list[int]:
@@ -32,6 +32,22 @@ def test_each_item_goes_to_the_least_loaded_part(loads: list[int], parts: int) -
     assert found.tolist() == walked(loads, parts)
     totals = [sum(load for load, at in zip(loads, found, strict=True) if at == p) for p in range(parts)]
     assert part_loads(loads, found, parts).tolist() == totals
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=9), max_size=90),
+    st.integers(1, 12),
+)
+def test_groups_are_dealt_each_by_itself(groups: list[list[tuple[int, int]]], parts: int) -> None:
+    """Few groups go one by one, many side by side; numbers of groups need not be without gaps."""
+    items = [(load, work, 3 * n) for n, group in enumerate(groups) for load, work in group]
+    columns = np.array(items, dtype=np.int64).reshape(-1, 3).T
+    loads, works = fullest_parts(columns[0], columns[2], parts, columns[1])
+    for n, group in enumerate(groups):
+        at = walked([load for load, _ in group], parts)
+        sums = [[sum(x[k] for x, p in zip(group, at, strict=True) if p == q) for q in at] for k in (0, 1)]
+        assert (loads[n], works[n]) == (max(sums[0]), max(sums[1]))
+    assert loads.size == len(groups)
 
 
 def test_loads_near_the_end_of_64_bits() -> None:

@@ -33,8 +33,9 @@ class Levels:
 
     Only fibers that exist are counted: those of an inner rank are the coordinates present above; the root
     fiber of a tensor always exists, that of a tile where the tile is not empty. Numbers, or arrays with one
-    per tile. `slices`: nonzeros of each nonempty slice of the first rank. `runs`: see `Runs`. `lanes`: the
-    expected greatest load of so many lanes, to which whole slices go in order. None where not known.
+    per tile. `slices`: nonzeros of each nonempty slice of the first rank; of many tiles tile after tile, and
+    `slice_tile` has the tile's number. `runs`: see `Runs`. `lanes`: the expected greatest load of so many
+    lanes, to which whole slices go in order. None where not known.
     """
 
     ranks: tuple[str, ...]
@@ -45,6 +46,7 @@ class Levels:
     slices: Ints | None = None
     runs: Runs | None = None
     lanes: Callable[[int], float] | None = None
+    slice_tile: Ints | None = None
 
     @property
     def nnz(self) -> Count:
@@ -151,7 +153,11 @@ def levels_of_groups(
     roots = np.zeros(count, dtype=np.int64)
     roots[ids] = 1
     fibers = tuple([roots, *present[:-1]][: len(present)])
-    return Levels(ranks, tuple(extents.T), fibers, tuple(present), "exact", None, runs)
+    tops = np.flatnonzero(firsts[0]) if firsts else np.zeros(0, np.int64)
+    slices = np.diff(np.append(tops, ids.size))
+    return Levels(
+        ranks, tuple(extents.T), fibers, tuple(present), "exact", slices, runs, slice_tile=ids[tops]
+    )
 
 
 def _firsts(coords: Ints, ids: Ints | None) -> list[NDArray[np.bool_]]:

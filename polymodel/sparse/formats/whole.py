@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.assign import least_loaded, part_loads
+from polymodel.sparse.assign import fullest_parts, least_loaded, part_loads
 from polymodel.sparse.density.model import Label
 from polymodel.sparse.formats.levels import Count, Levels, bits_for
 from polymodel.sparse.formats.ranks import CP, UOP, RankBits, RankRule
+from polymodel.sparse.tensor import Ints
 
 Named = Literal["dense", "COO", "CSR", "CSC", "DCSR", "CSF"]
 
@@ -235,12 +236,14 @@ class CISS(Format):
         good to a percent or two.
         """
         slices = levels.coords[0]
+        if levels.slices is not None and levels.slice_tile is not None:
+            return self._of_tiles(levels.slices, levels.slice_tile, np.shape(levels.nnz)), levels.label
         if levels.slices is not None:
             loads = levels.slices + 1
             lanes = least_loaded(loads if self.assign == "data" else levels.slices, self.parts)
             return int(part_loads(loads, lanes, self.parts).max(initial=0)), levels.label
         if levels.label == "exact":
-            raise Refused("the slices of many tiles at once are not known", "ask for the tiles one by one")
+            raise Refused("the nonzeros of single slices are not known", "give the tensor itself")
         if levels.lanes is not None:
             try:
                 return levels.lanes(self.parts) + max(
@@ -249,6 +252,14 @@ class CISS(Format):
             except Refused:
                 pass  # the model does not tell how its slices differ
         return (levels.nnz + slices) / self.parts, "bound"
+
+    def _of_tiles(self, slices: Ints, tile: Ints, shape: tuple[int, ...]) -> Ints:
+        """Entries of every tile; of an empty one none."""
+        found = np.zeros(shape, dtype=np.int64)
+        filled = np.unique(tile)
+        longest = fullest_parts(slices + (self.assign == "data"), tile, self.parts, slices + 1)
+        found[filled] = longest[1]
+        return found
 
     def bits(self, levels: Levels) -> Footprint:
         slot, nnz, slices = self.slot(levels), levels.nnz, levels.coords[0]

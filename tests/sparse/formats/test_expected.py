@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import SpecError
 from polymodel.sparse.density import Actual, RankNnz, Uniform, random_tensor
 from polymodel.sparse.formats import (
     CISS,
@@ -180,11 +180,22 @@ def test_the_actual_model_is_exact() -> None:
         assert footprint(Actual.of(tensor), format, (8, 7)).total == pytest.approx(total / 35)
 
 
+@pytest.mark.parametrize("assign", ["data", "nnz"])
+def test_ciss_of_every_tile_is_that_of_the_tile_alone(assign: str) -> None:
+    """64 tiles and more are dealt side by side."""
+    tensor = random_tensor(("I", "J"), (60, 50), density=0.1, seed=3)
+    format = CISS(3, assign=assign)  # type: ignore[arg-type] # one of the literals
+    for tile in ((7, 6), (30, 25)):
+        one_by_one = {at: footprint(one, format).total for at, one in parts(tensor, tile).items()}
+        where, found = tile_footprints(tensor, format, tile)
+        ours = {tuple(at): total for at, total in zip(where.at.tolist(), found.total, strict=True)}
+        assert ours == one_by_one
+        assert found.label == "exact"
+
+
 def test_what_is_asked_wrongly() -> None:
     tensor = SparseTensor.from_coo("A", "IJ", [4, 4], [[0, 3], [1, 2]], [1, 1])
     with pytest.raises(SpecError, match="use tile_footprints"):
         footprint(tensor, NamedFormat("CSR"), (2, 2))
     with pytest.raises(SpecError, match="a tile needs 2 sizes"):
         tile_footprints(tensor, NamedFormat("CSR"), (2,))
-    with pytest.raises(Refused, match="slices of many tiles"):
-        tile_footprints(tensor, CISS(2), (2, 2))
