@@ -175,6 +175,8 @@ def _error(value: float, actual: float) -> str:
     if not actual:
         return "0 %" if not value else "of 0"
     off = 100 * (value / actual - 1)
+    if abs(off) < 0.05:
+        return "0 %"
     return f"{off:+.1f} %" if abs(off) < 1000 else f"x {value / actual:.3g}"
 
 

@@ -58,15 +58,17 @@ def test_a_roofline_of_nothing_finite_says_what_is_wrong() -> None:
 
 
 def test_predictions_stand_beside_the_actual() -> None:
-    found = {"a": {"uniform": 50.0, "actual": 100.0}, "b": {"actual": 10.0, "histogram": 11.0}}
+    found = {
+        "a": {"uniform": 50.0, "actual": 100.0, "histogram": 100.01},
+        "b": {"actual": 10.0, "histogram": 11.0},
+    }
     ax = plots.plot_predictions(found, quantity="time", unit="cycle")
     assert ax.get_legend_handles_labels()[1] == ["actual", "uniform", "histogram"]
     heights = [p.get_height() for p in ax.patches]
     assert heights[:3] == [100, 10, 50]
     assert math.isnan(heights[3])
-    assert math.isnan(heights[4])
-    assert heights[5] == 11
-    assert [t.get_text() for t in ax.texts] == ["-50.0 %", "", "", "+10.0 %"]
+    assert heights[4:] == [100.01, 11]
+    assert [t.get_text() for t in ax.texts] == ["-50.0 %", "", "0 %", "+10.0 %"]
     assert ax.get_ylabel() == "time (cycle)"
     assert ax.get_yscale() == "linear"
     steep = plots.plot_predictions({"a": {"actual": 1.0, "m": 1e5}}, quantity="traffic", unit="b")
