@@ -64,7 +64,7 @@ class Flow:
     form: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TensaurusReport:
     """One kernel on one tensor. Seconds, joules, bits; `label` tells of what the counts are.
 
@@ -90,6 +90,36 @@ class TensaurusReport:
     memory_seconds: float
     first_seconds: float
     last_seconds: float
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={n:,}" for r, n in self.sizes.items())
+        what = f"{self.gops:.4g} GOP/s, {self.bound}-bound, {self.label}"
+        return f"TensaurusReport({self.kernel}: {sizes}, {_shown(self.nnz)} nonzeros; {what})"
+
+    def __str__(self) -> str:
+        """A dozen lines; `rows()` has everything."""
+        lines = [
+            ("work", f"{_shown(self.multiplies)} multiplications, {_shown(self.executed)} with tiles"),
+            ("fibers", f"{_shown(self.fibers)}, {_shown(self.slices)} slices in tiles"),
+            *(
+                (
+                    f"stage {s.einsum}",
+                    f"slip {_shown(s.slip)}, lock-step {_shown(s.lockstep)}, ideal {s.ideal:,.1f} "
+                    f"steps; imbalance {s.imbalance:.3f}",
+                )
+                for s in self.stages
+            ),
+            ("HBM", f"{_shown(self.hbm_bytes)} bytes, {self.intensity:.3g} operations per byte"),
+            (
+                "time",
+                f"{self.seconds:.4g} s: compute {self.compute_seconds:.4g}, HBM {self.memory_seconds:.4g}",
+            ),
+            ("throughput", f"{self.gops:.4g} of {self.machine.peak / 1e9:g} GOP/s"),
+            ("bound", f"{self.bound} (roof), {self.limiting} (time)"),
+            ("energy", f"{sum(self.energy.values()):.4g} J, of HBM {self.energy['HBM']:.4g}"),
+            ("tiles", ", ".join(f"{n} {s}" for n, s in self.nest.tiles.items())),
+        ]
+        return "\n".join([repr(self), *(f"  {name:<11}{text}" for name, text in lines)])
 
     @property
     def operations(self) -> Number:
@@ -221,3 +251,8 @@ class TensaurusReport:
         for name, joules in self.energy.items():
             yield Row(f"energy of {name}", joules, "J", self.label, "actions")
         yield Row("energy of chip, published power", self.energy_of_power, "J", self.label, "power x time")
+
+
+def _shown(count: Number) -> str:
+    """Counts in full, expected ones to six digits."""
+    return f"{count:,}" if isinstance(count, int) else f"{count:,.6g}"

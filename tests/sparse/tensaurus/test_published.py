@@ -52,11 +52,14 @@ def test_the_page_shows_what_the_code_says(mark: str, made: object) -> None:
 
 
 def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert block
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 2
     names: dict[str, object] = {}
-    exec(block[1], names)
-    assert capsys.readouterr().out.startswith("352 (2, 1, 2, 1, 0, 0, 0, 0) 2 ")
+    for block in blocks:
+        exec(block, names)
+    printed = capsys.readouterr().out
+    assert printed.startswith("352 (2, 1, 2, 1, 0, 0, 0, 0) 2 ")
+    assert "50.91 k" in printed
     report = names["report"]
     assert isinstance(report, pm.tensaurus("SpMV", Uniform(("I", "J"), (3, 3), 2)).__class__)
     assert (report.steps, report.moved("HBM", "A")) == (5, 3 * 512)
@@ -177,3 +180,12 @@ def test_every_number_is_in_the_rows() -> None:
     assert rows["tile kept"].value == 4
     assert {r.label for r in rows.values()} <= {"", "exact", "expected", "bound"}
     assert report.executed > report.multiplies
+
+
+def test_a_report_is_read_at_a_glance() -> None:
+    report = tensaurus("MTTKRP", Uniform(("I", "J", "K"), (50, 40, 30), 2000))
+    assert repr(report).startswith("TensaurusReport(MTTKRP: I=50 x J=40 x K=30 x F=32, 2,000 nonzeros; ")
+    lines = str(report).splitlines()
+    assert len(lines) == 11
+    assert f"{report.bound} (roof), {report.limiting} (time)" in str(report)
+    assert "stage T" in lines[3]
