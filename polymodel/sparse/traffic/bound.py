@@ -30,6 +30,11 @@ class Held:
         return self.binding.tensor
 
     @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from all else that the Einsum's buffers hold."""
+        return self.buffer.name, self.tensor, self.rank, self.kind, self.binding.format
+
+    @property
     def width(self) -> int:
         return int(self.buffer.number("width") or 0)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Refused
 from polymodel.sparse.fibertree import Ints, LoopRank, build
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.sparse.traffic.ranges import count_at_least
 
 
 def merge_steps(
@@ -84,28 +85,9 @@ def _insertions(merge: Ints, place: Ints, coords: Ints, label: Ints, busy: NDArr
     after[by_list[:-1][same]] = by_list[1:][same]
     later = np.flatnonzero(before >= 0)
     # Lists between: the last element of each before the later one counts, if it is after the earlier one.
-    passed = _count_at_least(after, before[later] + 1, later, later)
+    passed = int(count_at_least(after, before[later] + 1, later, later).sum())
     firsts = np.flatnonzero(before < 0)
     return n + passed + _inversions(merge[firsts], place[firsts])
-
-
-def _count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> int:
-    """How many values[low:high] are at least `least`, summed over queries.
-
-    Prefixes are cut into blocks of powers of 2, the larger ones in front; blocks that the prefixes up to low
-    and up to high share cancel, so only sizes up to that of the longest query matter.
-    """
-    total, size, span = 0, 1, int(max(values.max(initial=0), least.max(initial=0))) + 2
-    used = np.arange(low.size)
-    while (used := used[low[used] // size != high[used] // size]).size:
-        block = np.arange(values.size) // size
-        keys = np.sort(block * span + values)
-        for ends, sign in ((high, 1), (low, -1)):
-            mine = used[(ends[used] & size) > 0]
-            at = (ends[mine] & ~(2 * size - 1)) // size
-            total += sign * int(((at + 1) * size - np.searchsorted(keys, at * span + least[mine])).sum())
-        size *= 2
-    return total
 
 
 def _inversions(merge: Ints, place: Ints) -> int:
@@ -118,4 +100,4 @@ def _inversions(merge: Ints, place: Ints) -> int:
     starts = np.searchsorted(merge[order], merge[order])
     at = np.arange(rank.size)
     # Earlier leavers of the same merge with a smaller place: all earlier ones less those with a larger one.
-    return int((at - starts).sum()) - _count_at_least(rank, starts, at, rank)
+    return int((at - starts - count_at_least(rank, starts, at, rank)).sum())

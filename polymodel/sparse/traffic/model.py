@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.execute.plan import Plan, make_plan
@@ -10,15 +11,10 @@ from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic.blocks import fused_blocks, total_time
 from polymodel.sparse.traffic.bound import Held, element_bits, evict_loops, held_data
+from polymodel.sparse.traffic.cache import Clock, lru_misses
+from polymodel.sparse.traffic.inputs import Use, places_of, subtree_reads, use_of
 from polymodel.sparse.traffic.intersect import intersections
-from polymodel.sparse.traffic.lines import (
-    coordinate_reads,
-    leader_reads,
-    output_lines,
-    output_subtree_lines,
-    payload_reads,
-    subtree_reads,
-)
+from polymodel.sparse.traffic.lines import output_lines, output_subtree_lines
 from polymodel.sparse.traffic.merge import merge_steps
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.sparse.traffic.output import OutTree
@@ -32,12 +28,14 @@ def traffic(
     *,
     symbols: Mapping[str, int] | None = None,
     walked: Mapping[str, Sequence[str]] | None = None,
+    replacement: Literal["lru"] | None = None,
 ) -> Traffic:
     """What each Einsum moves between memories and buffers, what its units count, and the time.
 
     `tensors`: the cascade's inputs, ranks as declared; `symbols`: values of names used as sizes of splits.
     `walked`: tensor -> ranks that are iterated over their whole shape; without it, those ranks of inputs
-    that are stored uncompressed with payloads (offsets) of their own, above the last rank. Rules:
+    that are stored uncompressed with payloads (offsets) of their own, above the last rank. `replacement`:
+    what a cache drops when it is full; without it, caches must hold all that passes through them. Rules:
     docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
     """
     sizes = _sizes(spec, tensors)
@@ -48,7 +46,8 @@ def traffic(
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
         plan = make_plan(expression, mapping, known, sizes, {}, values, slices, False)
-        einsum = _Einsum(spec, expression.name, known, values, plan_walked(spec, expression.name, walked))
+        whole = plan_walked(spec, expression.name, walked)
+        einsum = _Einsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
         depth = None if later else einsum.depth(plan)
         nest = Nest(plan, einsum.walked, depth)
@@ -115,6 +114,7 @@ class _Einsum:
         tensors: Mapping[str, SparseTensor],
         symbols: Mapping[str, int],
         walked: Mapping[str, Sequence[str]],
+        replacement: str | None,
     ) -> None:
         self.spec, self.name, self.tensors, self.walked = spec, name, dict(tensors), walked
         self.symbols = symbols
@@ -122,6 +122,8 @@ class _Einsum:
         self.held = held_data(spec, name)
         self.tree: OutTree | None = None
         self.touched = 0
+        self.replacement = replacement
+        self.misses: dict[tuple[str, ...], int] = {}
 
     def depth(self, plan: Plan) -> int | None:
         """How many loops what is bound needs, None for all of them and the output."""
@@ -170,6 +172,7 @@ class _Einsum:
     # -------------------------------------------------------------------------------------- memories
 
     def _memories(self) -> tuple[MemoryTraffic, ...]:
+        self._cache_misses()
         sums: dict[str, dict[str, list[int]]] = {}
         sources: dict[str, Component] = {}
         for held in self.held:
@@ -180,7 +183,6 @@ class _Einsum:
             mine = sums.setdefault(held.source.name, {}).setdefault(held.tensor, [0, 0])
             mine[0] += read * held.width
             mine[1] += write * held.width
-        self._check_capacity()
         found = []
         for name, moved in sums.items():
             source = sources[name]
@@ -191,58 +193,42 @@ class _Einsum:
             found.append(MemoryTraffic(name, rows, time))
         return tuple(found)
 
-    def _check_capacity(self) -> None:
-        """A cache is exact while all that passes through it fits."""
-        used: dict[str, int] = {}
-        for held in self.held:
-            depth = held.buffer.number("depth")
-            if not held.cached or depth is None:
+    def _cache_misses(self) -> None:
+        """A cache is exact while all that passes through it fits; otherwise it needs a replacement."""
+        for component in self._components():
+            mine = [h for h in self.held if h.buffer.name == component.name and h.cached]
+            depth = component.number("depth")
+            if not mine or depth is None:
                 continue
-            read, write = self._lines(held)
-            used[held.buffer.name] = used.get(held.buffer.name, 0) + max(read, write)
-            if used[held.buffer.name] > depth * held.buffer.instances:
-                what = (
-                    f"{self.name}: the cache {held.buffer.name} holds {depth} lines, and more pass through it"
-                )
-                raise Refused(f"{what}: what it replaces is not modelled", "make it deeper, or a Buffet")
+            lines = int(min(depth * component.instances, 2**62))
+            if sum(max(self._lines(h)) for h in mine) <= lines:
+                continue
+            what = f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
+            if self.replacement != "lru":
+                raise Refused(f"{what}: which of them it drops is not said", 'pass replacement="lru"')
+            if any(h.tensor == self.name or h.root for h in mine):
+                raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
+            clock = Clock(self.nest)
+            uses = [self._use(h) for h in mine]
+            found = lru_misses([u.accesses(clock) for u in uses], lines)
+            self.misses.update(zip((h.key for h in mine), found, strict=True))
 
     def _lines(self, held: Held) -> tuple[int, int]:
         """Lines read and written."""
+        if held.key in self.misses:
+            return self.misses[held.key], 0
         if held.tensor == self.name:
             return self._out_lines(held)
-        if held.tensor not in self.nest.slot:
-            what = f"{self.name} binds {held.tensor} to {held.buffer.name} and does not use it"
-            raise SpecError([Diagnostic(what, "bind tensors of the Einsum")])
-        if held.tensor in self.nest.twice:
-            what = f"{self.name} reads {held.tensor} twice"
-            raise Refused(f"{what}: which of them is bound is not told apart", "give it two names")
-        return self._in_lines(held), 0
-
-    def _in_lines(self, held: Held) -> int:
-        nest, tensor = self.nest, held.tensor
-        places = nest.places(tensor)
-        for rank in (held.rank, held.root or held.rank):
-            if rank not in places:
-                what = f"{self.name}: {tensor} has no rank {rank} in these loops"
-                raise SpecError([Diagnostic(what, f"it has {', '.join(places)}")])
-        place = places[held.rank]
+        nest = self.nest
+        places = places_of(nest, held)
         if held.root:
-            root = places[held.root]
+            root, depth = places[held.root], places[held.rank].depth
             evict = evict_loops(held, nest.names, root.loop)
-            return subtree_reads(nest, tensor, root.depth, place.depth, root.loop, held.per_line, evict)
-        evict = evict_loops(held, nest.names, place.loop)
-        leader = self._leader(place.loop)
-        follows = leader not in ("", tensor) and nest.slot[tensor] in nest.loops[place.loop].reads
-        stored = nest.stored.get((tensor, place.depth)) if follows else None
-        if held.kind == "payload" or follows:
-            at = place.depth, place.loop, held.per_line, evict
-            return payload_reads(nest, tensor, *at, stored)
-        if nest.slot[tensor] not in nest.loops[place.loop].reads:
-            what = f"{self.name}: coordinates of {tensor} {held.rank} are looked up, not read in order"
-            raise Refused(what, "bind the payloads, or bind it eagerly")
-        if leader == tensor:
-            return leader_reads(nest, tensor, place.depth, place.loop, held.per_line, evict)
-        return coordinate_reads(nest, tensor, place.loop, held.per_line, evict)
+            return subtree_reads(nest, held.tensor, root, depth, held.per_line, evict), 0
+        return self._use(held).fetched(evict_loops(held, nest.names, places[held.rank].loop)), 0
+
+    def _use(self, held: Held) -> Use:
+        return use_of(self.nest, held, self._leader(places_of(self.nest, held)[held.rank].loop))
 
     def _leader(self, loop: int) -> str:
         """The leader of the leader-follower intersection at a loop, empty without one."""

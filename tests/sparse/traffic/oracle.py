@@ -36,11 +36,11 @@ class Run:
         ranks, _ = partition({}, list(mapping["rank-order"].get(einsum, out_ranks)), rules, symbols)
         self.ranks[einsum] = sorted(ranks, key=self.level)
         self.out = {}
-        self.events = defaultdict(list)  # (tensor, rank, trace) -> [(stamp, prefix, place, write)]
+        self.events = defaultdict(list)  # (tensor, rank, trace) -> [(stamp, prefix, place, write, when)]
         self.count, self.isect, self.iters = defaultdict(int), defaultdict(int), defaultdict(int)
         self.components = components(spec, einsum)
         self.buffers = Buffers(self)
-        self.places, self.last, self.value = {}, None, None
+        self.places, self.last, self.value, self.clock = {}, None, None, 0
         self.seen = {key: set() for key in self.buffers.eager}
 
     def level(self, rank):
@@ -58,7 +58,8 @@ class Run:
         return self
 
     def note(self, tensor, rank, trace, stamp, prefix, place, write=False):
-        self.events[tensor, rank, trace].append((stamp, prefix, place, write))
+        self.clock += 1
+        self.events[tensor, rank, trace].append((stamp, prefix, place, write, self.clock))
 
     def prefix(self, tensor, coords, upto):
         """The coordinates of a tensor's ranks above loop `upto`."""
@@ -133,7 +134,7 @@ class Run:
     # ------------------------------------------------------------ co-iteration
 
     def coiterate(self, depth, rank, drivers, at, stamp, coords):
-        """The coordinates to go on with and each tensor's child; every coordinate read is noted."""
+        """The coordinates to go on with and each tensor's child, one by one; what is read is noted."""
         fibers = {t: self.fiber(t, rank, at[t]) for t in drivers}
         order = {t: sorted(fibers[t]) for t in drivers}
         self.places[depth] = {t: {c: i for i, c in enumerate(order[t])} for t in drivers}
@@ -143,14 +144,18 @@ class Run:
 
         leader = self.leader(rank)
         if len(drivers) == 1:
-            match = order[drivers[0]]
-            for i in range(len(match)):
-                reads(drivers[0], i, i)
+            match = self.alone(drivers[0], order, reads)
         elif leader:
             match = self.led(depth, rank, leader, drivers, fibers, order, at, reads)
         else:
             match = self.two_fingers(rank, drivers, order, reads)
-        return [(c, {t: fibers[t][c] for t in drivers}) for c in match]
+        for c in match:
+            yield c, {t: fibers[t][c] for t in drivers}
+
+    def alone(self, tensor, order, reads):
+        for i, c in enumerate(order[tensor]):
+            reads(tensor, i, i)
+            yield c
 
     def fiber(self, tensor, rank, fiber):
         if rank not in self.walked.get(tensor, ()):
@@ -162,15 +167,16 @@ class Run:
         other = next(t for t in drivers if t != leader)
         stored = sorted(at[other])
         self.places[depth][other] = {c: i for i, c in enumerate(stored)}
+        self.isect[rank] += len(order[leader])
         for i, c in enumerate(order[leader]):
             reads(leader, i, i)
-            if c in at[other] and c in fibers[other]:
+            if c in at[other]:
                 reads(other, stored.index(c), i)
-        self.isect[rank] += len(order[leader])
-        return [c for c in order[leader] if c in fibers[other]]
+            if c in fibers[other]:
+                yield c
 
     def two_fingers(self, rank, drivers, order, reads):
-        (first, second), i, j, step, match, current = drivers, 0, 0, 0, [], None
+        (first, second), i, j, step, current = drivers, 0, 0, 0, None
         a, b = order[first], order[second]
         skips = self.intersector(rank) == "skip-ahead"
         while i < len(a) and j < len(b):
@@ -178,18 +184,17 @@ class Run:
             if side == 2 or not skips or side != current:
                 self.isect[rank] += 1
             current = side
-            if side == 2:
-                match.append(a[i])
             if side != 1:
                 reads(first, i, step)
             if side != 0:
                 reads(second, j, step)
+            if side == 2:
+                yield a[i]
             i, j, step = i + (side != 1), j + (side != 0), step + 1
         if i < len(a):
             reads(first, i, step)
         if j < len(b):
             reads(second, j, step)
-        return match
 
     def intersector(self, rank):
         for c in self.components.values():

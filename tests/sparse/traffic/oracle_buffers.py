@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
+
 _BUFFERS = ("buffet", "cache")
 
 
@@ -72,11 +74,12 @@ class Buffers:
         run = self.run
         component = run.components[b["component"]]
         line = component["attributes"]["width"]
-        per_line = line // width(run.spec["format"][b["tensor"]][b["format"]][b["rank"]], b["type"])
-        assert per_line
-        evict = 0 if component["class"].lower() == "cache" else self.evict(b["evict-on"])
+        per_line = self.per_line(b)
         held, window, reads, writes = {}, None, 0, 0
-        for stamp, prefix, place, write in self.accesses(b):
+        if component["class"].lower() == "cache":
+            return line * self.cached(b["component"])[self.bound.index(b)], 0
+        evict = self.evict(b["evict-on"])
+        for stamp, prefix, place, write, _ in self.accesses(b):
             if stamp[:evict] != window:
                 writes += sum(held.values())
                 held, window = {}, stamp[:evict]
@@ -88,6 +91,34 @@ class Buffers:
         writes += sum(held.values())
         return reads * line, writes * line
 
+    def per_line(self, b):
+        bits = width(self.run.spec["format"][b["tensor"]][b["format"]][b["rank"]], b["type"])
+        found = self.run.components[b["component"]]["attributes"]["width"] // bits
+        assert found
+        return found
+
+    def cached(self, name):
+        """Misses per binding of a cache that drops the line used least recently; inputs only."""
+        attributes = self.run.components[name]["attributes"]
+        every = []
+        for i, b in enumerate(self.bound):
+            if b["component"] == name:
+                assert b["tensor"] != self.run.einsum
+                per_line = self.per_line(b)
+                every += [
+                    (when, i, prefix, place // per_line) for _, prefix, place, _, when in self.accesses(b)
+                ]
+        held, misses = OrderedDict(), defaultdict(int)
+        for _, *line in sorted(every):
+            key = tuple(line)
+            if key not in held:
+                misses[key[0]] += 1
+                held[key] = True
+                if len(held) > attributes["depth"]:
+                    held.popitem(last=False)
+            held.move_to_end(key)
+        return misses
+
     def accesses(self, b):
         run, tensor, rank = self.run, b["tensor"], b["rank"]
         if b["root"]:
@@ -98,11 +129,11 @@ class Buffers:
             return run.events[tensor, rank, "payload" if b["type"] == "payload" else "coord"]
         # An element of the output has the place it takes in the finished fiber.
         found = []
-        for stamp, prefix, coord, write in run.events[tensor, rank, "out"]:
+        for stamp, prefix, coord, write, when in run.events[tensor, rank, "out"]:
             fiber = run.out
             for c in prefix:
                 fiber = fiber[c]
-            found.append((stamp, prefix, sorted(fiber).index(coord), write))
+            found.append((stamp, prefix, sorted(fiber).index(coord), write, when))
         return found
 
 

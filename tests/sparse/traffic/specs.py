@@ -38,6 +38,20 @@ def random_spec(seed: int) -> tuple[dict, dict, dict]:
     return spec, sizes, walked
 
 
+def as_cache(spec: dict, lines: int) -> None:
+    """Make the outer buffer a cache of the inputs, lazily bound, and leave the inner one out."""
+    chip = spec["architecture"]["Machine"][0]["subtree"][0]
+    attributes = {"width": 64, "depth": lines, "bandwidth": 512}
+    chip["local"] = [{"name": "Outer", "class": "Cache", "attributes": attributes}]
+    bound = []
+    for t in "AB":
+        form = spec["format"][t]["default"]
+        for r in form["rank-order"]:
+            bound += [{"tensor": t, "rank": r, "type": k, "format": "default"} for k in _kinds(form[r])]
+    kept = [s for s in spec["bindings"]["Z"] if s.get("component") not in ("Outer", "Inner")]
+    spec["bindings"]["Z"] = [*kept, {"component": "Outer", "bindings": bound}]
+
+
 def random_points(rng: Random, shape: list[int], density: float) -> dict[tuple[int, ...], int]:
     found = {}
     for i in range(shape[0]):

@@ -82,6 +82,8 @@ def test_a_cache_that_is_too_small_is_refused() -> None:
     assert exact.metrics() == run(data.design("gamma")).metrics()
     with pytest.raises(Refused, match="FiberCache holds"):
         run(changed("gamma", ("depth: 393216", f"depth: {lines - 1}")))
+    small = run(changed("gamma", ("depth: 393216", "depth: 2")), replacement="lru")
+    assert small.einsum("T").memory("MainMemory").of("B").read > lines * 64
 
 
 def test_rows_hold_every_number_once() -> None:
