@@ -189,15 +189,29 @@ class Fibertree:
         return found
 
 
-def sorting(columns: Sequence[Ints]) -> Ints | None:
-    """The order that sorts columns, first one first; None where they are sorted."""
+def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> Ints | None:
+    """An order that sorts columns, first one first; None where they are sorted. Equal rows: any order.
+
+    `bases` of the columns' ranks, where known: columns of one rank's parts then need fewer bits.
+    """
     if not columns or columns[0].size < 2:
         return None
+    columns = _offsets(columns, bases) if bases else columns
     if (key := numbering(columns)) is None:
         return np.lexsort(tuple(reversed(columns)))
     if bool((key[1:] >= key[:-1]).all()):
         return None
-    return np.argsort(key, kind="stable")
+    return np.argsort(key)
+
+
+def _offsets(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]) -> list[Ints]:
+    """Coordinates within the part above them: rows of equal prefix keep their order."""
+    last: dict[tuple[str, ...], Ints] = {}
+    found = []
+    for column, base in zip(columns, bases, strict=True):
+        found.append(column - last[base] if base in last else column)
+        last[base] = column
+    return found
 
 
 def numbering(columns: Sequence[Ints]) -> Ints | None:
@@ -227,7 +241,7 @@ def changes(columns: Sequence[Ints]) -> Bools:
 
 def build(name: str, ranks: Sequence[LoopRank], columns: Sequence[Ints], values: NDArray[Any]) -> Fibertree:
     """From one column per rank, in any order of rows; no row stands twice."""
-    order = sorting(columns)
+    order = sorting(columns, [r.bases for r in ranks])
     if order is not None:
         columns, values = [c[order] for c in columns], values[order]
     levels: list[Level] = []

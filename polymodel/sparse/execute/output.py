@@ -115,18 +115,19 @@ def _insertions(
     end = np.append(begin[1:], loop.nodes)
     fiber = above[loop.parent[begin]]
     # Elements of one fiber have consecutive numbers; those of fiber f start at `base[f]`.
-    base = np.full(int(above.max(initial=0)) + 2, born.size, dtype=np.int64)
+    base = np.full(int(fiber.max(initial=0)) + 2, born.size, dtype=np.int64)
     np.minimum.at(base, fiber, element[begin])
     base = np.minimum.accumulate(base[::-1])[::-1]
+    again = np.flatnonzero((np.bincount(fiber) > 1)[fiber])
+    begin, end, fiber = begin[again], end[again], fiber[again]
+    if not again.size:
+        return 0, 0
     size, largest = _state(fiber, begin, base, born)
     inserts = np.flatnonzero((size > 0) & (element[begin] < largest))
     if not inserts.size:
         return 0, 0
     begin, end, fiber, size = begin[inserts], end[inserts], fiber[inserts], size[inserts]
-    ranks = np.empty(born.size, dtype=np.int64)
-    ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
-    bound = np.searchsorted(np.sort(born), begin)
-    before = _count_below(ranks, base[fiber], element[end - 1], bound)
+    before = _existing_below(born, base[fiber], element[end - 1], begin)
     met = np.concatenate(([0], np.cumsum(there)))
     searched = before - (met[end - 1] - met[begin])
     fresh = np.concatenate(([0], np.cumsum(new)))
@@ -134,25 +135,42 @@ def _insertions(
     some = np.flatnonzero(came)
     events = np.flatnonzero(new)
     at = element[events[fresh[begin[some]]]]
-    lower = _count_below(ranks, base[fiber[some]], at, bound[some])
+    lower = _existing_below(born, base[fiber[some]], at, begin[some])
     moved = int((size[some] - lower + came[some]).sum())
     return int(searched.sum()) + moved, moved
 
 
 def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints]:
     """For each visit, how many elements its fiber has as it begins, and the largest of them (-1: none)."""
-    alive = np.flatnonzero(born != _NEVER)
-    owner = np.searchsorted(base, alive, side="right") - 1
-    order = np.lexsort((born[alive], owner))
+    visited = np.zeros(base.size - 1, dtype=bool)
+    visited[fiber] = True
+    lengths = np.where(visited, np.diff(base), 0)
+    owner = np.repeat(np.arange(lengths.size, dtype=np.int64), lengths)
+    ends = np.cumsum(lengths)
+    element = np.arange(owner.size) + np.repeat(base[:-1] - (ends - lengths), lengths)
     span = int(begin[-1]) + 1
-    keys = owner[order] * (span + 1) + np.minimum(born[alive][order], span)
-    peak = np.maximum.accumulate(alive[order]) if alive.size else alive
-    upto = np.searchsorted(keys, fiber * (span + 1) + begin)
-    start = np.searchsorted(keys, fiber * (span + 1))
-    size = upto - start
-    if not peak.size:
-        return size, np.full(begin.size, -1, dtype=np.int64)
+    # Those that come later, or never, stand at the end of their fiber.
+    keys = owner * (span + 1) + np.minimum(born[element], span)
+    order = np.argsort(keys)
+    peak = np.maximum.accumulate(np.where(born[element[order]] >= span, -1, element[order]))
+    upto = np.searchsorted(keys[order], fiber * (span + 1) + begin)
+    size = upto - (ends - lengths)[fiber]
     return size, np.where(size > 0, peak[np.maximum(upto - 1, 0)], -1)
+
+
+def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
+    """How many of the elements low .. high - 1 are there at a time, for many ranges at once."""
+    lengths = np.maximum(high - low, 0)
+    total = int(lengths.sum())
+    if total <= 4 * born.size:
+        ends = np.cumsum(lengths)
+        element = np.arange(total) + np.repeat(low - (ends - lengths), lengths)
+        there = np.concatenate(([0], np.cumsum(born[element] < np.repeat(time, lengths))))
+        found: Ints = there[ends] - there[ends - lengths]
+        return found
+    ranks = np.empty(born.size, dtype=np.int64)
+    ranks[np.argsort(born, kind="stable")] = np.arange(born.size)
+    return _count_below(ranks, low, high, np.searchsorted(np.sort(born), time))
 
 
 def _count_below(ranks: Ints, low: Ints, high: Ints, bound: Ints) -> Ints:
