@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from polymodel.sparse.assign import least_loaded, part_loads
+from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.tensaurus.lanes import Ints, Slices, positions
 from polymodel.sparse.tensor import SparseTensor
 
@@ -52,9 +52,6 @@ class Counted:
     def lanes(self, lanes: int, of: Ints | None = None) -> Ints:
         """The lane of each slice (-1: empty), by the nonzeros `of` each (default: the tensor's own)."""
         return least_loaded(self.row_nnz if of is None else of, lanes)
-
-    def loads(self, of: Ints, lane: Ints, lanes: int) -> Ints:
-        return part_loads(of, lane, lanes)
 
     def slices(self, tiles: tuple[int, int, int]) -> Slices:
         """Nonempty pairs of tile and slice, tiles in order of i, j, k."""

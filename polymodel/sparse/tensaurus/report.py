@@ -104,7 +104,7 @@ class TensaurusReport:
             *(
                 (
                     f"stage {s.einsum}",
-                    f"slip {_shown(s.slip)}, lock-step {_shown(s.lockstep)}, ideal {s.ideal:,.1f} "
+                    f"slip {_shown(s.slip)}, lock-step {_shown(s.lockstep)}, ideal {_shown(s.ideal)} "
                     f"steps; imbalance {s.imbalance:.3f}",
                 )
                 for s in self.stages
@@ -246,6 +246,8 @@ class TensaurusReport:
             yield Row(f"time of {name}", seconds, "s", self.label)
         yield Row("throughput", self.gops, "GOP/s", self.label, "effectual operations / time")
         yield Row("throughput executed", self.executed_gops, "GOP/s", self.label)
+        yield Row("utilisation", self.utilisation, "", self.label, "executed operations / peak")
+        yield Row("attainable", self.attainable / 1e9, "GOP/s", self.label, "the roof above the intensity")
         yield Row("roof", self.bound, "", self.label, "intensity against the ridge")
         yield Row("limiting", self.limiting, "", self.label, "longer of compute and HBM time")
         for name, joules in self.energy.items():

@@ -178,6 +178,8 @@ def test_every_number_is_in_the_rows() -> None:
     assert rows["limiting"].value == report.limiting
     assert rows["energy of HBM"].value == pytest.approx(report.moved("HBM") * 450e-12 / 64)
     assert rows["tile kept"].value == 4
+    assert rows["utilisation"].value == pytest.approx(2 * report.executed / report.seconds / 512e9)
+    assert rows["attainable"].value == min(512, report.intensity * 128)
     assert {r.label for r in rows.values()} <= {"", "exact", "expected", "bound"}
     assert report.executed > report.multiplies
 
