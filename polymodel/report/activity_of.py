@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from polymodel.report.activity import LIMIT, Activities, Activity, too_many
 from polymodel.report.fibertree_layout import Coordinate, Levels
 from polymodel.report.svg_fibertree import Drawable
 from polymodel.sparse.execute.records import EinsumCounts, Execution, LoopLevel
-from polymodel.sparse.fibertree import Fibertree, LoopRank
+from polymodel.sparse.fibertree import Fibertree
 from polymodel.spec.teaal.records import Expression, Operand, SpaceTime, Stamp
 
 Ints = NDArray[np.int64]
@@ -65,10 +64,36 @@ class Ran:
             found |= here
         return np.flatnonzero(found)
 
-    @property
-    def written(self) -> tuple[int, ...]:
-        """The loops whose rank the output has."""
-        return tuple(k for k, level in enumerate(self.levels) if level.output is not None)
+    @cached_property
+    def declared(self) -> tuple[tuple[int, int], ...]:
+        """For each rank of the output the innermost loop, and the column of its coordinate, that gives it."""
+        found = []
+        for variable in (i.variable for i in self.expression.output.indices):
+            base = (variable or "").upper()
+            loops = [k for k, level in enumerate(self.levels) if base in level.rank.bases]
+            if not loops:
+                raise Refused(f"no loop of {self.counts.einsum} has the rank of each of its output's indices")
+            found.append((loops[-1], self.levels[loops[-1]].rank.bases.index(base)))
+        return tuple(found)
+
+    @cached_property
+    def written(self) -> tuple[tuple[str, int, int | None], ...]:
+        """The ranks in which the output is drawn: name, loop, and column of its coordinate (None: all).
+
+        Those of the loops that populate it, as partitioned; where these do not have all its ranks (one may be
+        a part of a flattened loop), its own.
+        """
+        loops = [k for k, level in enumerate(self.levels) if level.output is not None]
+        if all(k in loops for k, _ in self.declared):
+            return tuple((self.levels[k].rank.name, k, None) for k in loops)
+        ranks = self.execution.results[self.counts.einsum].ranks
+        return tuple((rank, k, column) for rank, (k, column) in zip(ranks, self.declared, strict=True))
+
+    def coordinate(self, loop: int, node: int, column: int | None = None) -> Coordinate:
+        """The coordinate of a loop at an innermost iteration, or one column of it."""
+        level = self.levels[loop]
+        found = level.rank.shown(int(level.coords[self.above[loop][node]]))
+        return found[column] if column is not None and isinstance(found, tuple) else found
 
 
 def _numbered(tensor: str, seen: dict[str, int]) -> str:
@@ -158,40 +183,21 @@ def _path(tree: Fibertree, element: int) -> tuple[Coordinate, ...]:
 
 
 def _written(ran: Ran) -> Iterator[tuple[Coordinate, ...]]:
-    """The output's point at every computing iteration, in the ranks of its loops."""
+    """The output's point at every computing iteration."""
     for node in ran.computing.tolist():
-        yield tuple(
-            ran.levels[k].rank.shown(int(ran.levels[k].coords[ran.above[k][node]])) for k in ran.written
-        )
+        yield tuple(ran.coordinate(loop, node, column) for _, loop, column in ran.written)
 
 
 def _output(ran: Ran) -> Levels:
-    """The output in the ranks of its loops: its points, each with its value in the result."""
+    """The output in the ranks in which it is drawn: its points, each with its value in the result."""
     result = ran.execution.results[ran.counts.einsum]
-    points = list(dict.fromkeys(_written(ran)))
-    ranks = [ran.levels[k].rank for k in ran.written]
-    names, widths = tuple(r.name for r in ranks), tuple(len(r.bases) for r in ranks)
-    flat = [tuple(n for c in p for n in (c if isinstance(c, tuple) else (c,))) for p in points]
-    columns = np.array(flat, dtype=np.int64).reshape(len(points), sum(widths)).T
-    declared = _declared(ran, ranks)
-    if len(declared) < len(result.ranks):
-        computes = Counter(_written(ran))
-        values = np.array([computes[p] for p in points])
-        return Levels(
-            ran.counts.einsum, names, widths, columns, values, "the number of computes at each point"
-        )
     known = dict(zip(map(tuple, result.coords.T.tolist()), result.values.tolist(), strict=True))
-    values = np.array([known.get(tuple(p[k] for k in declared), 0) for p in flat])
-    return Levels(ran.counts.einsum, names, widths, columns, values)
-
-
-def _declared(ran: Ran, ranks: Sequence[LoopRank]) -> tuple[int, ...]:
-    """For each declared rank of the output, which column of its loops' ranks holds the coordinate.
-
-    Of the parts of a rank it is the innermost one. Empty where an index is no plain rank variable.
-    """
-    columns = [base for rank in ranks for base in rank.bases]
-    wanted = [i.variable for i in ran.expression.output.indices]
-    if any(variable is None or variable.upper() not in columns for variable in wanted):
-        return ()
-    return tuple(max(k for k, b in enumerate(columns) if v and b == v.upper()) for v in wanted)
+    values: dict[tuple[Coordinate, ...], float] = {}
+    for node, point in zip(ran.computing.tolist(), _written(ran), strict=True):
+        at = tuple(ran.coordinate(loop, node, column) for loop, column in ran.declared)
+        values.setdefault(point, known.get(at, 0))
+    names = tuple(name for name, _, _ in ran.written)
+    widths = tuple(len(ran.levels[k].rank.bases) if c is None else 1 for _, k, c in ran.written)
+    flat = [tuple(n for c in p for n in (c if isinstance(c, tuple) else (c,))) for p in values]
+    columns = np.array(flat, dtype=np.int64).reshape(len(values), sum(widths)).T
+    return Levels(ran.counts.einsum, names, widths, columns, np.array(list(values.values())))

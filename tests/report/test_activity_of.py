@@ -164,13 +164,17 @@ def test_other_constructs_agree_with_the_counts(name: str) -> None:
     assert found.slip == (name == "occupancy")
     outputs = {c.points[-1] for c in found.computes}
     assert {n for n, _ in outputs} == {"Z"}
+    assert len(outputs) == counts.output_nnz
+    drawn = iterated(execution, limit=10**4)["Z"]
+    assert isinstance(drawn, Levels)
+    assert sorted(v for v in drawn.values if v) == sorted(execution.results["Z"].values)
     assert all(len({len(p) for n, p in c.points if n == t}) <= 1 for c in found.computes for t in spec.inputs)
     assert ExecutionReport(execution).activity_page(limit=10**4).html
     if name == "sum":
         assert {len(c.points) for c in found.computes} == {2, 3}
-        tree = iterated(execution, limit=10**4)["Z"]
-        assert isinstance(tree, Levels)
-        assert tree.values.tolist() == [v for v in (given["A"] + given["B"]).tolist() if v]
+        assert drawn.values.tolist() == [v for v in (given["A"] + given["B"]).tolist() if v]
+    if name == "occupancy":
+        assert drawn.ranks == ("M",)  # of a flattened loop the output has one part
     if name == "twice":
         assert {n for c in found.computes for n, _ in c.points} == {"A", "A#2", "Z"}
 
