@@ -18,6 +18,7 @@ from polymodel.report.fibertree_layout import Levels
 from polymodel.sparse.execute.records import Execution
 from polymodel.sparse.execute.run import run
 from polymodel.spec.teaal import read_teaal
+from tests.sparse.random_cascades import by_data, shaped
 
 MTTKRP = """
 einsum:
@@ -177,6 +178,30 @@ def test_other_constructs_agree_with_the_counts(name: str) -> None:
         assert drawn.ranks == ("M",)  # of a flattened loop the output has one part
     if name == "twice":
         assert {n for c in found.computes for n, _ in c.points} == {"A", "A#2", "Z"}
+
+
+@pytest.mark.parametrize("make", [shaped, by_data], ids=["by shape", "by data"])
+def test_random_specs_are_drawn_as_they_were_counted(make: Any) -> None:
+    drawn = 0
+    for seed in range(30):
+        spec, given, sizes = make(seed)
+        execution = run(spec, given, rank_sizes=sizes, keep_loops=True)
+        for counts in execution.einsums:
+            if counts.activities > 1000:
+                continue
+            found = activities(execution, counts.einsum, limit=1000)
+            times = counts.times
+            assert times is not None
+            assert len(found.computes) == counts.activities
+            assert (found.lock_steps, found.slip_steps) == (times.lock_step, times.slip), seed
+            assert len(found.spaces) == times.distinct_space_stamps
+            assert len({c.points[-1] for c in found.computes}) == counts.output_nnz
+            tree = iterated(execution, counts.einsum, limit=1000)[counts.einsum]
+            assert isinstance(tree, Levels)
+            wanted = sorted(execution.results[counts.einsum].values)
+            assert sorted(v for v in tree.values if v) == pytest.approx(wanted), seed
+            drawn += 1
+    assert drawn > 25
 
 
 def test_a_report_draws_its_execution() -> None:
