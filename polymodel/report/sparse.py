@@ -18,7 +18,7 @@ from polymodel.report.table import Table
 from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.inputs import tensor_data
+from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.faults import not_a, suggestion
@@ -60,7 +60,13 @@ def sparsify(
         raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
     if not 0 < confidence <= 1:
         raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
-    data = tensor_data(report.problem.cascade, tensors, densities, report.folder)
+    used = tensors_in_use(report.problem)
+    data = tensor_data(report.problem.cascade, tensors, densities, report.folder, used)
+    return with_data(report, data, confidence)
+
+
+def with_data(report: Report, data: Mapping[str, TensorData], confidence: float = 0.99) -> SparseReport:
+    """The same for what is known of every tensor already (`tensor_data`). Refused for what is not counted."""
     counts = sparse_counts(report.problem, report.analysis, data, confidence)
     analysis = sparse_analysis(report.problem, report.analysis, counts)
     result = replace(report, analysis=analysis, costs=costs(report.problem, analysis))

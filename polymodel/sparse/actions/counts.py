@@ -32,7 +32,7 @@ class EinsumCounts:
         self.data = data
         self.formats = formats
         self.tilings: dict[tuple[str, str, frozenset[int]], TileBits] = {}
-        self.tables: Tables = {}
+        self.tables = Tables()
         self.notes: list[str] = []
 
     def compute(self, dense: Compute) -> ComputeCount:
@@ -137,7 +137,7 @@ class EinsumCounts:
         key = row.component, row.tensor, digits
         if key not in self.tilings:
             self.tilings[key] = tiling_bits(
-                self.structure, row.tensor, digits, self.data[row.tensor], how.format
+                self.structure, row.tensor, digits, self.data[row.tensor], self.formats, how
             )
         return self.tilings[key]
 

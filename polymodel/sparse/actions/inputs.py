@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
+from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, InternalError, SpecError
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.outputs import output_data
@@ -45,11 +46,13 @@ def tensor_data(
     tensors: Mapping[str, SparseTensor] | None = None,
     densities: Mapping[str, object] | None = None,
     folder: str = "",
+    needed: Container[str] | None = None,
 ) -> dict[str, TensorData]:
     """What is known of every tensor: `tensors` over `densities` over what the workload says.
 
-    A computed tensor without any of these gets the structural density of its operations. Raises SpecError for
-    unknown tensors, shapes that do not fit and densities that are none.
+    A computed tensor without any of these gets the structural density of its operations, if it is `needed`
+    (None: all are), else no zeros. Raises SpecError for unknown tensors, shapes that do not fit and densities
+    that are none.
     """
     given, asked = tensors or {}, {**written_densities(cascade), **(densities or {})}
     faults = [
@@ -68,12 +71,23 @@ def tensor_data(
             except SpecError as error:
                 faults += error.diagnostics
                 known = TensorData(access.tensor)
-            if known is None and access.output and not faults:
+            asks = needed is None or access.tensor in needed
+            if known is None and access.output and asks and not faults:
                 known = output_data(einsum, access, shape, found)
             found[access.tensor] = known or TensorData(access.tensor)
     if faults:
         raise SpecError(faults)
     return found
+
+
+def tensors_in_use(problem: Problem) -> frozenset[str]:
+    """Tensors whose zeros any count depends on: operands, leaders, and those that have a format."""
+    found = {a.tensor for e in problem.cascade.einsums for a in e.inputs}
+    for component in problem.hierarchy.components:
+        if component.sparse is not None:
+            found |= {tensor for tensor, _ in component.sparse.formats}
+            found |= {x for action in component.sparse.actions for _, _, on in action.by_einsum for x in on}
+    return frozenset(found)
 
 
 def _known(

@@ -10,40 +10,83 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints, group_numbers
 
-# Rows that a product of three or more tables may have on the way.
+# Rows that a product of tables may have on the way.
 MOST_ROWS = 50_000_000
+# Floats hold whole numbers up to here, 64 bits up to there.
+_WHOLE, _LONG = 2.0**53, 2.0**63
 
 
 @dataclass(frozen=True)
 class Table:
-    """Which groups of values of several rank variables go together: one row of `ids` per variable."""
+    """Which groups of values of several rank variables go together: one row of `ids` per variable.
+
+    `weights` None: every row counts once, and no two are equal.
+    """
 
     variables: tuple[str, ...]
-    ids: Ints
-    weights: Ints
+    ids: tuple[Ints, ...]
+    rows: int
+    weights: Ints | None = None
 
     @staticmethod
-    def of(variables: Sequence[str], ids: Ints) -> Table:
-        """Different rows of these, each with weight 1."""
-        unique, _ = _collapsed(ids, np.ones(ids.shape[1], np.int64))
-        return Table(tuple(variables), unique, np.ones(unique.shape[1], np.int64))
+    def of(variables: Sequence[str], ids: Sequence[Ints], rows: int, different: bool = False) -> Table:
+        """Different rows of these; `different` says that they are."""
+        found = Table(tuple(variables), tuple(ids), rows)
+        if different or not rows:
+            return found
+        numbers = group_numbers(list(ids), rows)
+        first = _firsts(numbers)
+        return Table(tuple(variables), tuple(column[first] for column in ids), first.size)
+
+    def column(self, variable: str) -> Ints:
+        return self.ids[self.variables.index(variable)]
+
+    def weighed(self) -> Ints:
+        return np.ones(self.rows, np.int64) if self.weights is None else self.weights
+
+    def total(self) -> int:
+        """Sum of all weights, exactly."""
+        return self.rows if self.weights is None else _sum(self.weights)
 
     def without(self, variables: Sequence[str]) -> Table:
         """Weights of rows that differ in these variables only are added."""
         kept = [i for i, v in enumerate(self.variables) if v not in variables]
-        ids, weights = _collapsed(self.ids[kept], self.weights)
-        return Table(tuple(self.variables[i] for i in kept), ids, weights)
+        if len(kept) == len(self.variables) or not self.rows:
+            return Table(
+                tuple(self.variables[i] for i in kept),
+                tuple(self.ids[i] for i in kept),
+                self.rows,
+                self.weights,
+            )
+        numbers = group_numbers([self.ids[i] for i in kept], self.rows)
+        first = _firsts(numbers)
+        ids = tuple(self.ids[i][first] for i in kept)
+        weights = _added(numbers, self.weights, first.size)
+        return Table(tuple(self.variables[i] for i in kept), ids, first.size, weights)
 
 
-def _collapsed(ids: Ints, weights: Ints) -> tuple[Ints, Ints]:
-    if not ids.shape[1]:
-        return ids, weights
-    if not ids.shape[0]:
-        return ids[:, :1], weights.sum(keepdims=True)
-    numbers = group_numbers(list(ids), ids.shape[1])
-    order = np.argsort(numbers, kind="stable")
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(numbers[order]) != 0)))
-    return ids[:, order[starts]], np.add.reduceat(weights[order], starts)
+def _firsts(numbers: Ints) -> Ints:
+    """The first place of every number; they are 0, 1, 2, ... without gaps."""
+    found = np.empty(int(numbers.max(initial=-1)) + 1, np.int64)
+    found[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
+    return found
+
+
+def _added(numbers: Ints, weights: Ints | None, count: int) -> Ints:
+    """Weights of equal numbers added, exactly."""
+    if weights is None:
+        return np.bincount(numbers, minlength=count)
+    if float(np.abs(weights).astype(np.float64).sum()) < _WHOLE:
+        return np.rint(np.bincount(numbers, weights, count)).astype(np.int64)
+    found = np.zeros(count, np.int64)
+    np.add.at(found, numbers, weights)
+    return found
+
+
+def _sum(weights: Ints) -> int:
+    if float(np.abs(weights.astype(np.float64)).sum()) < _LONG:
+        return int(weights.sum())
+    return sum(weights.tolist())
 
 
 @dataclass(frozen=True)
@@ -58,49 +101,77 @@ class Axis:
 def weighted_count(tables: Sequence[Table], axes: Mapping[str, Axis]) -> int:
     """Sum over one part per axis of the product of their weights, where every table has their groups.
 
-    Raises Refused for products of three or more tables that would need more than 5e7 rows on the way.
+    Raises Refused for products that would need more than 5e7 rows on the way.
     """
     total = 1
     waiting = list(tables)
+    private: list[list[str]] = [[] for _ in tables]
     for variable, axis in axes.items():
         users = [k for k, t in enumerate(tables) if variable in t.variables]
         if not users:
-            total *= int(axis.weights.sum())
+            total *= _sum(axis.weights)
         elif len(users) == 1:
-            waiting[users[0]] = _weighed(waiting[users[0]], variable, axis, users[0])
+            waiting[users[0]], each = _weighed(waiting[users[0]], variable, axis, users[0])
+            total *= each
+            private[users[0]].append(variable)
         else:
             _share(waiting, users, variable, axis)
-    return total * _joined(waiting) if total else 0
+    if not total:
+        return 0
+    return total * _joined(waiting, private)
 
 
-def _weighed(table: Table, variable: str, axis: Axis, number: int) -> Table:
-    """The variable is in no other table: its weights go into the rows."""
-    at = table.variables.index(variable)
-    groups = axis.groups[number]
-    each = np.zeros(max(int(groups.max(initial=-1)), int(table.ids[at].max(initial=-1))) + 1, np.int64)
-    np.add.at(each, groups, axis.weights)
-    weights = table.weights * each[table.ids[at]]
-    kept = weights != 0
-    return Table(table.variables, table.ids[:, kept], weights[kept]).without([variable])
+def _weighed(table: Table, variable: str, axis: Axis, number: int) -> tuple[Table, int]:
+    """The variable is in no other table: its weights go into the rows; one weight that all have stays out."""
+    column, groups = table.column(variable), axis.groups[number]
+    count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
+    each = _added(groups, axis.weights, count)
+    if not each.size:
+        return table, 1
+    if each[0] == each[-1] and (each == each[0]).all():
+        return table, int(each[0])
+    weights = table.weighed() * each[column]
+    if not (each == 0).any():
+        return Table(table.variables, table.ids, table.rows, weights), 1
+    kept = np.flatnonzero(weights)
+    return Table(table.variables, tuple(c[kept] for c in table.ids), kept.size, weights[kept]), 1
 
 
 def _share(tables: list[Table], users: list[int], variable: str, axis: Axis) -> None:
     """The variable is in several tables: their groups become common parts, weighed in the first table."""
     some = np.flatnonzero(axis.weights)
-    columns = [axis.groups[k][some] for k in users]
-    parts, weights = _collapsed(np.array(columns), axis.weights[some])
+    numbers = group_numbers([axis.groups[k][some] for k in users], some.size)
+    first = _firsts(numbers)
+    weights = _added(numbers, axis.weights[some], first.size)
     for place, k in enumerate(users):
         table = tables[k]
         at = table.variables.index(variable)
-        order = np.argsort(parts[place], kind="stable")
-        sorted_groups = parts[place][order]
-        low = np.searchsorted(sorted_groups, table.ids[at], side="left")
-        high = np.searchsorted(sorted_groups, table.ids[at], side="right")
-        rows, picked = _runs(low, high)
-        ids = table.ids[:, rows].copy()
-        ids[at] = order[picked]
-        found = table.weights[rows]
-        tables[k] = Table(table.variables, ids, found * weights[ids[at]] if place == 0 else found)
+        groups = axis.groups[k][some][first]
+        ids, found = _refined(table, at, groups)
+        if place == 0 and not (weights == 1).all():
+            found = (np.ones(ids[at].size, np.int64) if found is None else found) * weights[ids[at]]
+        tables[k] = Table(table.variables, ids, ids[at].size, found)
+
+
+def _refined(table: Table, at: int, groups: Ints) -> tuple[tuple[Ints, ...], Ints | None]:
+    """Rows once for each part (by its number) of their group; parts of no row are left out."""
+    column = table.ids[at]
+    count = max(int(groups.max(initial=-1)), int(column.max(initial=-1))) + 1
+    sizes = np.bincount(groups, minlength=count)
+    if (sizes <= 1).all():
+        part = np.full(count, -1, np.int64)
+        part[groups] = np.arange(groups.size)
+        fine = part[column]
+        if (fine >= 0).all():
+            return (*table.ids[:at], fine, *table.ids[at + 1 :]), table.weights
+        kept = np.flatnonzero(fine >= 0)
+        ids = tuple((fine if i == at else c)[kept] for i, c in enumerate(table.ids))
+        return ids, None if table.weights is None else table.weights[kept]
+    order = np.argsort(groups, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    rows, picked = _runs(starts[column], starts[column] + sizes[column])
+    ids = tuple(order[picked] if i == at else c[rows] for i, c in enumerate(table.ids))
+    return ids, None if table.weights is None else table.weights[rows]
 
 
 def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -116,8 +187,12 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     return rows, np.arange(total, dtype=np.int64) - starts[rows] + low[rows]
 
 
-def _joined(tables: list[Table]) -> int:
-    return int(joined_rows(tables).weights.sum()) if tables else 1
+def _joined(tables: list[Table], private: list[list[str]]) -> int:
+    if not tables:
+        return 1
+    if len(tables) == 1:
+        return tables[0].total()
+    return joined_rows([t.without(names) for t, names in zip(tables, private, strict=True)]).total()
 
 
 def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:
@@ -134,24 +209,43 @@ def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:
         shared = [v for v in first.variables if v in second.variables]
         first = first.without([v for v in first.variables if v not in shared and v not in later])
         second = second.without([v for v in second.variables if v not in shared and v not in later])
+        if set(first.variables) == set(second.variables) == set(shared) and not later & set(shared):
+            return _matched(first, second, shared, waiting)
         first = _pair(first, second, shared)
         first = first.without([v for v in first.variables if v not in later])
     return first.without([v for v in first.variables if v not in kept])
 
 
-def _pair(first: Table, second: Table, shared: list[str]) -> Table:
-    a = [first.ids[first.variables.index(v)] for v in shared]
-    b = [second.ids[second.variables.index(v)] for v in shared]
-    size = first.weights.size
-    both = [np.concatenate(pair) for pair in zip(a, b, strict=True)]
-    keys = group_numbers(both, size + second.weights.size)
-    order = np.argsort(keys[size:], kind="stable")
-    right = keys[size:][order]
-    low = np.searchsorted(right, keys[:size], side="left")
-    high = np.searchsorted(right, keys[:size], side="right")
-    rows, picked = _runs(low, high)
+def _keys(first: Table, second: Table, shared: Sequence[str]) -> tuple[Ints, Ints, int]:
+    """Equal numbers for rows that agree in the shared variables, and how many numbers there are."""
+    both = [np.concatenate((first.column(v), second.column(v))) for v in shared]
+    keys = group_numbers(both, first.rows + second.rows)
+    return keys[: first.rows], keys[first.rows :], int(keys.max(initial=-1)) + 1
+
+
+def _matched(first: Table, second: Table, shared: Sequence[str], waiting: list[Table]) -> Table:
+    """Two tables of the same variables, none of which is needed any more: a product of sums, no rows."""
+    a, b, count = _keys(first, second, shared)
+    sums = _added(a, first.weights, count), _added(b, second.weights, count)
+    if float((sums[0].astype(np.float64) * sums[1].astype(np.float64)).sum()) < _LONG:
+        total = int((sums[0] * sums[1]).sum())
+    else:
+        total = sum(x * y for x, y in zip(*(s.tolist() for s in sums), strict=True))
+    rest = joined_rows(waiting).total() if waiting else 1
+    return Table((), (), 1, np.array([total * rest], dtype=object if total * rest >= _LONG else np.int64))
+
+
+def _pair(first: Table, second: Table, shared: Sequence[str]) -> Table:
+    a, b, count = _keys(first, second, shared)
+    order = np.argsort(b, kind="stable")
+    sizes = np.bincount(b, minlength=count)
+    starts = np.cumsum(sizes) - sizes
+    rows, picked = _runs(starts[a], starts[a] + sizes[a])
     mates = order[picked]
     others = [i for i, v in enumerate(second.variables) if v not in shared]
-    ids = np.concatenate((first.ids[:, rows], second.ids[others][:, mates]))
+    ids = (*(c[rows] for c in first.ids), *(second.ids[i][mates] for i in others))
     names = (*first.variables, *(second.variables[i] for i in others))
-    return Table(names, ids, first.weights[rows] * second.weights[mates])
+    weights = None
+    if first.weights is not None or second.weights is not None:
+        weights = first.weighed()[rows] * second.weighed()[mates]
+    return Table(names, ids, rows.size, weights)

@@ -118,23 +118,23 @@ def _pattern(
         inside = np.ones(actual.nnz, np.bool_)
         for v, c in zip(names, columns, strict=True):
             inside &= (c >= 0) & (c < size[v])
-        tables.append(Table.of(names, np.array(columns, np.int64).reshape(len(names), -1)[:, inside]))
+        tables.append(Table.of(names, [c[inside] for c in columns], int(inside.sum()), True))
     found = rows_of(tables, output.variables)
     size = _extents(einsum, output.variables)
     missing = [v for v in output.variables if v not in found.variables]
     spread = prod(size[v] for v in missing)
-    if spread * found.weights.size > MOST_ROWS:
+    if spread * found.rows > MOST_ROWS:
         raise Refused(
-            f"{einsum.name}: {output.tensor} has {spread * found.weights.size:,} nonzeros",
+            f"{einsum.name}: {output.tensor} has {spread * found.rows:,} nonzeros",
             f"give the density of {output.tensor}",
         )
     column: dict[str, Ints] = {}
     grid = np.indices([size[v] for v in missing]).reshape(len(missing), spread)
     for v, row in zip(missing, grid, strict=True):
-        column[v] = np.tile(row, found.weights.size)
+        column[v] = np.tile(row, found.rows)
     for v, row in zip(found.variables, found.ids, strict=True):
         column[v] = np.repeat(row, spread)
     coords = [column[x.terms[0][0]] + einsum.bound(x.terms[0][0])[0] + x.constant for x in output.projection]
-    count = spread * found.weights.size
+    count = spread * found.rows
     rows = np.array(coords, np.int64).reshape(len(coords), count)
     return SparseTensor.from_coo(output.tensor, output.ranks, shape, rows, np.ones(count, np.int64))

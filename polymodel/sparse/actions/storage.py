@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from math import prod
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from polymodel.sparse.formats import (
     expected_levels,
     parse_format,
 )
-from polymodel.sparse.formats.levels import levels_of_groups
+from polymodel.sparse.formats.levels import levels_of, levels_of_groups
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.workload.einsum import TensorAccess
 
@@ -53,6 +53,7 @@ class Formats:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self._counted: dict[tuple[object, ...], ActualBits] = {}
         self.accesses: dict[str, TensorAccess] = {}
         for e in problem.cascade.einsums:
             for a in e.accesses:
@@ -77,6 +78,13 @@ class Formats:
         if faults:
             raise SpecError(faults)
         return found
+
+    def counted(self, tiles: Tiles, how: Kept, tensor: SparseTensor) -> ActualBits:
+        """Bits of actual tiles, counted once for each tiling and format."""
+        key = (tensor, how.format, *((v, g.tobytes()) for v, g in tiles.groups.items()))
+        if key not in self._counted:
+            self._counted[key] = tiles.bits(how.format, tensor)
+        return self._counted[key]
 
     def compressed(self, component: str, tensor: str) -> bool:
         """True if the component holds nonzeros of the tensor only."""
@@ -126,14 +134,13 @@ class Tiles:
             ]
             yield tuple(ranks), number
 
-    def bits(self, format: Format, tensor: SparseTensor) -> tuple[Any, Any]:
-        """Payload and all bits of every nonempty tile of actual data, as arrays.
-
-        Refused unless every rank is indexed by one rank variable.
-        """
+    def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
+        """Bits of all nonempty tiles of actual data. Refused unless every rank is indexed by one variable."""
         order = format.order(self.access.ranks)
         stored = tensor if order == tensor.ranks else tensor.swizzled(order)
-        columns, firsts, extents, ids = [], [], [], np.zeros(stored.nnz, np.int64)
+        if not stored.nnz:
+            return ActualBits(0, 0, 0, 0)
+        columns, firsts, extents = [], [], []
         for rank in order:
             counters, at = self._single(rank, stored)
             group = self.groups[counters.variable]
@@ -142,20 +149,28 @@ class Tiles:
             columns.append(group[at])
             firsts.append(low + counters.low)
             extents.append(np.bincount(group))
-            ids = ids * low.size + group[at]
-        _, number = np.unique(ids, return_inverse=True)
-        count = int(number.max(initial=-1)) + 1
-        line = np.lexsort((*stored.coords[::-1], number))
-        one = np.zeros(count, np.int64)
+        number = group_numbers(columns, stored.nnz)
+        count = int(number.max()) + 1
+        one = np.empty(count, np.int64)
         one[number] = np.arange(stored.nnz)
         origins = np.array([f[c[one]] for f, c in zip(firsts, columns, strict=True)]).T
         sizes = np.array([e[c[one]] for e, c in zip(extents, columns, strict=True)]).T
-        ranks = tuple(order)
-        levels = levels_of_groups(
-            ranks, stored.coords[:, line], number[line], count, origins, sizes, stored.shape
+        coords = stored.coords
+        if count > 1 and (np.diff(number) < 0).any():
+            # Nonzeros stand in order, so that a stable order by tile leaves them so inside each.
+            line = np.argsort(number.astype(np.uint16) if count < 2**16 else number, kind="stable")
+            coords, number = coords[:, line], number[line]
+        if all(int(g.max()) == 0 for g in self.groups.values()):
+            found = format.bits(levels_of(stored))
+        else:
+            found = format.bits(
+                levels_of_groups(tuple(order), coords, number, count, origins, sizes, stored.shape)
+            )
+        payload, total = np.broadcast_arrays(np.asarray(found.payload), np.asarray(found.total))
+        most = int(np.argmax(total))
+        return ActualBits(
+            int(payload.sum()), int(total.sum()), int(payload.flat[most]), int(total.flat[most])
         )
-        found = format.bits(levels)
-        return found.payload, found.total
 
     def _single(self, rank: str, stored: SparseTensor) -> tuple[Counters, Ints]:
         expression = self.access.projection[self.access.ranks.index(rank)]
@@ -167,6 +182,16 @@ class Tiles:
             )
         counters = self.counters[expression.terms[0][0]]
         return counters, stored.rank(rank) - expression.constant - counters.low
+
+
+@dataclass(frozen=True)
+class ActualBits:
+    """Values (payload) and all bits of all tiles, and of the largest one."""
+
+    payload: int
+    total: int
+    largest_payload: int
+    largest: int
 
 
 @dataclass(frozen=True)
@@ -194,26 +219,23 @@ def full_model(data: TensorData, ranks: Sequence[str], shape: tuple[int, ...]) -
 
 
 def tiling_bits(
-    structure: Structure, tensor: str, digits: frozenset[int], data: TensorData, format: Format
+    structure: Structure, tensor: str, digits: frozenset[int], data: TensorData, formats: Formats, how: Kept
 ) -> TileBits:
     """Bits of all tiles that these loops make: exact of actual data, else expected."""
     tiles = Tiles(structure, tensor, digits)
-    access = tiles.access
+    access, format = tiles.access, how.format
     shape = shape_of(structure, access)
     if data.actual is not None:
-        payload, total = tiles.bits(format, data.actual)
-        points = 1
-        for extent in shape:
-            points *= extent
-        return TileBits(points, float(np.sum(payload)), float(np.sum(total)), "exact")
+        found = formats.counted(tiles, how, data.actual)
+        return TileBits(prod(shape), found.payload, found.total, "exact")
     model = full_model(data, access.ranks, shape)
     order = format.order(access.ranks)
     points, payloads, totals = 0, 0.0, 0.0
     for extents, number in tiles.classes():
-        found = format.bits(expected_levels(model, extents, order))
+        each = format.bits(expected_levels(model, extents, order))
         points += int(np.prod(extents, dtype=object)) * number if extents else number
-        payloads += float(found.payload) * number
-        totals += float(found.total) * number
+        payloads += float(each.payload) * number
+        totals += float(each.total) * number
     return TileBits(points, payloads, totals, data.label)
 
 
@@ -231,9 +253,8 @@ def resident(
     tiles = Tiles(structure, buffet.tensor, digits)
     dense = buffet.tile_max * access.bits_per_value
     if known.actual is not None:
-        payload, total = tiles.bits(how.format, known.actual)
-        at = int(np.argmax(total)) if np.size(total) else -1
-        value, bits = (float(payload[at]), float(total[at])) if at >= 0 else (0.0, 0.0)
+        found = formats.counted(tiles, how, known.actual)
+        value, bits = float(found.largest_payload), float(found.largest)
         return Footprint(
             buffet.node, buffet.component, buffet.tensor, how.format.name, buffet.tile_max, dense,
             value, bits - value, bits, 1.0, "exact",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -15,14 +16,25 @@ from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
 from polymodel.sparse.density.uniform import Uniform
 
 Number = float  # an int where every datum is exact
-# Which tiles of a tensor, told apart by these loops, hold a nonzero: of one Einsum, shared by its links.
-Tables = dict[tuple[str, frozenset[int]], Table]
+
+
+@dataclass
+class Tables:
+    """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
+    and sums that were asked for before."""
+
+    known: dict[tuple[str, frozenset[int]], Table] = field(default_factory=dict)
+    sums: dict[tuple[object, ...], Number] = field(default_factory=dict)
+
+
+# The end of a link at which an access is counted.
+_SIDES = {"reads_fill": "read", "writes_drain": "read", "writes_fill": "write", "reads_drain": "write"}
 
 
 class LinkSums:
     """Sums over the transfers of the last link of `chain` (empty: over the operations of the Einsum).
 
-    `tables` is filled on the way, one for all links of an Einsum.
+    `tables` is filled on the way.
     """
 
     def __init__(
@@ -42,6 +54,18 @@ class LinkSums:
         Raises Refused for actual data behind ranks of several rank variables.
         """
         useful = sharpest(c for c in conditions if self._matters(c, nonzeros))
+        side = kind if self._partial(kind) else _SIDES.get(kind, "all")
+        key = (self.link and (self.tensor, self.link.level), side, frozenset(useful), nonzeros)
+        if key not in self._tables.sums:
+            self._tables.sums[key] = self._total(kind, useful, nonzeros)
+        return self._tables.sums[key]
+
+    def _partial(self, kind: str) -> bool:
+        """True for partial sums, of which some transfers bring none."""
+        fills = kind in ("reads_fill", "writes_fill")
+        return fills and self.link is not None and self.structure.einsum.access_of(self.tensor).output
+
+    def _total(self, kind: str, useful: tuple[Condition, ...], nonzeros: bool) -> Number:
         own = self.data[self.tensor] if nonzeros else None
         by_value = own is not None and own.actual is not None and not own.dense
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
@@ -77,13 +101,11 @@ class LinkSums:
     def _counted(self, tally: Tally, kind: str) -> Bools:
         if self.link is None:
             return tally.masks("all")
-        side = "read" if kind in ("reads_fill", "writes_drain") else "write"
-        found = tally.masks(side)
-        output = tally.access is not None and tally.access.output
-        if output and kind == "reads_fill":
+        found = tally.masks(_SIDES[kind])
+        if self._partial(kind):
             found = found & tally.partial()
-        if output and kind == "writes_fill":
-            found = found & tally.partial() & tally.receives()
+            if kind == "writes_fill":
+                found = found & tally.receives()
         return found
 
     def _factor(self, tally: Tally, conditions: Sequence[Condition]) -> Floats:
@@ -123,12 +145,12 @@ class LinkSums:
         return self._cached((tensor, every), tensor, every)
 
     def _cached(self, key: tuple[str, frozenset[int]], tensor: str, digits: frozenset[int]) -> Table:
-        found = self._tables.get(key)
+        found = self._tables.known.get(key)
         if found is None:
             data = self.data[tensor].actual
             assert data is not None, "only tensors with actual data have tables"
             found = region_table(self.structure, self.structure.einsum.access_of(tensor), digits, data)
-            self._tables[key] = found
+            self._tables.known[key] = found
         return found
 
 

@@ -250,12 +250,13 @@ def region_table(
     inside = np.ones(data.nnz, np.bool_)
     for at, counters in zip(columns, names, strict=True):
         inside &= (at >= 0) & (at < counters.size)
-    ids = [
-        group_numbers(digit_columns(counters, digits), counters.size)[at[inside]]
-        for at, counters in zip(columns, names, strict=True)
-    ]
-    rows = np.array(ids, dtype=np.int64).reshape(len(ids), int(inside.sum()))
-    return Table.of([c.variable for c in names], rows)
+    ids, different = [], True
+    some = slice(None) if inside.all() else np.flatnonzero(inside)
+    for at, counters in zip(columns, names, strict=True):
+        groups = group_numbers(digit_columns(counters, digits), counters.size)
+        different = different and int(groups.max()) + 1 == counters.size
+        ids.append(at[some] if int(groups.max()) + 1 == counters.size else groups[at[some]])
+    return Table.of([c.variable for c in names], ids, int(inside.sum()), different)
 
 
 def digit_columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:
