@@ -77,15 +77,15 @@ class Run:
         own = self.ranks[self.einsum]
         has_out = any(self.level(r) == depth for r in own)
         for place, (coord, children) in enumerate(self.coiterate(depth, rank, drivers, at, stamp, coords)):
-            below = self.looked_up(depth, rank, coord, {**at, **children})
-            if below is None:
-                continue
             here, inner = (*stamp, place), {**coords, rank: coord}
             self.iters[rank] += 1
             for t in children:
                 if coord in self.places[depth][t]:
                     where = self.prefix(t, coords, depth)
                     self.note(t, rank, "payload", here, where, self.places[depth][t][coord])
+            below = self.looked_up(depth, rank, coord, {**at, **children})
+            if below is None:
+                continue
             if has_out:
                 self.populate(depth, rank, coord, below, out, here, inner)
             else:

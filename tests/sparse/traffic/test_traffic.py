@@ -57,6 +57,23 @@ def test_designs_on_random_data(name: str, seed: int) -> None:
     assert ours == slow
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_flattened_ranks_in_parts_of_few_nonzeros(seed: int) -> None:
+    """SIGMA with small parts, narrow lines and the kept tensor bound lazily as well."""
+    rng = Random(seed)
+    text = data.design("sigma").replace("uniform_shape(128)", f"uniform_shape({rng.randint(1, 5)})")
+    text = text.replace("A.16384", f"A.{rng.randint(1, 6)}").replace("width: 4096", "width: 64")
+    if seed % 2:
+        eager = "rank: MK00, format: flattened, type: payload, evict-on: MK01, style: eager"
+        lazy = "rank: MK00, type: payload, evict-on: MK01, format: flattened, style: lazy"
+        assert eager in text or lazy.replace("lazy", "eager") in text
+        text = text.replace(eager, lazy).replace(lazy.replace("lazy", "eager"), lazy)
+    sizes = {r: rng.randint(1, 9) for r in "KMN"}
+    given = {t: random_points(rng, [sizes[r] for r in DECLARED[t]], 0.5) for t in "AB"}
+    ours, slow = both(text, {}, sizes, given, None, None)
+    assert ours == slow
+
+
 @pytest.mark.parametrize("evict", ["root", "I1", "I0", "K2"])
 @pytest.mark.parametrize("seed", range(6))
 def test_buffets_of_spmm_with_a_sparse_operand(seed: int, evict: str) -> None:
