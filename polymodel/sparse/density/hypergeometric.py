@@ -200,7 +200,9 @@ class Hypergeometric:
     def _tails(self, tiles: Ints, s: Ints) -> tuple[Floats, NDArray[np.bool_]]:
         """P(X <= s) below the mean and P(X > s) above it, and which of both it is."""
         low, high = self._support(tiles)
-        upper = s >= self._floor(tiles)[0]
+        floor, rest = self._floor(tiles)
+        # Whichever tail is the smaller one: the other is its complement.
+        upper = (s > floor) | ((s == floor) & (rest < 0.5))
         found = np.zeros(tiles.shape)
         first = np.where(upper, s + 1, s)
         inside = np.flatnonzero((first >= low) & (first <= high))

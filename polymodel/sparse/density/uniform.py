@@ -84,7 +84,7 @@ class Uniform(Placeless):
         return self.points.quantile(self._points_in(tile), confidence)
 
     def expected_max(self, tile: ArrayLike) -> Floats:
-        """E[max] over all tiles: exact for this model (1e-9), see `maxima.expected_max`."""
+        """E[max] over all tiles: to 1e-8 (see `maxima.expected_max`)."""
         return self._over_tilings(tile, maxima.expected_max)
 
     def expected_max_lower(self, tile: ArrayLike) -> Floats:

@@ -155,6 +155,13 @@ def test_wide_and_nearly_full_laws(size: int, nnz: int) -> None:
             assert s == 0 or float(law.cdf(tile, s - 1)) < confidence
 
 
+def test_the_smaller_tail_is_the_one_that_is_summed() -> None:
+    """All of 5 nonzeros but with a chance of 5 missed / points: the mean is just below 5."""
+    law = Hypergeometric(10**12, 5)
+    assert float(law.cdf(10**12 - 2, 4)) == pytest.approx(5 * 2e-12, rel=1e-9)
+    assert float(law.sf(2, 0)) == pytest.approx(5 * 2e-12, rel=1e-9)
+
+
 def test_integrals_meet_sums_where_they_change_over() -> None:
     """Standard deviations just below and above the change, against sums in long precision."""
     size, nnz = 10**9, 10**6
@@ -212,3 +219,43 @@ def test_a_grid_of_tiles_is_quick() -> None:
         assert many[0][chosen] == model.p_empty(one)
         assert many[1][chosen] == model.expected_tiles(one)
         assert many[2][chosen] == model.quantile(one, 0.999)
+
+
+@pytest.mark.parametrize(("size", "nnz"), [(4_000_000, 36_000), (10**6, 300), (10**12, 100_000)])
+def test_of_two_halves_the_fuller_one_has_half_and_the_mean_deviation(size: int, nnz: int) -> None:
+    """max(X, n - X) in long precision; wide laws included."""
+    model = Uniform.of("I", (size,), nnz=nnz)
+    half = size // 2
+    spread = int(20 * nnz**0.5)
+    k = np.arange(max(0, nnz // 2 - spread), min(nnz, nnz // 2 + spread) + 1)
+    wanted = float(model.points.pmf(half, k) @ np.maximum(k, nnz - k))
+    assert model.expected_max((half,)) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_many_wide_tiles_agree_with_a_transform_of_their_sum() -> None:
+    """Tiles of 1,000 nonzeros: wide sums against the plain coefficient, for a few s."""
+    model = Uniform.of("IJ", (4_000, 4_000), nnz=200_000)
+    tile, s = (20, 4_000), np.array([1_050, 1_080, 1_110])
+    tiles, points = 200, 80_000
+    k = np.arange(s.max() + 1)
+    share = 200_000 / 16_000_000
+    with mpmath.workdps(30):
+        log_pmf = [
+            log_choose(mpmath.mpf(points), int(x))
+            + int(x) * mpmath.log(share)
+            + (points - int(x)) * mpmath.log(1 - share)
+            for x in k
+        ]
+    pmf = np.array([float(mpmath.exp(p)) for p in log_pmf])
+    length = 1 << 18
+    for most in s:
+        transform = np.fft.fft(np.where(k <= most, pmf, 0.0), n=length)
+        summed = np.fft.ifft(transform**tiles).real[200_000]
+        whole = float(
+            mpmath.exp(
+                log_choose(mpmath.mpf(16_000_000), 200_000)
+                + 200_000 * mpmath.log(share)
+                + 15_800_000 * mpmath.log(1 - share)
+            )
+        )
+        assert float(model.cdf_max(tile, most)) == pytest.approx(summed / whole, rel=1e-6)
