@@ -37,7 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, edp, or reads:X, writes:X, accesses:X, working_set:X of a component",
+        help="energy, latency, edp, or reads:X, writes:X, accesses:X, working_set:X of a component; "
+        "sparse_energy and so on: the same on the data that the spec describes",
     )
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--pareto", dest="keep", action="store_const", const="front", help="keep the front")

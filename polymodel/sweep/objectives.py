@@ -12,6 +12,7 @@ from polymodel.spec import Memory, Toll
 from polymodel.spec.faults import suggestion
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
+from polymodel.sweep.sparse import rows as sparse
 from polymodel.sweep.values import wrong
 
 Array = Any
@@ -20,13 +21,17 @@ WAYS = ("reads", "writes", "accesses", "working_set")
 
 
 def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
-    """The names, if each is `energy`, `latency`, `edp` or like `accesses:DRAM`. Raises SpecError."""
+    """The names, if each is `energy`, `latency`, `edp` or like `accesses:DRAM`, or these behind `sparse_`.
+
+    Raises SpecError.
+    """
     found = tuple(dict.fromkeys((names,) if isinstance(names, str) else names))
     if not found:
         raise wrong("a sweep needs an objective", "name energy or latency")
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()
     known = [*PLAIN, *(f"{w}:{n.name}" for n in nodes if isinstance(n, Memory) for w in WAYS)]
     known += [f"{w}:{n.name}" for n in nodes if isinstance(n, Toll) for w in WAYS[:-1]]
+    known += [sparse.PREFIX + n for n in known]
     for name in found:
         if name not in known:
             raise wrong(f"unknown objective {name}", suggestion(name, known, "objectives"))

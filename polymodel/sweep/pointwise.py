@@ -11,6 +11,7 @@ from polymodel.evaluate import evaluate
 from polymodel.loading import Spec
 from polymodel.sweep.grid import Grid, Roles
 from polymodel.sweep.rows import Cells, accesses_of, cells
+from polymodel.sweep.sparse.rows import is_sparse, sparse_cells
 from polymodel.sweep.values import Number
 
 MOST = 10_000
@@ -45,16 +46,17 @@ def evaluate_points(
 
 
 def point_cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) -> Cells:
-    """What `evaluate` finds at a point, or why there is nothing to find."""
+    """What `evaluate` finds at a point (and `sparsify`, if asked), or why there is nothing to find."""
     point: dict[str, Number] = grid.point(number)
     values = {**{n: v for n, v in spec.symbols.items() if v is not None}, **point}
     if not all(bool(c.holds(values)) for c in grid.where):
         return {"feasible": False, "reason": "left out by `where`"}
     try:
         report = evaluate(spec.bind(**{n: v for n, v in point.items() if n in spec.symbols}))
+        sparse = sparse_cells(report.sparse, objectives) if is_sparse(objectives) else {}
     except SpecError as fault:
         return {"feasible": False, "reason": fault.diagnostics[0].message}
     except Refused as refusal:
         return {"feasible": False, "reason": refusal.message}
     counts = Counts(report.problem, report.analysis)
-    return cells(report.costs, accesses_of(counts), objectives)
+    return cells(report.costs, accesses_of(counts), objectives) | sparse

@@ -9,6 +9,7 @@ from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.scenario import Scenario, Variant
+from polymodel.sweep.sparse.rows import PREFIX
 from polymodel.sweep.values import Number
 
 Cells = dict[str, Any]
@@ -29,7 +30,8 @@ def cells(costs: Costs, accesses: Mapping[str, int], objectives: Sequence[str]) 
         if name.startswith("accesses:"):
             component = name.partition(":")[2]
             row[name] = row.get(f"reads:{component}", 0) + row.get(f"writes:{component}", 0)
-        row.setdefault(name, 0)
+        if not name.startswith(PREFIX):
+            row.setdefault(name, 0)
     return row
 
 
@@ -66,7 +68,16 @@ def table(
 
 
 def _ordered(keys: Iterable[str]) -> list[str]:
-    order = ("energy", "latency", "edp", "reads", "writes", "accesses", "working_set", "feasible", "reason")
+    ways = ("reads", "writes", "accesses", "working_set")
+    sparse = (
+        "sparse_energy",
+        "sparse_latency",
+        "sparse_edp",
+        "speedup",
+        *(PREFIX + w for w in ways),
+        "label",
+    )
+    order = ("energy", "latency", "edp", *ways, *sparse, "feasible", "reason")
     return sorted(dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"]),
                   key=lambda k: order.index(k.partition(":")[0]))  # fmt: skip
 

@@ -36,6 +36,7 @@ from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
+from polymodel.sweep.sparse.rows import PREFIX, is_sparse
 from polymodel.sweep.spill import Spill, clear_unfinished
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
@@ -47,6 +48,7 @@ LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
 UNITS = {"energy": "J", "latency": "s", "edp": "J s", "reads": "bit", "writes": "bit"}
+UNITS |= {PREFIX + name: unit for name, unit in UNITS.items()}
 
 
 def sweep(
@@ -71,8 +73,9 @@ def sweep(
     `symbols`: name -> values (a list, a range, `divisors("m")`, `all_sizes("m")`, `powers(2, "m")`) or an
     expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same
     grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, or reads:X,
-    writes:X, accesses:X, working_set:X of a component. `keep`: the Pareto `front`, the `top` ones by the
-    first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
+    writes:X, accesses:X, working_set:X of a component; each with `sparse_` before it is that on the data that
+    the spec describes, and then sparse tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by
+    the first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
     then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
     `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
     `store`: a folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on
@@ -313,6 +316,8 @@ class _Search:
         """One mapping under one choice of what changes its counts."""
         one, grid = self.specs[i], self.grid
         try:
+            if is_sparse(self.objectives):
+                raise Refused("sparse figures are counted point by point")
             found = scenario(one, grid, part, i, self.names[i], share, given)
         except SpecError as fault:
             if self.units.mine(self.state):

@@ -1,0 +1,194 @@
+"""Every row of a sweep on sparse data is what a sparse report says of the same point."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.sparse.density import random_tensor
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "sparse" / "sweeps.yaml"
+
+SYMBOLS = {"TM": [1, 3, 4, 8, 12], "TN": [2, 5, 8], "TK": [1, 4, 7]}
+OBJECTIVES = ("sparse_energy", "sparse_latency")
+
+
+def memory(
+    name: str, size: object, joules: float, rate: float, sparse: dict[str, Any] | None
+) -> dict[str, Any]:
+    actions: list[dict[str, Any]] = [
+        {"name": "read", "energy": joules, "throughput": rate},
+        {"name": "write", "energy": 1.5 * joules, "throughput": rate / 2},
+        {"name": "gated_read", "energy": joules / 7},
+        {"name": "metadata_read", "energy": joules / 3},
+    ]
+    found = {"type": "Memory", "name": name, "size": size, "actions": actions, "tensors": {"keep": "All"}}
+    return found | ({"sparse": sparse} if sparse else {})
+
+
+def loop(variable: str, tile: object) -> dict[str, Any]:
+    return {"type": "Temporal", "rank_variable": variable, "tile_shape": tile}
+
+
+def spec(
+    dram: dict[str, Any] | None = None,
+    glb: dict[str, Any] | None = None,
+    mac: dict[str, Any] | None = None,
+    *,
+    densities: dict[str, Any] | None = None,
+    spatial: str = "",
+    size: object = "inf",
+    reuse: str = "refill",
+    sizes: tuple[int, int, int] = (12, 8, 7),
+) -> pm.Spec:
+    """A matmul of uneven tiles on two memories, perhaps with a spatial loop over n below the second."""
+    m, n, k = sizes
+    every = ["A", "B", "Z"]
+    glb_nodes: list[dict[str, Any]] = [
+        {"type": "Storage", "component": "GLB", "tensors": every, "reuse": reuse},
+        loop("m", 1),
+    ]
+    nodes: list[dict[str, Any]] = [memory("DRAM", "inf", 1.0, 8.0, dram), memory("GLB", size, 0.1, 16.0, glb)]
+    if spatial:
+        nodes.append({"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 8}]})
+        glb_nodes.append(
+            {"type": "Spatial", "rank_variable": spatial, "tile_shape": 1, "component": "PE", "name": "X"}
+        )
+    actions = [
+        {"name": "compute", "energy": 0.5, "throughput": 3},
+        {"name": "gated_compute", "energy": 0.01},
+    ]
+    nodes.append({"type": "Compute", "name": "MAC", "actions": actions} | ({"sparse": mac} if mac else {}))
+    return pm.load(
+        {
+            "schema_version": 1,
+            "symbols": {"TM": None, "TN": None, "TK": None},
+            "arch": {"nodes": nodes},
+            "workload": {
+                "rank_sizes": {"M": m, "K": k, "N": n},
+                "bits_per_value": {"All": 8},
+                "densities": {"A": 0.25} if densities is None else densities,
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": every},
+                    loop("m", "TM"), loop("n", "TN"), loop("k", "TK"),
+                    *glb_nodes,
+                    *(loop(v, 1) for v in "nk" if v != spatial),
+                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
+                ]
+            },
+        }
+    )  # fmt: skip
+
+
+SKIP = {"actions": [{"skip": "B", "on": "A"}]}
+CASES: dict[str, pm.Spec] = {}
+
+
+def case(name: str, **options: Any) -> None:
+    CASES[name] = spec(**options)
+
+
+case("skip", dram=SKIP, mac={"actions": [{"skip": "compute", "on": "A"}]})
+case("gate", glb={"actions": [{"gate": "B", "on": "A"}]}, mac={"actions": [{"gate": "compute", "on": "A"}]})
+case("spatial", dram=SKIP, glb={"actions": [{"gate": ["A", "B"], "on": "A"}]}, spatial="n")
+case(
+    "two leaders",
+    dram={"format": {"A": "CSR", "B": ["U", "CP"]}, "actions": [{"skip": "Z", "on": ["A", "B"]}]},
+    glb={"format": {"A": "COO"}, "actions": [{"gate": "B", "on": "A"}, {"skip": "A", "on": "B"}]},
+    mac={"actions": [{"skip": "compute", "on": ["A", "B"]}]},
+    densities={"A": 0.3, "B": 0.1},
+)
+case("bitmask", dram={"format": {"A": ["U", "B"], "Z": "CSR"}}, glb={"format": {"A": ["CP", "B"]}}, size=900)
+case("slides", dram=SKIP, glb={"format": {"A": "CSR"}}, reuse="slide")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_point_is_that_of_a_sparse_report(name: str) -> None:
+    found = pm.sweep(CASES[name], SYMBOLS, objectives=OBJECTIVES, keep="all")
+    legal = sum(
+        tm <= 12 and tn <= 8 and tk <= 7
+        for tm in SYMBOLS["TM"]
+        for tn in SYMBOLS["TN"]
+        for tk in SYMBOLS["TK"]
+    )
+    assert len(found.frame) == legal
+    for _, row in found.frame.iterrows():
+        report = pm.sparsify(pm.evaluate(found.spec(row)))
+        assert math.isclose(row["sparse_energy"], report.total_energy, rel_tol=1e-9)
+        assert math.isclose(row["sparse_latency"], report.total_latency, rel_tol=1e-9)
+        assert math.isclose(row["speedup"], report.speedup, rel_tol=1e-9)
+        assert row["label"] == report.label
+        assert row["feasible"] == report.feasible
+        assert row["energy"] == report.dense.total_energy
+        assert row["latency"] == report.dense.total_latency
+
+
+def test_compressed_tiles_decide_what_fits() -> None:
+    """Dense tiles of A do not fit, compressed ones do; and the other way round with wide metadata."""
+    wide = {"format": {"A": {"format": "COO", "data": 8, "index": 60}}}
+    for glb, more in (({"format": {"A": "COO"}}, True), (wide, False)):
+        one = spec(glb=glb, densities={"A": 0.1}, size=8 * (6 * 7 + 7 * 5 + 6 * 5))
+        options: dict[str, Any] = {"keep": "all"}
+        dense = pm.sweep(one, SYMBOLS, **options).frame
+        sparse = pm.sweep(one, SYMBOLS, objectives=OBJECTIVES, **options).frame
+        assert (sparse["feasible"] != dense["feasible"]).any()
+        assert sparse["feasible"].sum() > dense["feasible"].sum() or not more
+        some = sparse[~sparse["feasible"]].iloc[0]
+        assert "GLB is too small" in some["reason"]
+
+
+def test_bits_are_objectives_and_the_front_is_that_of_all_points() -> None:
+    asked = ("sparse_accesses:DRAM", "sparse_working_set:GLB", "energy")
+    whole = pm.sweep(CASES["two leaders"], SYMBOLS, objectives=asked, keep="all")
+    front = pm.sweep(CASES["two leaders"], SYMBOLS, objectives=asked)
+    assert front.frame["point"].tolist() == whole.front.sort_values("sparse_accesses:DRAM")["point"].tolist()
+    assert len(front.frame) > 3
+    row = front.frame.iloc[1]
+    report = front.spec(row)
+    sparse = pm.sparsify(pm.evaluate(report))
+    moved = sparse.accesses[sparse.accesses["component"] == "DRAM"]
+    bits = moved["actual_bits"].sum() + moved["metadata_bits"].sum()
+    assert math.isclose(row["sparse_accesses:DRAM"], bits, rel_tol=1e-9)
+    assert row["sparse_accesses:DRAM"] == row["sparse_reads:DRAM"] + row["sparse_writes:DRAM"]
+    held = sparse.capacity.set_index("component").loc["GLB", "bits"]
+    assert row["sparse_working_set:GLB"] == pytest.approx(held, rel=1e-9)
+    assert front.unit("sparse_accesses:DRAM") == "bit"
+    assert whole.unit("sparse_energy") == "J"
+
+
+def test_unknown_sparse_objectives_are_told() -> None:
+    with pytest.raises(SpecError, match="unknown objective sparse_enregy") as told:
+        pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_enregy"])
+    assert "sparse_energy" in str(told.value)
+    with pytest.raises(SpecError, match="unknown objective sparse_reads:L7"):
+        pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_reads:L7"])
+
+
+def test_data_of_a_file_are_counted_exactly(tmp_path: Path) -> None:
+    tensor = random_tensor(("M", "K"), (64, 64), 0.02, seed=5)
+    pm.write_tensor(tensor, tmp_path / "a.mtx")
+    text = EXAMPLE.read_text(encoding="utf-8").replace("{A: 0.02}", "{A: {actual: a.mtx}}")
+    (tmp_path / "spec.yaml").write_text(text, encoding="utf-8")
+    found = pm.sweep(pm.load(tmp_path / "spec.yaml"), {"TM": [3, 64], "TK": [5, 16]}, keep="all")
+    assert any("one by one" in n for n in found.notes)
+    for _, row in found.frame.iterrows():
+        report = pm.evaluate(found.spec(row)).sparse
+        assert (row["sparse_energy"], row["label"]) == (report.total_energy, "exact")
+
+
+def test_the_command_line_prints_sparse_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from polymodel.cli import main
+
+    arguments = ["sweep", str(EXAMPLE), "--keep", "all"]
+    assert main([*arguments, "--objective", "sparse_energy", "--objective", "sparse_latency"]) == 0
+    printed = capsys.readouterr().out
+    assert "sparse_energy [J]" in printed
+    assert "sparse_latency [s]" in printed
