@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
+    from polymodel.sparse.density.random import random_tensor as random_tensor
     from polymodel.sparse.files import read_tensor as read_tensor
     from polymodel.sparse.files import write_tensor as write_tensor
     from polymodel.sparse.formats.footprint import footprint as footprint
@@ -66,6 +67,7 @@ _LAZY = {
     "SparseReport": "polymodel.report.sparse",
     "sparsify": "polymodel.report.sparse",
     "predict": "polymodel.report.predictions",
+    "random_tensor": "polymodel.sparse.density.random",
     "compare": "polymodel.report.compare",
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
