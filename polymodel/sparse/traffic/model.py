@@ -19,7 +19,7 @@ from polymodel.sparse.traffic.merge import merge_steps
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.sparse.traffic.output import OutTree
 from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
-from polymodel.spec.teaal.records import Binding, Component, Take, TeaalSpec
+from polymodel.spec.teaal.records import Binding, Component, Expression, Operand, Take, TeaalSpec
 
 
 def traffic(
@@ -38,14 +38,16 @@ def traffic(
     what a cache drops when it is full; without it, caches must hold all that passes through them. Rules:
     docs/sparse/traffic.md. Raises SpecError for bad input with all faults, Refused for what is not covered.
     """
-    sizes = _sizes(spec, tensors)
+    sizes = _checked(spec, tensors, walked, replacement)
     known = dict(tensors)
+    # No count depends on the value of a scalar.
+    scalars = {f: 1.0 for e in spec.expressions for f in _factors(e) if isinstance(f, str)}
     values = {**sizes, **(symbols or {})}
     slices = Slices()
     found = []
     for at, expression in enumerate(spec.expressions):
         mapping = spec.mapping_of(expression.name)
-        plan = make_plan(expression, mapping, known, sizes, {}, values, slices, False)
+        plan = make_plan(expression, mapping, known, sizes, scalars, values, slices, False)
         whole = plan_walked(spec, expression.name, walked)
         einsum = _Einsum(spec, expression.name, known, values, whole, replacement)
         later = any(o.tensor == expression.name for e in spec.expressions[at + 1 :] for o in e.operands)
@@ -76,9 +78,38 @@ def plan_walked(
     return found
 
 
-def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor]) -> dict[str, int]:
-    """The size of every rank, from the tensors; all that does not fit at once."""
+def _factors(expression: Expression) -> tuple[Operand | str | float, ...]:
+    return tuple(f for term in expression.terms for f in term.factors)
+
+
+def _checked(
+    spec: TeaalSpec,
+    tensors: Mapping[str, SparseTensor],
+    walked: Mapping[str, Sequence[str]] | None,
+    replacement: str | None,
+) -> dict[str, int]:
+    """The size of every rank, from the tensors; all that is wrong with what was given, at once."""
     faults: list[Diagnostic] = []
+    if not any(b.bindings for b in spec.einsum_bindings):
+        faults.append(Diagnostic("the spec binds nothing", "add `architecture:` and `bindings:`"))
+    if replacement not in (None, "lru"):
+        faults.append(Diagnostic(f"replacement is {replacement!r}", 'give "lru" or nothing'))
+    for name, ranks in (walked or {}).items():
+        known = spec.declaration.get(name, ()) if name in spec.inputs else ()
+        strange = ", ".join(r for r in ranks if r not in known)
+        if name not in spec.inputs or strange:
+            what = f"walked names {strange or 'ranks'} of {name}"
+            faults.append(
+                Diagnostic(what, f"the inputs are {', '.join(spec.inputs)}; give ranks they declare")
+            )
+    sizes = _sizes(spec, tensors, faults)
+    if faults:
+        raise SpecError(faults)
+    return sizes
+
+
+def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor], faults: list[Diagnostic]) -> dict[str, int]:
+    """The size of every rank, from the tensors; what does not fit is added to the faults."""
     sizes: dict[str, int] = {}
     owner: dict[str, str] = {}
     for name in spec.inputs:
@@ -99,8 +130,6 @@ def _sizes(spec: TeaalSpec, tensors: Mapping[str, SparseTensor]) -> dict[str, in
                 faults.append(Diagnostic(what, "tensors that share a rank agree on its size"))
             if rank is not None:
                 owner.setdefault(rank, name)
-    if faults:
-        raise SpecError(faults)
     return sizes
 
 

@@ -55,7 +55,8 @@ class Nest:
 
     def _expanded(self, slot: Slot, ranks: Sequence[str]) -> Slot:
         tree = slot.tree
-        for rank in ranks:
+        # Outer ranks first: an empty fiber that they add is walked whole as well.
+        for rank in sorted(ranks, key=lambda r: tree.ranks.index(r) if r in tree.ranks else -1):
             if rank not in tree.ranks:
                 what = f"{slot.tensor} has no rank {rank} to be walked over its whole shape in these loops"
                 raise Refused(f"{what}; it has {', '.join(tree.ranks)}", "walk ranks that are not split")

@@ -198,3 +198,46 @@ def test_a_tensor_read_twice_is_refused() -> None:
     spec["bindings"]["T"] = [s for s in spec["bindings"]["T"] if s.get("component") != "Intersect"]
     with pytest.raises(Refused, match="reads B twice"):
         run(yaml.safe_dump(spec))
+
+
+def test_what_was_given_is_checked_at_once() -> None:
+    text = data.design("gamma")
+    with pytest.raises(SpecError) as fault:
+        run(text[: text.index("bindings:")], walked={"T": ["M"], "A": ["N"]}, replacement="fifo")
+    assert len(fault.value.diagnostics) == 4
+    for part in ("binds nothing", "replacement is 'fifo'", "walked names M of T", "walked names N of A"):
+        assert part in str(fault.value)
+
+
+def test_a_scalar_and_no_loops_on_the_output() -> None:
+    """Z[] = s * A[k] * B[k]: two products each, one output."""
+    spec = data.plain(data.design("extensor"))
+    spec["einsum"] = {
+        "declaration": {"A": ["K"], "B": ["K"], "Z": []},
+        "expressions": ["Z[] = s * A[k] * B[k]"],
+    }
+    spec["mapping"] = {"loop-order": {"Z": ["K"]}}
+    ranks = {"rank-order": ["K"], "K": {"format": "C", "cbits": 32, "pbits": 64}}
+    spec["format"] = {"A": {"default": ranks}, "B": {"default": ranks}}
+    data_of = [
+        {"tensor": t, "rank": "K", "type": k, "format": "default"} for t in "AB" for k in ("coord", "payload")
+    ]
+    spec["bindings"] = {
+        "Z": [
+            {"config": "Accelerator"},
+            {"component": "MainMemory", "bindings": data_of},
+            {"component": "LLB", "bindings": [{**b, "evict-on": "root"} for b in data_of]},
+            {"component": "K0Intersect", "bindings": [{"rank": "K"}]},
+            {"component": "FPMul", "bindings": [{"op": "mul"}]},
+            {"component": "FPAdd", "bindings": [{"op": "add"}]},
+        ]
+    }
+    a = SparseTensor.from_coo("A", ["K"], [9], [[0, 2, 3, 7]], [1, 1, 1, 1])
+    b = SparseTensor.from_coo("B", ["K"], [9], [[2, 3, 4]], [1, 1, 1])
+    found = traffic(read_teaal(yaml.safe_dump(spec)), {"A": a, "B": b}).einsum("Z")
+    memory = found.memory("MainMemory")
+    # A's 0 2 3 7 are read on two lines, 2 3 4 of B on two; two values of each.
+    assert (memory.of("A").read, memory.of("B").read) == (4 * 64, 4 * 64)
+    assert found.unit("FPMul").total == 4
+    assert found.unit("FPAdd").total == 1
+    assert found.unit("K0Intersect").total == 4
