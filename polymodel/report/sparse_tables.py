@@ -13,15 +13,20 @@ from polymodel.sparse.actions.records import SparseCounts
 
 
 def compute(problem: Problem, counts: SparseCounts) -> Table:
-    """Operations per Einsum, all executions: dense = effectual + ineffectual + gated + skipped."""
+    """Operations per Einsum, all executions: dense = effectual + ineffectual + gated + skipped.
+
+    `busiest`: those that take time at the instance that has most, `imbalance` that over the mean of all.
+    """
     names = ("dense", "effectual", "ineffectual", "gated", "skipped")
     columns = (
         Column("einsum"), Column("component"), *(Column(n, "operation") for n in names), Column("label"),
+        Column("busiest", "operation"), Column("imbalance", RATIO), Column("busiest_label"),
     )  # fmt: skip
     rows = []
     for c in counts.compute:
         n = problem.cascade[c.einsum].n_instances
-        rows.append((c.einsum, c.component, *(getattr(c, name) * n for name in names), c.label))
+        counted = (getattr(c, name) * n for name in names)
+        rows.append((c.einsum, c.component, *counted, c.label, c.busiest * n, c.imbalance, c.busiest_label))
     return Table("compute", columns, tuple(rows))
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
 from polymodel.errors import Refused
+from polymodel.sparse.actions.balance import operations_by_instance
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, weighted_count
-from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
+from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
 from polymodel.sparse.actions.storage import Formats, Kept, TileBits, resident, tiling_bits, transfer_digits
 from polymodel.sparse.actions.sums import LinkSums, Number, Tables
@@ -46,10 +47,27 @@ class EinsumCounts:
         executed, second = self._kept(sums, "operations", conditions, whole, False)
         label = _worst(label, first, second)
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
+        busiest, about = self._busiest(sums, skips, dense, turns)
         return ComputeCount(
             dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
-            whole - turns, label,
+            whole - turns, label, busiest, dense.instances, about,
         )  # fmt: skip
+
+    def _busiest(
+        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number
+    ) -> tuple[Number, Label]:
+        """Operations of the instance that has most of them."""
+        useful = sharpest(c for c in skips if not self.data[c.leader].dense)
+        if not useful:
+            return dense.busiest, "exact"
+        if dense.instances == 1:
+            return turns, "exact" if all(self.data[c.leader].label == "exact" for c in useful) else "expected"
+        given = all(self.data[c.leader].actual is not None for c in useful)
+        if given and sums.total("operations") == dense.operations:
+            tables = {c: sums.table(c) for c in useful}
+            found = operations_by_instance(self.structure, useful, tables)
+            return int(found.max(initial=0)), "exact"
+        return dense.busiest * turns / dense.operations, "expected"
 
     def _effectual(self, whole: int) -> tuple[Number, Label]:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""

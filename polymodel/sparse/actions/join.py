@@ -103,9 +103,20 @@ def weighted_count(tables: Sequence[Table], axes: Mapping[str, Axis]) -> int:
 
     Raises Refused for products that would need more than 5e7 rows on the way.
     """
+    total, waiting = prepared(tables, axes)
+    if not total:
+        return 0
+    if len(waiting) < 2:
+        return total * (waiting[0].total() if waiting else 1)
+    shared = [[v for v in t.variables if sum(v in o.variables for o in tables) > 1] for t in tables]
+    found = [t.without([v for v in t.variables if v not in s]) for t, s in zip(waiting, shared, strict=True)]
+    return total * joined_rows(found).total()
+
+
+def prepared(tables: Sequence[Table], axes: Mapping[str, Axis]) -> tuple[int, list[Table]]:
+    """What all rows count, and the tables with other weights in their rows, shared variables in parts."""
     total = 1
     waiting = list(tables)
-    private: list[list[str]] = [[] for _ in tables]
     for variable, axis in axes.items():
         users = [k for k, t in enumerate(tables) if variable in t.variables]
         if not users:
@@ -113,12 +124,9 @@ def weighted_count(tables: Sequence[Table], axes: Mapping[str, Axis]) -> int:
         elif len(users) == 1:
             waiting[users[0]], each = _weighed(waiting[users[0]], variable, axis, users[0])
             total *= each
-            private[users[0]].append(variable)
         else:
             _share(waiting, users, variable, axis)
-    if not total:
-        return 0
-    return total * _joined(waiting, private)
+    return total, waiting
 
 
 def _weighed(table: Table, variable: str, axis: Axis, number: int) -> tuple[Table, int]:
@@ -185,14 +193,6 @@ def _runs(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     rows = np.repeat(np.arange(low.size), lengths)
     starts = np.cumsum(lengths) - lengths
     return rows, np.arange(total, dtype=np.int64) - starts[rows] + low[rows]
-
-
-def _joined(tables: list[Table], private: list[list[str]]) -> int:
-    if not tables:
-        return 1
-    if len(tables) == 1:
-        return tables[0].total()
-    return joined_rows([t.without(names) for t, names in zip(tables, private, strict=True)]).total()
 
 
 def joined_rows(tables: Sequence[Table], kept: Sequence[str] = ()) -> Table:

@@ -38,7 +38,8 @@ class AccessCount:
 class ComputeCount:
     """Operations of one Einsum, one execution: dense = effectual + ineffectual + gated + skipped.
 
-    `effectual`: the result may be nonzero. `ineffectual`: executed, though a factor is zero.
+    `effectual`: the result may be nonzero. `ineffectual`: executed, though a factor is zero. `busiest`: timed
+    operations of the instance that has most of them; exact of given data, else as if all were spared alike.
     """
 
     einsum: str
@@ -49,6 +50,14 @@ class ComputeCount:
     gated: float = 0
     skipped: float = 0
     label: Label = "exact"
+    busiest: float = 0
+    instances: int = 1
+    busiest_label: Label = "exact"
+
+    @property
+    def imbalance(self) -> float:
+        """Operations of the busiest instance over the mean of all that the dense schedule uses."""
+        return self.busiest * self.instances / self.timed if self.timed else 1.0
 
     @property
     def executed(self) -> float:

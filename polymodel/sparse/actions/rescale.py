@@ -99,8 +99,7 @@ class _Rescaled:
         count = self.work.get(row.einsum)
         if count is None or not count.dense:
             return row
-        busiest = _times(row.busiest, count.timed / count.dense)
-        return replace(row, operations=_count(count.executed), busiest=busiest)
+        return replace(row, operations=_count(count.executed), busiest=_count(count.busiest))
 
     def _transfer(self, row: TransferSizes) -> TransferSizes:
         """Transfers are there or not; of a compressed tensor as many, each with fewer elements, so that

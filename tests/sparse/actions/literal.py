@@ -59,7 +59,10 @@ def operations(problem: Problem) -> list[Operation]:
 
 
 class Literal:
-    """One Einsum under one mapping. Call with nonzeros per tensor: counts of accesses by state."""
+    """One Einsum under one mapping. Call with nonzeros per tensor: counts of accesses by state.
+
+    `timed`: operations of each instance that are not skipped, of the last call.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -101,6 +104,7 @@ class Literal:
     ) -> Counter[tuple[str, int, str, str]]:
         """(tensor, node, kind, state) -> elements; operations under ("", 0, "operations", state)."""
         data = {t: set(points) for t, points in nonzero.items()}
+        self.timed: Counter[Point] = Counter()
         found: Counter[tuple[str, int, str, str]] = Counter()
         states: dict[str, dict[tuple[int, Point, Point, Point], State]] = {}
         for access in self.einsum.accesses:
@@ -182,6 +186,7 @@ class Literal:
             if state == "actual":
                 state = "effectual" if full else "ineffectual"
             found["", 0, "operations", state] += 1
+            self.timed[self.place(op, None)] += state != "skipped"
 
 
 def _harder(a: State, b: State) -> State:

@@ -59,14 +59,15 @@ def ours(problem: Problem, data: dict[str, TensorData], packed: set[tuple[str, s
             found[a.tensor, a.node, a.kind, state] += getattr(a, state)
         labels[a.tensor, a.node, a.kind] = a.label
     (c,) = compute
-    for state in ("effectual", "ineffectual", "gated", "skipped"):
+    for state in ("effectual", "ineffectual", "gated", "skipped", "busiest"):
         found["", 0, "operations", state] += getattr(c, state)
     labels["", 0, "operations"] = c.label
+    labels["", 0, "busiest"] = c.busiest_label
     return found, labels
 
 
 def same(found, wanted, approx: bool = False) -> None:
-    keys = {k for k in (*found, *wanted) if found[k] or wanted[k]}
+    keys = {k for k in (*found, *wanted) if (found[k] or wanted[k]) and k[-1] != "busiest"}
     for key in keys:
         assert found[key] == (pytest.approx(wanted[key], rel=1e-9, abs=1e-9) if approx else wanted[key]), key
 
@@ -88,9 +89,11 @@ def test_actual_data_is_counted_as_a_walk_counts(problem: Problem, data: st.Data
         tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
         known[t] = TensorData(t, actual=tensor)
     packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
-    wanted = Literal(problem)(nonzero, packed)
+    walk = Literal(problem)
+    wanted = walk(nonzero, packed)
     found, labels = ours(problem, known, packed)
     same(found, wanted)
+    assert found["", 0, "operations", "busiest"] == max(walk.timed.values())
     assert set(labels.values()) == {"exact"}
 
 
