@@ -118,7 +118,8 @@ class Level:
         """How many elements of low .. high - 1, a part of one fiber each, have coordinates <= `coords`."""
         if self.step and self.elements:
             first = self.coords[np.minimum(low, self.elements - 1)]
-            found = (coords - first) // self.step + 1
+            found = coords - first
+            found = (found if self.step == 1 else found // self.step) + 1
         else:
             found = np.searchsorted(self.keys, self.key(fibers, coords), side="right") - low
         result: Ints = np.clip(found, 0, high - low)

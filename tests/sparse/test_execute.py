@@ -194,8 +194,27 @@ def test_all_wrong_tensors_are_told_at_once() -> None:
         SpecError, match=r"rank J has size 8 in B and 9 in A[\s\S]*rank F has size 7 in B and 10 in C"
     ):
         run(spec, {**arrays, "B": arrays["B"][:8, :7]})
+    nan = arrays["B"] + np.where(np.arange(10) == 3, np.nan, 0)
+    with pytest.raises(SpecError, match=r"2 faults[\s\S]*C is missing[\s\S]*B: value .* is nan"):
+        run(spec, {"A": arrays["A"], "B": nan})
+    with pytest.raises(SpecError, match="there is no rank Q"):
+        run(spec, arrays, rank_sizes={"Q": 3})
     with pytest.raises(SpecError, match="own or kept"):
         run(spec, arrays, slices="all")  # type: ignore[arg-type]  # the wrong value is the point
+
+
+def test_scalars_and_tensors_of_rank_0() -> None:
+    a = np.array([1, 0, 3])
+    spec = cascade({"A": "I", "Z": "", "Y": "I"}, "Z[] = A[i]", "Y[i] = 5 * b * Z[] * A[i]")
+    found = run(spec, {"A": a}, symbols={"b": 2})
+    assert found.results["Z"].values.tolist() == [4]
+    assert found.results["Y"].to_dense().tolist() == [40, 0, 120]
+    assert [e.multiplies for e in found.einsums] == [0, 2 * 3]
+    assert all(c.agrees for c in found.check())
+    with pytest.raises(SpecError, match="scalar b has no value"):
+        run(spec, {"A": a})
+    none = run(spec, {"A": 0 * a}, symbols={"b": 2})
+    assert (none.results["Y"].nnz, none.einsum("Y").activities) == (0, 0)
 
 
 def test_what_is_not_executed_is_refused_by_name() -> None:

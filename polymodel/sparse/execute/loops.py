@@ -95,6 +95,10 @@ class Walk:
         self.plan = plan
         self.loops: list[Walked] = []
         self.cursors = [Cursor(s) for s in plan.slots]
+        for cursor in self.cursors:
+            if not cursor.slot.tree.levels:  # rank 0: one value, or none
+                there = cursor.slot.tree.nnz > 0
+                cursor.element, cursor.partial = np.array([0 if there else -1]), not there
         self.nodes = 1
         self.skipped = 0
 

@@ -88,6 +88,8 @@ def make_plan(
     arranged = Arrangement(expression, mapping, columns, sizes, symbols, slices, kept)
     arranged.run()
     order = arranged.loops()
+    if not order:
+        raise Refused(f"{expression.name} has no rank: there is no loop to run")
     index = {rank.name: i for i, rank in enumerate(order)}
     slots = tuple(
         _slot(operand, column, arranged, index) for operand, column in zip(operands, columns, strict=True)

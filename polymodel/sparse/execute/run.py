@@ -108,7 +108,10 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             what = f"{name} is declared with {len(ranks)} ranks {list(ranks)}, the tensor has {there}"
             faults.append(Diagnostic(what))
         elif not isinstance(tensor, SparseTensor):
-            found[name] = SparseTensor.from_dense(name, ranks, tensor)
+            try:
+                found[name] = SparseTensor.from_dense(name, ranks, tensor)
+            except SpecError as wrong:
+                faults.extend(wrong.diagnostics)
         elif tensor.ranks == ranks:
             found[name] = tensor if tensor.name == name else tensor.renamed(name)
         elif set(tensor.ranks) == set(ranks):
@@ -124,6 +127,12 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
     """The size of every rank. SpecError where tensors that share a rank do not agree."""
     found: dict[str, tuple[int, str]] = {}
     faults: list[Diagnostic] = []
+    declared = {r for ranks in teaal.declaration.values() for r in ranks}
+    operands = [o for e in teaal.expressions for o in (e.output, *e.operands)]
+    declared |= {rank_of(v) for o in operands for i in o.indices for v, _ in i.terms}
+    for rank in given:
+        if rank not in declared:
+            faults.append(Diagnostic(f"there is no rank {rank}", f"ranks: {', '.join(sorted(declared))}"))
     stated = {r: s for r, s in teaal.rank_sizes.items() if isinstance(s, int)}
     for rank, size in {**stated, **given}.items():
         if size != int(size) or size < 1:
