@@ -20,7 +20,7 @@ from polymodel.sparse.density.model import Floats, Ints
 # Terms of ln P(0) that are added as they are, and nodes of the quadrature for the others.
 _PLAIN, _NODES = 64, 48
 # Above this standard deviation tails are integrated, not summed.
-_SMOOTH = 150.0
+_SMOOTH = 80.0
 # Entries of a block of work.
 _BLOCK = 1 << 21
 
@@ -209,7 +209,7 @@ class Hypergeometric:
         spread = np.sqrt(self.variance(tiles))
         for smooth in (False, True):
             chosen = inside[(spread[inside] > _SMOOTH) == smooth]
-            step = max(1, _BLOCK // 256) if smooth else max(1, int(_BLOCK // (16 * _SMOOTH)))
+            step = max(1, _BLOCK // 96) if smooth else max(1, int(_BLOCK // (16 * _SMOOTH)))
             for start in range(0, chosen.size, step):
                 part = chosen[start : start + step]
                 tail = self._integrated if smooth else self._summed
@@ -250,7 +250,7 @@ class Hypergeometric:
         room = np.where(upper, high - first, first - low).astype(np.float64)[:, None] + 0.5
         score = np.abs(edge - cells.rest[:, None]) / spread
         length = np.minimum(spread * np.minimum(10.0, 45.0 / np.maximum(score, 1e-9)), room)
-        nodes, weights = _legendre(16)
+        nodes, weights = _legendre(8)
         panels = 12
         places = ((np.arange(panels)[:, None] + nodes) / panels).ravel()
         total = (np.exp(cells.log_pmf(edge + sign * length * places)) * np.tile(weights, panels)).sum(axis=1)
@@ -295,14 +295,17 @@ def _deviance(count: Floats, mean: Floats, deviation: Floats) -> Floats:
     v = np.divide(
         deviation, total, out=np.zeros(np.broadcast_shapes(deviation.shape, total.shape)), where=total > 0
     )
-    near = np.abs(v) < 0.05
     square = v * v
     series = np.zeros_like(v)
     for power in (13, 11, 9, 7, 5, 3):
         series = series * square + 1 / power
-    with np.errstate(divide="ignore", invalid="ignore"):
-        plain = np.where(count > 0, count * np.log(count / mean), 0.0) - deviation
-    found: Floats = np.where(near, deviation * v + 2 * count * v * square * series, plain)
+    found: Floats = deviation * v + 2 * count * v * square * series
+    far = np.abs(v) >= 0.05
+    if far.any():
+        parts = np.broadcast_arrays(count, mean, deviation)
+        many, usual, away = (part[far] for part in parts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found[far] = np.where(many > 0, many * np.log(many / usual), 0.0) - away
     return found
 
 
@@ -312,12 +315,12 @@ def leading(count: Floats) -> Floats:
 
     big = np.maximum(count, 16.0)
     inverse = 1 / (big * big)
-    series = (
-        1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))
-    ) / big
-    small = np.clip(count, 1e-300, 16.0)
-    plain = np.where(count > 0, gammaln(small + 1) - small * np.log(small) + small, 0.0)
-    found: Floats = np.where(count < 16, plain, 0.5 * np.log(2 * np.pi * big) + series)
+    series = 1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))
+    found: Floats = 0.5 * np.log(2 * np.pi * big) + series / big
+    few = count < 16
+    if few.any():
+        small = np.maximum(count[few], 1e-300)
+        found[few] = np.where(count[few] > 0, gammaln(small + 1) - small * np.log(small) + small, 0.0)
     return found
 
 

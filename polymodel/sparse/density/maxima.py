@@ -104,10 +104,17 @@ class _Window:
         low = mean[-1] - _bernstein(np.array(_RARE), binomial[-1])
         highest = min(int(high.max()) + 1, law.nnz, int(points[-1]))
         lowest = min(max(0, int(low)), highest)
-        # A law of this width is smooth: every so many values tell as much.
-        stride = max(1, (highest - lowest) // _VALUES, int(float(binomial[-1]) ** 0.5 / 40)) | 1
+        # A law of this width is smooth: every so many values tell as much. That of few tiles has a bend.
+        part = 10.0 if number.sum() > 16 else 40.0
+        stride = max(1, (highest - lowest) // _VALUES, int(float(binomial[-1]) ** 0.5 / part)) | 1
         s = np.arange(lowest + stride // 2, highest + stride, stride, dtype=np.int64)
-        tail = law.sf(points[:, None], s[None, :])
+        tail = np.zeros((points.size, s.size))
+        likely = high >= lowest
+        if stride == 1:
+            pmf = law.pmf(points[likely, None], np.append(s[1:], s[-1] + 1))
+            tail[likely] = np.minimum(pmf[:, ::-1].cumsum(axis=1)[:, ::-1], 1.0)
+        else:
+            tail[likely] = law.sf(points[likely, None], s[None, :])
         with np.errstate(divide="ignore"):
             independent = (number[:, None] * np.log1p(-np.minimum(tail, 1.0))).sum(axis=0)
         union = (number[:, None] * tail).sum(axis=0)
