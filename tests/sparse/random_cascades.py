@@ -63,79 +63,74 @@ def by_data(seed: int) -> tuple[TeaalSpec, dict[str, np.ndarray], dict[str, int]
     declaration, expressions, partitioning, orders = _by_data(rnd, n, m)
     mapping: dict[str, dict[str, Any]] = {"loop_order": orders, "spacetime": {}}
     mapping["partitioning"] = {e: p for e, p in partitioning.items() if p}
-    for name, order in orders.items():
-        mapping["spacetime"][name] = _spacetime(rnd, order)
+    mapping["spacetime"] = {name: _spacetime(rnd, order) for name, order in orders.items()}
     spec = cascade(declaration, *expressions, **mapping)
     return spec, *_data(rnd, seed, spec)
 
 
-def _by_data(
-    rnd: random.Random, n: int, m: int
-) -> tuple[dict[str, str], list[str], dict[str, dict[str, list[str]]], dict[str, list[str]]]:
-    three = {"A": "K M", "B": "K N", "T": "K M N", "Z": "M N"}
+Chosen = tuple[dict[str, str], list[str], dict[str, dict[str, list[str]]], dict[str, list[str]]]
+
+
+def _by_data(rnd: random.Random, n: int, m: int) -> Chosen:
+    """Declarations, expressions, partitionings and loop orders."""
+    return rnd.choice([*_matrices(rnd, n, m), *_cascades(n, m), *_index_math(rnd, n)])
+
+
+def _matrices(rnd: random.Random, n: int, m: int) -> list[Chosen]:
     inner = _merged(rnd, [["K0"], ["M"], ["N"]])
-    twice = [f"uniform_occupancy(A.{n * m})", f"uniform_occupancy(A.{n})"]
+    once = {"Z": {"K": [f"uniform_occupancy(A.{n})"]}}
+    either = {"Z": {"K": [f"uniform_occupancy({rnd.choice('AB')}.{n})"]}}
+    twice = {"Z": {"K": [f"uniform_occupancy(A.{n * m})", f"uniform_occupancy(A.{n})"]}}
+    mixed = {"Z": {"K": [f"uniform_shape({n * m})", f"uniform_occupancy(A.{n})"]}}
+    sigma = {
+        "K": [f"uniform_shape({n})"],
+        "(M, K0)": ["flatten()"],
+        "MK0": [f"uniform_occupancy(A.{m})"],
+    }
+    whole = {"A": "I J", "B": "I J", "Y": "I J"}
+    return [
+        (MATRICES, [MATMUL], either, {"Z": ["K1", *inner]}),
+        (MATRICES, [MATMUL], once, {"Z": ["M", "K1", "K0", "N"]}),
+        (MATRICES, [MATMUL], once, {"Z": ["N", "K1", "M", "K0"]}),
+        (MATRICES, [MATMUL], twice, {"Z": ["K2", "K1", *inner]}),
+        (MATRICES, [MATMUL], mixed, {"Z": ["K2", "K1", *inner]}),
+        (MATRICES, [MATMUL], {"Z": sigma}, {"Z": ["K1", "MK01", "MK00", "N"]}),
+        (whole, ["Y[i, j] = A[i, j] * B[i, j]"], {"Y": {"(I, J)": ["flatten()"]}}, {"Y": ["IJ"]}),
+    ]
+
+
+def _cascades(n: int, m: int) -> list[Chosen]:
+    three = {"A": "K M", "B": "K N", "T": "K M N", "Z": "M N"}
     gamma = {"M": [f"uniform_occupancy(A.{n})"], "K": [f"uniform_occupancy(A.{m})"]}
-    leader = rnd.choice("AB")
+    outer = {"(K, M)": ["flatten()"], "KM": [f"uniform_occupancy(A.{n * m})", f"uniform_occupancy(A.{n})"]}
+    merge = {"M": [f"uniform_occupancy(T.{n * m})", f"uniform_occupancy(T.{m})"]}
+    return [
+        (
+            three,
+            ["T[k, m, n] = take(A[k, m], B[k, n], 1)", "Z[m, n] = T[k, m, n] * A[k, m]"],
+            {"T": gamma, "Z": gamma},
+            {"T": ["M1", "M0", "K1", "K0", "N"], "Z": ["M1", "M0", "K1", "N", "K0"]},
+        ),
+        (
+            three,
+            ["T[k, m, n] = A[k, m] * B[k, n]", "Z[m, n] = T[k, m, n]"],
+            {"T": outer, "Z": merge},
+            {"T": ["KM2", "KM1", "KM0", "N"], "Z": ["M2", "M1", "M0", "N", "K"]},
+        ),
+    ]
+
+
+def _index_math(rnd: random.Random, n: int) -> list[Chosen]:
     conv = rnd.choice(["O[q] = I[q + s] * F[s]", "O[q] = I[2*q + s] * F[s]"])
     channels = {"I": "C W", "F": "C S", "O": "Q"}
-    sum_of = "O[q] = I[c, q + s] * F[c, s]"
-    return rnd.choice(
-        [
-            (MATRICES, [MATMUL], {"Z": {"K": [f"uniform_occupancy({leader}.{n})"]}}, {"Z": ["K1", *inner]}),
-            (MATRICES, [MATMUL], {"Z": {"K": [f"uniform_occupancy(A.{n})"]}}, {"Z": ["M", "K1", "K0", "N"]}),
-            (MATRICES, [MATMUL], {"Z": {"K": [f"uniform_occupancy(A.{n})"]}}, {"Z": ["N", "K1", "M", "K0"]}),
-            (MATRICES, [MATMUL], {"Z": {"K": twice}}, {"Z": ["K2", "K1", *inner]}),
-            (
-                MATRICES,
-                [MATMUL],
-                {"Z": {"K": [f"uniform_shape({n * m})", f"uniform_occupancy(A.{n})"]}},
-                {"Z": ["K2", "K1", *inner]},
-            ),
-            (
-                MATRICES,
-                [MATMUL],
-                {
-                    "Z": {
-                        "K": [f"uniform_shape({n})"],
-                        "(M, K0)": ["flatten()"],
-                        "MK0": [f"uniform_occupancy(A.{m})"],
-                    }
-                },
-                {"Z": ["K1", "MK01", "MK00", "N"]},
-            ),
-            (
-                three,
-                ["T[k, m, n] = take(A[k, m], B[k, n], 1)", "Z[m, n] = T[k, m, n] * A[k, m]"],
-                {"T": gamma, "Z": gamma},
-                {"T": ["M1", "M0", "K1", "K0", "N"], "Z": ["M1", "M0", "K1", "N", "K0"]},
-            ),
-            (
-                three,
-                ["T[k, m, n] = A[k, m] * B[k, n]", "Z[m, n] = T[k, m, n]"],
-                {
-                    "T": {"(K, M)": ["flatten()"], "KM": twice},
-                    "Z": {"M": [f"uniform_occupancy(T.{n * m})", f"uniform_occupancy(T.{m})"]},
-                },
-                {"T": ["KM2", "KM1", "KM0", "N"], "Z": ["M2", "M1", "M0", "N", "K"]},
-            ),
-            ({"I": "W", "F": "S", "O": "Q"}, [conv], {}, {"O": ["Q", "S"]}),
-            (channels, [sum_of], {}, {"O": _merged(rnd, [["Q"], ["C"], ["S"]])}),
-            (
-                channels,
-                [sum_of],
-                {"O": {"C": [f"uniform_occupancy(I.{n})"]}},
-                {"O": _merged(rnd, [["Q"], ["C1", "C0"], ["S"]])},
-            ),
-            (channels, [sum_of], {"O": {"Q": [f"uniform_shape({n})"]}}, {"O": ["Q1", "C", "Q0", "S"]}),
-            (
-                {"A": "I J", "B": "I J", "Y": "I J"},
-                ["Y[i, j] = A[i, j] * B[i, j]"],
-                {"Y": {"(I, J)": ["flatten()"]}},
-                {"Y": ["IJ"]},
-            ),
-        ]
-    )
+    total = "O[q] = I[c, q + s] * F[c, s]"
+    cut = {"O": {"C": [f"uniform_occupancy(I.{n})"]}}
+    return [
+        ({"I": "W", "F": "S", "O": "Q"}, [conv], {}, {"O": ["Q", "S"]}),
+        (channels, [total], {}, {"O": _merged(rnd, [["Q"], ["C"], ["S"]])}),
+        (channels, [total], cut, {"O": _merged(rnd, [["Q"], ["C1", "C0"], ["S"]])}),
+        (channels, [total], {"O": {"Q": [f"uniform_shape({n})"]}}, {"O": ["Q1", "C", "Q0", "S"]}),
+    ]
 
 
 def _data(rnd: random.Random, seed: int, spec: TeaalSpec) -> tuple[dict[str, np.ndarray], dict[str, int]]:
