@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,12 +39,17 @@ class Counters:
         return int(self.offset.size)
 
 
-def counters_of(problem: Problem, einsum: str) -> tuple[Counters, ...]:
-    """One record per rank variable of the Einsum, then one per variable that only repeats it."""
+def counters_of(problem: Problem, einsum: str, only: Container[str] | None = None) -> tuple[Counters, ...]:
+    """One record per rank variable of the Einsum, then one per variable that only repeats it.
+
+    `only`: of these variables.
+    """
     e, loops = problem.cascade[einsum], problem.tree.loops(einsum)
     found = []
     names = [loop.variable_in(einsum) for _, loop in loops]
     for variable in e.rank_variables:
+        if only is not None and variable not in only:
+            continue
         mine = tuple(x for x, name in zip(loops, names, strict=True) if name == variable)
         low, high = e.bound(variable)
         base = low
@@ -51,6 +57,8 @@ def counters_of(problem: Problem, einsum: str) -> tuple[Counters, ...]:
             base = min(_lows(problem, mine[0], einsum))
         found.append(_counted(variable, low, high, base, mine))
     for variable in dict.fromkeys(n for n in names if n not in e.rank_variables):
+        if only is not None and variable not in only:
+            continue
         mine = tuple(x for x, name in zip(loops, names, strict=True) if name == variable)
         found.append(_repeats(problem, variable, mine))
     return tuple(found)

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Table
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
 from polymodel.sparse.density.uniform import Uniform
+
+
+class Parts(Protocol):
+    """What knows the extents of each condition's part; `axes`: as many as these have dimensions."""
+
+    @property
+    def axes(self) -> Sequence[object]: ...
+
+    def part(self, condition: Condition) -> tuple[Ints, ...]:
+        """Extents per rank of the leader."""
+
 
 Number = float  # an int where every datum is exact
 
@@ -70,7 +83,7 @@ class LinkSums:
         by_value = own is not None and own.actual is not None and not own.dense
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
         given = tuple(c for c in useful if c not in modelled)
-        tally = Tally(self.structure, self.chain, (*given, *_overlaps(modelled)), by_value)
+        tally = Tally(self.structure, self.chain, (*given, *overlaps(modelled)), by_value)
         counted = self._counted(tally, kind)
         factor = self._factor(tally, modelled)
         scale = own.density if own is not None and not by_value else 1.0
@@ -86,7 +99,7 @@ class LinkSums:
     def shares(self, conditions: Sequence[Condition], kind: str) -> tuple[float, float]:
         """The least and greatest probability, over all transfers, that all conditions hold."""
         useful = sharpest(c for c in conditions if self._matters(c, False))
-        tally = Tally(self.structure, self.chain, _overlaps(useful), False)
+        tally = Tally(self.structure, self.chain, overlaps(useful), False)
         counted = np.broadcast_to(self._counted(tally, kind), [p.size for p in tally.picks])
         factor = np.broadcast_to(self._factor(tally, useful), counted.shape)
         some = factor[counted]
@@ -117,7 +130,7 @@ class LinkSums:
             if len(mine) == 1:
                 found = found * data.nonempty(tally.part(mine[0]))
             elif isinstance(data.model, Uniform):
-                found = found * _all_hold(tally, mine, data.model)
+                found = found * all_hold(tally, mine, data.model)
             else:
                 raise Refused(
                     f"{self.structure.name}: actions on {self.tensor or 'operations'} look at several parts "
@@ -165,7 +178,7 @@ def _subsets(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, ...]]
         yield from combinations(conditions, n)
 
 
-def _overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     """The conditions, and the common parts of all those that look at one leader."""
     found = dict.fromkeys(conditions)
     for leader in dict.fromkeys(c.leader for c in conditions):
@@ -173,7 +186,7 @@ def _overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def _all_hold(tally: Tally, conditions: Sequence[Condition], model: Uniform) -> Floats:
+def all_hold(tally: Parts, conditions: Sequence[Condition], model: Uniform) -> Floats:
     """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
     found = np.ones([1] * len(tally.axes))
     for some in _subsets(conditions):
