@@ -89,6 +89,9 @@ def lru_misses(accesses: Sequence[Accesses], lines: int) -> list[int]:
     kind = np.repeat(np.arange(len(accesses)), [a.line.size for a in accesses])
     columns = [np.concatenate(c) for c in zip(*(a.time for a in accesses), strict=True)]
     order = np.lexsort((kind, *reversed(columns)))
-    before, between = distinct_between(label[order])
+    label, kind = label[order], kind[order]
+    # What is used again at once is there.
+    moved = np.flatnonzero(np.append(True, label[1:] != label[:-1])[: label.size])
+    before, between = distinct_between(label[moved], lines)
     missed = (before < 0) | (between >= lines)
-    return [int(n) for n in np.bincount(kind[order][missed], minlength=len(accesses))]
+    return [int(n) for n in np.bincount(kind[moved][missed], minlength=len(accesses))]

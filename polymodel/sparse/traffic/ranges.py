@@ -27,16 +27,16 @@ def count_at_least(values: Ints, low: Ints, high: Ints, least: Ints) -> Ints:
     return found
 
 
-def distinct_between(labels: Ints) -> tuple[Ints, Ints]:
+def distinct_between(labels: Ints, least: int) -> tuple[Ints, Ints]:
     """Per access in a sequence of labels, the access to the same label before it (-1: none), and how many
-    other labels come between the two; the number of a first access means nothing."""
+    other labels come between the two, or 0 where fewer than `least` accesses do, or there is none before."""
     n = labels.size
     order = np.argsort(labels, kind="stable")
     same = np.flatnonzero(labels[order][1:] == labels[order][:-1])
     before, after = np.full(n, -1, dtype=np.int64), np.full(n, n, dtype=np.int64)
     before[order[same + 1]] = order[same]
     after[order[same]] = order[same + 1]
-    again = np.flatnonzero(before >= 0)
+    again = np.flatnonzero((before >= 0) & (np.arange(n) - before > least))
     between = np.zeros(n, dtype=np.int64)
     between[again] = count_at_least(after, before[again] + 1, again, again)
     return before, between
