@@ -13,7 +13,7 @@ from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report import costed
 from polymodel.report.report import Report
-from polymodel.report.sparse_tables import accesses, capacities, compute, footprints, summary
+from polymodel.report.sparse_tables import accesses, capacities, compute, footprints, intersections, summary
 from polymodel.report.table import Table
 from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
@@ -33,12 +33,21 @@ TABLES = (
     "compute",
     "accesses",
     "footprints",
+    "intersections",
     "capacity",
     "latency",
     "energy",
     "bottleneck",
     "roofline",
 )
+
+
+_COUNTED = {
+    "compute": compute,
+    "accesses": accesses,
+    "footprints": footprints,
+    "intersections": intersections,
+}
 
 
 def sparsify(
@@ -120,9 +129,8 @@ class SparseReport:
 
     def table(self, name: str) -> Table:
         """One of `TABLES` as plain data; SpecError for another name."""
-        if name in ("compute", "accesses", "footprints"):
-            make = {"compute": compute, "accesses": accesses, "footprints": footprints}[name]
-            return make(self.dense.problem, self.counts)
+        if name in _COUNTED:
+            return _COUNTED[name](self.dense.problem, self.counts)
         if name == "summary":
             return summary(self.dense.costs, self.result.costs, self.counts)
         if name == "capacity":
@@ -146,6 +154,11 @@ class SparseReport:
     def footprints(self) -> pandas.DataFrame:
         """Bits of the largest tile of each tensor that has a format."""
         return self.table("footprints").frame()
+
+    @property
+    def intersections(self) -> pandas.DataFrame:
+        """Coordinates that are read where fibers are intersected."""
+        return self.table("intersections").frame()
 
     @property
     def capacity(self) -> pandas.DataFrame:

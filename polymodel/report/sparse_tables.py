@@ -54,6 +54,22 @@ def accesses(problem: Problem, counts: SparseCounts) -> Table:
     return Table("accesses", columns, tuple(rows))
 
 
+def intersections(problem: Problem, counts: SparseCounts) -> Table:
+    """Coordinates read where fibers are intersected (skip_ahead: steps), all executions."""
+    columns = (
+        Column("einsum"), Column("component"), Column("tensors"), Column("kind"), Column("place"),
+        Column("coordinates", "element"), Column("label"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            x.einsum, x.component, " ".join(x.tensors), x.kind, x.place,
+            x.coordinates * problem.cascade[x.einsum].n_instances, x.label,
+        )
+        for x in counts.intersections
+    )  # fmt: skip
+    return Table("intersections", columns, rows)
+
+
 def footprints(problem: Problem, counts: SparseCounts) -> Table:
     """The largest tile of each tensor with a format: expected (or exact) bits, and bits at a confidence."""
     columns = (

@@ -39,6 +39,7 @@ def sections(report: SparseReport) -> list[tuple[str, Table]]:
         ("Operations", table("compute")),
         ("Accesses that change (elements)", accesses.only(*shown, "metadata_bits", "label")),
         ("Footprints of the largest tiles", table("footprints")),
+        ("Intersections (coordinates read)", table("intersections")),
         ("Working sets", table("capacity")),
     ]
     return [(title, t) for title, t in found if t.rows]

@@ -12,6 +12,7 @@ from polymodel.analysis.result import Analysis, Compute, Traffic
 from polymodel.errors import Refused
 from polymodel.sparse.actions.balance import operations_by_instance
 from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
@@ -233,4 +234,7 @@ def sparse_counts(
     accesses = tuple(x for row in analysis.traffic for x in each[row.einsum].access(row))
     held = (resident(problem, b, data, formats, confidence) for b in analysis.buffets)
     footprints = tuple(f for f in held if f is not None)
-    return SparseCounts(compute, accesses, footprints, tuple(n for e in each.values() for n in e.notes))
+    mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
+    met = tuple(x for e in mapped for x in intersection_counts(e.structure, data))
+    notes = tuple(n for e in each.values() for n in e.notes)
+    return SparseCounts(compute, accesses, footprints, notes, met)

@@ -71,6 +71,23 @@ class ComputeCount:
 
 
 @dataclass(frozen=True)
+class IntersectionCount:
+    """Coordinates read where fibers of `tensors` are intersected, of one execution of the Einsum.
+
+    `kind`: two_finger, leader_follower (coordinates of the leader) or skip_ahead (steps). `place`: the rank
+    variable, and the node of its loop, at which they meet.
+    """
+
+    einsum: str
+    component: str
+    tensors: tuple[str, ...]
+    kind: str
+    place: str
+    coordinates: float
+    label: Label
+
+
+@dataclass(frozen=True)
 class Footprint:
     """Bits of the largest tile of one tensor in one node, under the format that the component keeps it in.
 
@@ -108,6 +125,7 @@ class SparseCounts:
     accesses: tuple[AccessCount, ...]
     footprints: tuple[Footprint, ...] = ()
     notes: tuple[str, ...] = ()
+    intersections: tuple[IntersectionCount, ...] = ()
 
     @property
     def labels(self) -> tuple[tuple[str, Label], ...]:
