@@ -25,6 +25,7 @@ class Banded(Placed):
     band: tuple[str, str] = ("", "")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         points_of(self.shape)
         if len(self.ranks) < 2:
             raise SpecError([Diagnostic("a band needs two ranks", f"there are {list(self.ranks)}")])

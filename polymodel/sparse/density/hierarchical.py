@@ -28,6 +28,7 @@ class Hierarchical(Placeless):
     densities: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         points_of(self.shape)
         faults = [
             Diagnostic(f"density {d} of rank {r} is outside [0, 1]")

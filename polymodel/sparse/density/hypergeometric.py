@@ -15,7 +15,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polymodel.sparse.density.model import Floats, Ints
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
 
 # Terms of ln P(0) that are added as they are, and nodes of the quadrature for the others.
 _PLAIN, _NODES = 64, 48
@@ -35,6 +36,14 @@ class Hypergeometric:
 
     points: int
     nnz: int
+
+    def __post_init__(self) -> None:
+        # Whole numbers of any length: those of numpy would overflow in products.
+        object.__setattr__(self, "points", int(self.points))
+        object.__setattr__(self, "nnz", int(self.nnz))
+        if not 1 <= self.points <= MOST_POINTS or not 0 <= self.nnz <= self.points:
+            what = f"{self.nnz} nonzeros in {self.points} points"
+            raise SpecError([Diagnostic(what, "0 to all of them, of up to 2^63 - 1 points")])
 
     def mean(self, t: ArrayLike) -> Floats:
         """n t / N."""

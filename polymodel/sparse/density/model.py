@@ -41,6 +41,16 @@ class DensityModel(ABC):
     ranks: tuple[str, ...]
     shape: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        # Names given as text or list, and sizes of numpy, become what everything below counts on.
+        object.__setattr__(self, "ranks", tuple(self.ranks))
+        object.__setattr__(self, "shape", tuple(int(s) for s in self.shape))
+        if len(self.ranks) != len(self.shape) or len(set(self.ranks)) != len(self.ranks):
+            what = f"ranks {list(self.ranks)} and shape {list(self.shape)} do not fit"
+            raise SpecError([Diagnostic(what, "one size per rank")])
+        if any(s < 1 for s in self.shape):
+            raise SpecError([Diagnostic(f"shape {list(self.shape)}", "sizes are at least 1")])
+
     @property
     def label(self) -> Label:
         """What the numbers are: `exact` of actual data, `expected` of a model."""

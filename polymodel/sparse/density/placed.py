@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -140,7 +141,13 @@ class Placed(DensityModel):
         return self.each(tile, lambda t: self.tiling(t).squares)
 
     def expected_max(self, tile: ArrayLike) -> Floats:
-        return self.each(tile, lambda t: self.tiling(t).greatest[0])
+        def one(shape: tuple[int, ...]) -> float:
+            found, bounded = self.tiling(shape).greatest
+            # The number of nonzeros is fixed: some tile has the mean at least, rounded up.
+            mean = self.expected_nnz / float(self.number_of_tiles(shape))
+            return max(found, ceil(mean * (1 - 1e-12))) if bounded else found
+
+        return self.each(tile, one)
 
     def max_label(self, tile: ArrayLike) -> Label:
         bounded = self.each(tile, lambda t: float(self.tiling(t).greatest[1]))

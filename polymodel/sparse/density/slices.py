@@ -4,8 +4,8 @@
 consecutive rows per slice (`uniform_shape`). `nway`: so many slices of consecutive rows (`nway_shape`). A row
 is a fiber of the top rank with all ranks below; its load is its nonzeros.
 
-Where the model knows the rows (actual data, a histogram with the top rank, a band) the answers are counted.
-Else the rows are random and alike, and numerics answer, without drawing anything:
+Where the model knows the rows (actual data, a histogram with the top rank, a band, groups inside rows) the
+answers are counted. Else the rows are random and alike, and numerics answer, without drawing anything:
 
 - loads of blocks of consecutive rows are `expected_max` of the model;
 - greedy slices are machines that take jobs from a list: each machine is a renewal process, independent of the
@@ -28,6 +28,7 @@ from polymodel.sparse.density.banded import Banded
 from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.model import DensityModel, Ints, Label
 from polymodel.sparse.density.rows import Rows
+from polymodel.sparse.density.structured import FixedStructured
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ def known_rows(model: DensityModel) -> Ints | None:
         return found
     if isinstance(model, Banded):
         return _band_rows(model)
+    if isinstance(model, FixedStructured) and model.rank != model.ranks[0]:
+        return np.full(model.shape[0], round(model.expected_nnz) // model.shape[0], dtype=np.int64)
     return None
 
 

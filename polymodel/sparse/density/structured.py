@@ -36,6 +36,7 @@ class FixedStructured(Placed):
     rank: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         points_of(self.shape)
         faults = []
         if not 0 <= self.n <= self.m or self.m < 1:

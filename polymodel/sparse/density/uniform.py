@@ -27,6 +27,8 @@ class Uniform(Placeless):
     nnz: int
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "nnz", int(self.nnz))
         size = points_of(self.shape)
         if not 0 <= self.nnz <= size:
             what = f"{self.nnz} nonzeros do not fit into {size} points"

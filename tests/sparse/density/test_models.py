@@ -209,6 +209,10 @@ def test_a_histogram_of_data_is_that_of_its_fibers() -> None:
 
 
 def test_what_does_not_fit_is_told() -> None:
+    with pytest.raises(SpecError, match="do not fit"):
+        Hierarchical(("I", "I"), (3, 3), (0.5, 0.5))
+    with pytest.raises(SpecError, match="at least 1"):
+        Banded(("I", "J"), (3, 0), 1)
     with pytest.raises(SpecError, match=r"density 1.5 of rank I"):
         Hierarchical(("I", "J"), (3, 3), (1.5, 0.2))
     with pytest.raises(SpecError, match="1 densities for 2 ranks"):

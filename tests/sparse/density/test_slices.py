@@ -70,6 +70,7 @@ def test_rows_are_known_of_data_histograms_and_bands() -> None:
             [float(Actual.of(_dense(band)).tensor.coords[0].tolist().count(i)) for i in range(band.shape[0])]
         )
         assert known_rows(band).tolist() == one.tolist()
+    assert known_rows(FixedStructured("IJ", (3, 10), 2, 4)).tolist() == [6, 6, 6]
     assert known_rows(Uniform.of("IJ", (4, 4), nnz=3)) is None
     assert known_rows(RankNnz.from_tensor(tensor, ("J",))) is None
 
@@ -158,4 +159,4 @@ def test_edges() -> None:
     with pytest.raises(SpecError, match="0 parts"):
         nway(empty, 0)
     with pytest.raises(Refused, match="FixedStructured"):
-        greedy(FixedStructured(("I", "J"), (8, 8), 2, 4), 2)
+        greedy(FixedStructured(("I", "J"), (8, 8), 2, 4, "I"), 2)
