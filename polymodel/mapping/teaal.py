@@ -19,7 +19,14 @@ from polymodel.spec.faults import Faults
 from polymodel.spec.numbers import Value
 from polymodel.spec.teaal.convert import bound
 from polymodel.spec.teaal.ranks import Ranks, partitioned, ranks_of
-from polymodel.spec.teaal.records import DATA_DEPENDENT, MEMORIES, EinsumMapping, Expression, TeaalSpec
+from polymodel.spec.teaal.records import (
+    DATA_DEPENDENT,
+    MEMORIES,
+    Directive,
+    EinsumMapping,
+    Expression,
+    TeaalSpec,
+)
 from polymodel.workload.einsum import Cascade, Einsum
 
 EXECUTE = "run it on data: polymodel.execute(spec, tensors)"
@@ -46,6 +53,20 @@ def why(error: PolymodelError) -> str:
     if isinstance(error, Refused):
         return f"{error.message} ({error.remedy})"
     return str(error)
+
+
+def _outermost_first(directives: Iterable[Directive]) -> list[Directive]:
+    """The splits of a rank. Of consecutive n-way ones the last listed is outermost: each groups the tiles
+    that the one before it made."""
+    found: list[Directive] = []
+    ways: list[Directive] = []
+    for directive in directives:
+        if directive.kind == "nway_shape":
+            ways.insert(0, directive)
+        else:
+            found += [*ways, directive]
+            ways = []
+    return found + ways
 
 
 def data_dependent(spec: TeaalSpec) -> str:
@@ -250,7 +271,7 @@ class _Loops:
                 raise Refused(message, "partition the ranks of its variables")
             del found[root]
             count = len(partition.directives)
-            for i, directive in enumerate(partition.directives):
+            for i, directive in enumerate(_outermost_first(partition.directives)):
                 size = directive.size
                 if directive.kind == "follow":
                     message = f"{root} of Einsum {self.einsum.name} follows {directive.leader}"

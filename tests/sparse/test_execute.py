@@ -229,3 +229,9 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
     strided = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[2*q + s] * F[s]", **order)
     with pytest.raises(Refused, match="has the factor 2"):
         run(strided, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 3})
+    compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "Q"]})
+    with pytest.raises(Refused, match="a loop over W, a rank of index math"):
+        run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
+    taken = cascade({"A": "I", "Y": "I"}, "Y[i] = take(a, A[i], 1)")
+    with pytest.raises(Refused, match="of a scalar is not executed"):
+        run(taken, {"A": one}, symbols={"a": 2})

@@ -112,6 +112,10 @@ class Arrangement:
         made = [n for chain in self.chains.values() for n in chain if n not in self.inside]
         missing = [n for n in made if n not in self.order]
         strange = [n for n in self.order if n not in made]
+        compound = {rank.rstrip("=") for _, rank in self.affine}
+        if compound & set(strange):
+            what = f"{self.einsum}: a loop over {', '.join(compound & set(strange))}, a rank of index math"
+            raise Refused(what, "loop over the ranks of its variables")
         if missing or strange or len(set(self.order)) != len(self.order):
             what = f"{self.einsum}: the loop order {list(self.order)} is not one of {sorted(made)}"
             raise SpecError([Diagnostic(what, "name each rank after partitioning once")])
