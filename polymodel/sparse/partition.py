@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.assign import least_loaded
 from polymodel.sparse.fibertree import Fibertree, Ints, LoopRank, build, changes, sorting
 from polymodel.spec.teaal.records import Directive, Partition
@@ -155,14 +155,22 @@ def _groups(columns: Sequence[Ints], prefix: Sequence[Ints], rows: int) -> Ints:
 class Slices:
     """Which slice each coordinate of a rank went to, kept for Einsums that shall use the same."""
 
-    rows: dict[str, Ints] = field(default_factory=dict)
+    rows: dict[str, tuple[int, Ints]] = field(default_factory=dict)
 
     def of(self, tensor: Columns, rank: str, size: int, parts: int, kept: bool) -> Ints:
-        """Slice per coordinate, -1 where it has no nonzero: by this tensor's nonzeros, or as first used."""
-        if not (kept and rank in self.rows):
-            loads = np.bincount(tensor.columns[rank], minlength=size)
-            self.rows[rank] = least_loaded(loads, parts)
-        return self.rows[rank]
+        """Slice per coordinate, -1 where it has no nonzero: by this tensor's nonzeros, or as first used.
+
+        Refused where slices are kept and the rank was sliced into another number of them.
+        """
+        if kept and rank in self.rows:
+            before, rows = self.rows[rank]
+            if before != parts:
+                what = f"rank {rank} was sliced into {before} and is now sliced into {parts}"
+                raise Refused(what, "slice it alike everywhere, or run with slices='own'")
+            return rows
+        loads = np.bincount(tensor.columns[rank], minlength=size)
+        self.rows[rank] = parts, least_loaded(loads, parts)
+        return self.rows[rank][1]
 
 
 def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], einsum: str) -> list[Diagnostic]:

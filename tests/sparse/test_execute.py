@@ -125,6 +125,13 @@ def test_slices_of_the_first_einsum_may_be_kept() -> None:
     assert np.array_equal(own.results["Y"].to_dense(), kept.results["Y"].to_dense())
 
 
+def test_kept_slices_are_of_one_number() -> None:
+    unequal = {**SLICED["partitioning"], "Y": {"I": ["uniform_slice(4)"], "F": ["uniform_shape(4)"]}}
+    spec = cascade(MTTKRP, *TWO, **{**SLICED, "partitioning": unequal})
+    with pytest.raises(Refused, match="sliced into 3 and is now sliced into 4"):
+        run(spec, mttkrp(), slices="kept")
+
+
 @pytest.mark.parametrize("wide", [1, 4, 10, 13])
 @pytest.mark.parametrize("name", ["mttkrp", "ttmc", "spmm", "spmv"])
 def test_counting_without_values_counts_the_same(name: str, wide: int) -> None:

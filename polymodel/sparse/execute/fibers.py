@@ -13,7 +13,7 @@ from polymodel.sparse.fibertree import Ints, Level
 
 Bools = NDArray[np.bool_]
 # Above this many iterations of one loop, arrays of them are not made.
-MOST_NODES = 4 * 10**8
+MOST_NODES = 10**8
 
 
 @dataclass(frozen=True, eq=False)
