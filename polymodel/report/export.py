@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from polymodel.errors import writing
+from polymodel.report.counted import says_sparse
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
 
@@ -100,6 +101,18 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
     return text
 
 
+def _save_sparse(report: Report, target: Path) -> list[Path]:
+    """What sparse data make of it: a page, and a CSV file per table, named `sparse_...`."""
+    from polymodel.report.sparse import TABLES as SPARSE
+
+    found = [target / f"sparse_{name}.csv" for name in SPARSE]
+    with writing(target):
+        for name, path in zip(SPARSE, found, strict=True):
+            path.write_text(report.sparse.table(name).to_csv(), encoding="utf-8")
+    report.sparse.to_html(target / "sparse.html")
+    return [*found, target / "sparse.html"]
+
+
 def save(
     report: Report, folder: str | Path, *, live: bool = False, parquet: bool = False
 ) -> tuple[Path, ...]:
@@ -118,5 +131,7 @@ def save(
     text = report_text(report, live=live)
     with writing(target):
         (target / "report.txt").write_text(text, encoding="utf-8")
+    if says_sparse(report.problem):
+        found += _save_sparse(report, target)
     found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

@@ -15,13 +15,13 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.links import UNION as UNION
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
 from polymodel.sparse.actions.storage import Formats, Kept, TileBits, resident, tiling_bits, transfer_digits
 from polymodel.sparse.actions.sums import LinkSums, Number, Tables
 from polymodel.sparse.density.model import Label
 
 MULTIPLY = (None, "mul", "multiply", "times", "*")
-UNION = ("add", "+", "sub", "-", "max", "min")
 
 
 class EinsumCounts:
@@ -75,7 +75,7 @@ class EinsumCounts:
         einsum = self.structure.einsum
         data = [self.data[a.tensor] for a in einsum.inputs]
         operation = dict(einsum.operations).get("map")
-        if operation in UNION:
+        if self.structure.union:
             if all(d.dense for d in data):
                 return whole, "exact"
             zero = prod(1 - d.density for d in data)
@@ -236,5 +236,9 @@ def sparse_counts(
     footprints = tuple(f for f in held if f is not None)
     mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
     met = tuple(x for e in mapped for x in intersection_counts(e.structure, data))
-    notes = tuple(n for e in each.values() for n in e.notes)
+    notes = tuple(n for e in each.values() for n in e.notes) + tuple(
+        f"{d.tensor} is computed: its nonzeros are taken as uniform, {d.density:.4g} of its points"
+        for d in data.values()
+        if d.computed and d.actual is None
+    )
     return SparseCounts(compute, accesses, footprints, notes, met)

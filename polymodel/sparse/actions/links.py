@@ -19,6 +19,7 @@ from polymodel.mapping.placement import storage_chain
 from polymodel.sparse.actions.counters import Counters, counters_of
 from polymodel.workload.einsum import Einsum
 
+UNION = ("add", "+", "sub", "-", "max", "min")
 POINT = -1  # stands among loop ids for the place within the innermost tile
 
 
@@ -190,10 +191,15 @@ class Structure:
             for action in (unit.sparse.actions if unit.sparse else ())
             for leader in action.of(self.name)[1]
         ]
-        for access in self.einsum.inputs:
+        for access in () if self.union else self.einsum.inputs:
             links = self.links(access.tensor)
             found += links[-1].conditions if links else ()
         return tuple(dict.fromkeys(found))
+
+    @property
+    def union(self) -> bool:
+        """True of sums: one operand alone makes a result, so that a missing one stops nothing."""
+        return dict(self.einsum.operations).get("map") in UNION
 
 
 def sharpest(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

@@ -14,11 +14,11 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
+from polymodel.sparse.actions.links import UNION
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.workload.einsum import Einsum, TensorAccess
 
-UNION = ("add", "+", "sub", "-", "max", "min")
 # Occupancies of a fiber that are summed one by one.
 LONGEST = 1_000_000
 

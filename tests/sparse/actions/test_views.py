@@ -1,0 +1,90 @@
+"""Sparse reports as tables, text and pages, and what rescaling does to every kind of record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.report.sparse import TABLES
+from tests.sparse.actions.test_outputs import FUSED
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def sparse() -> pm.SparseReport:
+    return pm.evaluate(pm.load(ROOT / "docs" / "sparse" / "actions.yaml")).sparse
+
+
+def test_every_table_has_units_and_rows(sparse: pm.SparseReport) -> None:
+    for name in TABLES:
+        table = sparse.table(name)
+        assert table.rows or name == "intersections"
+        frame = getattr(sparse, name, None)
+        if frame is not None:
+            assert list(frame.columns) == [c.name for c in table.columns]
+    assert sparse.accesses.attrs["units"]["metadata_bits"] == "bit"
+    with pytest.raises(pm.SpecError, match="did you mean footprints"):
+        sparse.table("footprint")
+
+
+def test_text_and_page_say_the_main_figures(sparse: pm.SparseReport, tmp_path: Path) -> None:
+    text = str(sparse)
+    assert "A 0.25" in text
+    assert "expected" in text
+    page = sparse.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    assert page.count("<h2>") == len(TABLES)
+    assert "<table>" in sparse._repr_html_()
+    assert repr(sparse).startswith("SparseReport(expected")
+
+
+def test_the_summary_is_dense_beside_sparse(sparse: pm.SparseReport) -> None:
+    (row, total) = sparse.table("summary").records()
+    assert total["einsum"] == "total"
+    assert row["dense_energy_J"] == pytest.approx(sparse.dense.total_energy)
+    assert row["energy_J"] == pytest.approx(sparse.total_energy)
+    assert row["speedup"] == pytest.approx(sparse.speedup)
+    assert row["edp_Js"] == pytest.approx(sparse.total_energy * sparse.total_latency)
+
+
+def test_pipelines_skip_as_well() -> None:
+    """Of a pipeline whose stages skip half of their operations, the slots last half as long."""
+    spec = {**FUSED, "mapping": {"nodes": [
+        {**n, "type": "Pipeline"} if n["type"] == "Sequential" else n for n in FUSED["mapping"]["nodes"]
+    ]}}  # fmt: skip
+    spec["arch"] = {"nodes": [
+        *FUSED["arch"]["nodes"][:2],
+        *({"type": "Compute", "name": name, "actions": [{"name": "compute", "throughput": 1e9, "energy": 0}],
+           "sparse": {"actions": [{"skip": "compute", "on": "Inputs"}]}} for name in ("MAC", "MAD")),
+    ]}  # fmt: skip
+    nodes = spec["mapping"]["nodes"][-1]["nodes"]
+    second = {**nodes[1], "nodes": [*nodes[1]["nodes"][:-1], {**nodes[1]["nodes"][-1], "component": "MAD"}]}
+    spec["mapping"]["nodes"][-1] = {**spec["mapping"]["nodes"][-1], "nodes": [nodes[0], second]}
+    report = pm.evaluate(pm.load(spec))
+    found = pm.sparsify(report, densities={"A": 0.5, "T": 0.5, "B": 1.0})
+    assert [c.effectual / c.dense for c in found.counts.compute] == [0.5, 0.5]
+    assert found.total_latency == pytest.approx(report.total_latency / 2)
+
+
+def test_transfers_that_fill_whole_actions_are_spared_whole(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "sparse" / "actions.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "spec.yaml"
+    file.write_text(
+        text.replace("throughput: 8e9}", "throughput: 8e9, bits_per_action: 24}"), encoding="utf-8"
+    )
+    report = pm.evaluate(pm.load(file), engine="exact")
+
+    def actions(of: pm.Report) -> float:
+        return next(
+            i.count for i in of.costs.energy if (i.component, i.tensor, i.action) == ("DRAM", "B", "read")
+        )
+
+    share = next(
+        a.actual / a.dense
+        for a in report.sparse.counts.accesses
+        if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
+    )
+    assert actions(report.sparse.result) == pytest.approx(actions(report) * share)
