@@ -59,7 +59,7 @@ def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin
         timed.add(spacetime.space[0].rank)
     enters = len(plan.order) if keep_loops else candidates(plan, timed)
     enters = enters if thin is None else len(plan.order) - thin.inner
-    walk = Walk(plan)
+    walk = Walk(plan, keep_loops)
     while walk.at < len(plan.order):
         if 0 < walk.at == enters:
             ran = _with_tail(plan, walk, thin)
@@ -144,7 +144,7 @@ def _accesses(ran: Ran) -> list[RankAccesses]:
     plan, found = ran.plan, []
     names = [s.name for s in plan.slots]
     for at, (loop, grown) in enumerate(zip(ran.walk.loops, ran.grown, strict=True)):
-        reads = {names[s]: int(r.sum()) for s, r in loop.reads.items()}
+        reads = {names[s]: n for s, n in loop.totals.items()}
         looked = {names[s]: n for s, n in loop.lookups.items()}
         found.append(_one(plan, at, loop.nodes, reads, looked, grown.reads, grown.writes))
     if ran.tail is None:

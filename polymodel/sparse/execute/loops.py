@@ -64,7 +64,8 @@ class Cursor:
 
 @dataclass
 class Walked:
-    """One loop as walked; `element`, `begin`, `reads`, `lookups` by slot number. `style`: how it iterated."""
+    """One loop as walked; `element`, `begin`, `reads`, `lookups` by slot number, the first three empty where
+    the walk does not keep them; `totals`: sums of the reads."""
 
     parent: Ints
     coords: Ints
@@ -72,6 +73,7 @@ class Walked:
     begin: dict[int, Ints] = field(default_factory=dict)
     reads: dict[int, Ints] = field(default_factory=dict)
     lookups: dict[int, int] = field(default_factory=dict)
+    totals: dict[int, int] = field(default_factory=dict)
 
     @property
     def nodes(self) -> int:
@@ -89,10 +91,14 @@ class Walked:
 
 
 class Walk:
-    """Walks the loops of a plan; `loops` so far, `cursors` at the nodes of the last one."""
+    """Walks the loops of a plan; `loops` so far, `cursors` at the nodes of the last one.
 
-    def __init__(self, plan: Plan) -> None:
+    `keep`: what each loop touched at each node.
+    """
+
+    def __init__(self, plan: Plan, keep: bool = True) -> None:
         self.plan = plan
+        self.keep = keep
         self.loops: list[Walked] = []
         self.cursors = [Cursor(s) for s in plan.slots]
         for cursor in self.cursors:
@@ -139,6 +145,11 @@ class Walk:
         else:
             self._dense(at)
         self._look_up(at)
+        loop = self.loops[-1]
+        loop.totals.update({s: int(reads.sum()) for s, reads in loop.reads.items()})
+        if not self.keep:
+            for table in (loop.element, loop.begin, loop.reads):
+                table.clear()
 
     def _fibers(self, s: int, step: Step, at: int) -> Fibers:
         cursor = self.cursors[s]
