@@ -12,7 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.sparse.density.model import DensityModel, edge_classes
+from polymodel.sparse.density.slices import greedy
 from polymodel.sparse.tensaurus.lanes import Floats, Ints
 
 # Slices dealt in one trial, and trials.
@@ -79,6 +81,20 @@ class Expected:
         shape = np.array(self.shape, dtype=np.int64)
         sizes, counts = edge_classes(np.minimum(np.array(tiles, dtype=np.int64), shape), self.shape)
         return [((int(i), int(j), int(k)), float(n)) for (i, j, k), n in zip(sizes, counts, strict=True) if n]
+
+    def slices(self, number: int, box: tuple[int, int], lanes: int) -> tuple[float, float, float]:
+        """Nonzeros of the fullest lane and of the largest slice, and lock-step time, all tiles in one.
+
+        Models that know their rows are dealt as they are, random rows by `density.slices`; where that
+        refuses, slices are drawn.
+        """
+        try:
+            found = greedy(self.model, lanes)
+        except Refused:
+            dealt = self.deal(number, box, lanes, 0, 0.0)
+            largest = self.nnz / lanes + dealt.largest - dealt.mean_slots
+            return largest, self.largest(number, box), dealt.lockstep
+        return found.max_load, found.max_row, found.lockstep
 
     def deal(self, slices: int, box: tuple[int, int], lanes: int, header: int, per_fiber: float) -> Dealt:
         """Deal `slices` slices of `box` = (j, k) points each. `per_fiber`: steps per nonzero for its

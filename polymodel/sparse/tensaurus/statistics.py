@@ -134,9 +134,7 @@ def of_model(
     the positions of all lanes and is only bounded by it.
     """
     i, j, k = model.shape
-    dealt = model.deal(i, (j, k), lanes, 0, 0.0)
-    largest = model.nnz / lanes + dealt.largest - dealt.mean_slots
-    biggest = model.largest(i, (j, k))
+    largest, biggest, lockstep = model.slices(i, (j, k), lanes)
     ratio = model.fibers / model.nnz if model.nnz else 0.0
 
     def share(scale: float, digits: Digits) -> Share:
@@ -144,7 +142,7 @@ def of_model(
             loads=(),
             total=model.nnz * scale,
             largest=largest * scale,
-            lockstep=dealt.lockstep * scale,
+            lockstep=lockstep * scale,
             largest_slice=biggest * scale,
             occupied=min(lanes, i),
             label="expected",

@@ -9,10 +9,11 @@ from math import comb, prod
 import numpy as np
 import pytest
 
-from polymodel.sparse.density import Hierarchical, Uniform
+from polymodel.sparse.density import Hierarchical, RankNnz, Uniform
 from polymodel.sparse.tensaurus import TensaurusReport, Tiles, tensaurus
 from polymodel.sparse.tensaurus.expected import Expected
 from polymodel.sparse.tensor import SparseTensor
+from tests.sparse import data
 
 TRIALS = 120
 
@@ -127,3 +128,11 @@ def test_a_query_for_a_large_tensor_is_fast() -> None:
     report = tensaurus("MTTKRP", model)
     assert time.perf_counter() - start < 3
     assert report.nnz == 77_000_000
+
+
+def test_models_that_know_their_rows_balance_as_the_data_do() -> None:
+    """A histogram of rows fixes the dealing of slices: what hangs on rows alone is that of the data."""
+    tensor = data.tensor("ca-GrQc")
+    actual = tensaurus("SpMM", tensor).stages[0]
+    found = tensaurus("SpMM", RankNnz.from_tensor(tensor)).stages[0]
+    assert (found.largest, found.lockstep) == (actual.largest, actual.lockstep)
