@@ -274,7 +274,9 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
         else:
             outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
-        columns = {i: np.repeat(c, leaves.size) for i, c in _columns(ran, first[outputs]).items()}
+        columns = _columns(ran, first[outputs])
+        if leaves.size > 1:
+            columns = {i: np.repeat(c, leaves.size) for i, c in columns.items()}
         for i, (_, loop, column) in enumerate(ran.plan.output):
             if loop >= start:
                 below = tail.spread(loop - start)[leaves]
@@ -283,4 +285,6 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
         data.append(rows.ravel())
     if not pieces:
         return np.zeros((len(ran.plan.output), 0), dtype=np.int64), np.zeros(0)
+    if len(pieces) == 1:
+        return pieces[0], data[0]
     return np.concatenate(pieces, axis=1), np.concatenate(data)

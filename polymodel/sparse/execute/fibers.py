@@ -41,6 +41,11 @@ class Fibers:
     def total(self) -> int:
         return int(self.lengths.sum())
 
+    def at(self, nodes: Ints) -> Fibers:
+        """Those of some loop nodes."""
+        shift = None if self.shift is None else self.shift[nodes]
+        return Fibers(self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift)
+
     def last(self) -> Ints:
         """The last coordinate of each, -1 for an empty one."""
         if not self.level.elements:
@@ -139,9 +144,13 @@ def _pair(a: Fibers, b: Fibers) -> Matched:
 
 
 def _read(fibers: Fibers, last: Ints) -> Ints:
-    """Coordinates read when the other fiber ends at `last`."""
-    found = fibers.upto(last)
-    return found + (found < fibers.lengths)
+    """Coordinates read when the other fiber ends at `last`: all, where this one ends no later."""
+    lengths = fibers.lengths
+    short = np.flatnonzero(last < fibers.last())
+    if short.size:
+        some = fibers.at(short).upto(last[short])
+        lengths[short] = np.minimum(some + 1, lengths[short])
+    return lengths
 
 
 def _nested_reads(fibers: Sequence[Fibers]) -> tuple[Ints, ...]:

@@ -64,10 +64,19 @@ def distinct(values: Ints, size: int) -> Ints:
     return ordered[kept]
 
 
+def numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
+    """The distinct numbers below `size`, ascending, and which of them each one is."""
+    if size <= 8 * values.size + 1024:
+        present = np.zeros(size, dtype=bool)
+        present[values] = True
+        return np.flatnonzero(present), (np.cumsum(present) - 1)[values]
+    return np.unique(values, return_inverse=True)
+
+
 def pairs(first: Ints, first_size: int, second: Ints, second_size: int) -> Ints:
     """How many distinct `second` each `first` meets."""
     if first_size * second_size > _NUMBERED:
-        _, second = np.unique(second, return_inverse=True)
+        _, second = numbered(second, second_size)
         second_size = int(second.max(initial=0)) + 1
     found = distinct(first * second_size + second, first_size * second_size)
     return np.bincount(found // second_size, minlength=first_size)
@@ -89,7 +98,7 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
     space = keys_of([column(s) for s in outer], rows)
     time = keys_of([column(s) for s in spacetime.time], rows)
     stamps = distinct(time.values, time.size).size if rows else 0
-    small, place = np.unique(space.values, return_inverse=True)
+    small, place = numbered(space.values, space.size)
     points = _Points(small, place, time.values, time.size)
     if tail is None:
         load, seen = points.load(None, None), points.stamps(None)
@@ -127,7 +136,7 @@ def _stamps(loop: Walked, stamp: Stamp) -> Ints:
 
 
 def _by_first(first: Ints, time: Keys, leaves: Ints | None) -> dict[int, tuple[int, int]]:
-    values, place = np.unique(first, return_inverse=True)
+    values, place = numbered(first, int(first.max(initial=0)) + 1)
     if leaves is None:
         load = np.bincount(place, minlength=values.size)
     else:
