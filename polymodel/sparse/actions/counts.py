@@ -90,8 +90,7 @@ class EinsumCounts:
         sparse = [a for a in einsum.inputs if not self.data[a.tensor].dense]
         actual = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = prod(self.data[a.tensor].density for a in sparse if a not in actual)
-        single = all(len(x.terms) == 1 and x.terms[0][1] == 1 for a in actual for x in a.projection)
-        if not actual or not single or whole != self._points():
+        if not actual or whole != self._points():
             label: Label = "expected"
             return whole * prod(d.density for d in data), label
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
@@ -143,7 +142,7 @@ class EinsumCounts:
                 label = _worst(label, tiles.label if share in (0, 1) else "expected")
                 values = tiles.payload
             else:
-                values = tiles.points * bits * (self.data[row.tensor].density if how.elides else 1.0)
+                values = tiles.nonzeros * bits
             metadata = dense * (tiles.total - values) / tiles.points * share if tiles.points else 0.0
             about = _worst(label, tiles.label if share in (0, 1) else "expected")
         return AccessCount(

@@ -15,6 +15,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
 from polymodel.sparse.actions.links import UNION
+from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.workload.einsum import Einsum, TensorAccess
@@ -103,22 +104,14 @@ def _pattern(
     data: Mapping[str, TensorData],
 ) -> SparseTensor | None:
     """The points of the output that an effectual operation writes; None behind ranks of several variables."""
-    if not all(_plain(a) and all(x.terms[0][1] == 1 for x in a.projection) for a in (*inputs, output)):
+    if not _plain(output):
         return None
     tables = []
     for a in inputs:
         actual = data[a.tensor].actual
         assert actual is not None, "asked for actual operands only"
-        columns = [
-            actual.rank(r) - x.constant - einsum.bound(x.terms[0][0])[0]
-            for r, x in zip(a.ranks, a.projection, strict=True)
-        ]
-        names = [x.terms[0][0] for x in a.projection]
-        size = _extents(einsum, names)
-        inside = np.ones(actual.nnz, np.bool_)
-        for v, c in zip(names, columns, strict=True):
-            inside &= (c >= 0) & (c < size[v])
-        tables.append(Table.of(names, [c[inside] for c in columns], int(inside.sum()), True))
+        points = points_of(einsum, a, actual)
+        tables.append(Table.of(points.variables, points.columns, points.rows, True))
     found = rows_of(tables, output.variables)
     size = _extents(einsum, output.variables)
     missing = [v for v in output.variables if v not in found.variables]
@@ -134,7 +127,9 @@ def _pattern(
         column[v] = np.tile(row, found.rows)
     for v, row in zip(found.variables, found.ids, strict=True):
         column[v] = np.repeat(row, spread)
-    coords = [column[x.terms[0][0]] + einsum.bound(x.terms[0][0])[0] + x.constant for x in output.projection]
+    coords = [
+        (column[v] + einsum.bound(v)[0]) * c + x.constant for x in output.projection for v, c in x.terms
+    ]
     count = spread * found.rows
     rows = np.array(coords, np.int64).reshape(len(coords), count)
     return SparseTensor.from_coo(output.tensor, output.ranks, shape, rows, np.ones(count, np.int64))

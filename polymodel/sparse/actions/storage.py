@@ -12,12 +12,12 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Buffet
-from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.actions.counters import Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
 from polymodel.sparse.actions.records import Footprint
-from polymodel.sparse.actions.tally import digit_columns, window
+from polymodel.sparse.actions.tally import digit_columns, region_table, window
 from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.formats import (
@@ -114,6 +114,7 @@ class Tiles:
 
     def __init__(self, structure: Structure, tensor: str, digits: frozenset[int]) -> None:
         self.structure = structure
+        self.digits = digits
         self.access = structure.einsum.access_of(tensor)
         by_name = {c.variable: c for c in structure.counters}
         self.counters = {v: by_name[v] for v in self.access.variables}
@@ -135,70 +136,82 @@ class Tiles:
             yield tuple(ranks), number
 
     def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
-        """Bits of all nonempty tiles of actual data. Refused unless every rank is indexed by one variable."""
+        """Bits of all nonempty tiles of actual data; overlapping windows each hold what is in both."""
         order = format.order(self.access.ranks)
-        stored = tensor if order == tensor.ranks else tensor.swizzled(order)
-        if not stored.nnz:
-            return ActualBits(0, 0, 0, 0)
-        columns, firsts, extents = [], [], []
-        for rank in order:
-            counters, at = self._single(rank, stored)
-            group = self.groups[counters.variable]
-            low = np.full(int(group.max()) + 1, counters.size, np.int64)
-            np.minimum.at(low, group, np.arange(counters.size))
-            columns.append(group[at])
-            firsts.append(low + counters.low)
-            extents.append(np.bincount(group))
-        number = group_numbers(columns, stored.nnz)
+        if not tensor.nnz:
+            return ActualBits(0, 0, 0, 0, 0)
+        if all(int(g.max(initial=0)) == 0 for g in self.groups.values()):
+            stored = tensor if order == tensor.ranks else tensor.swizzled(order)
+            found = format.bits(levels_of(stored))
+            return ActualBits(
+                int(found.payload), int(found.total), int(found.payload), int(found.total), tensor.nnz
+            )
+        held = region_table(self.structure, self.access, self.digits, tensor, each=True)
+        if not held.rows:
+            return ActualBits(0, 0, 0, 0, 0)
+        groups = {v: held.column(v) for v in self.access.variables}
+        number = group_numbers(list(groups.values()), held.rows)
         count = int(number.max()) + 1
         one = np.empty(count, np.int64)
-        one[number] = np.arange(stored.nnz)
-        origins = np.array([f[c[one]] for f, c in zip(firsts, columns, strict=True)]).T
-        sizes = np.array([e[c[one]] for e, c in zip(extents, columns, strict=True)]).T
-        coords = stored.coords
-        if count > 1 and (np.diff(number) < 0).any():
-            # Nonzeros stand in order, so that a stable order by tile leaves them so inside each.
-            line = np.argsort(number.astype(np.uint16) if count < 2**16 else number, kind="stable")
-            coords, number = coords[:, line], number[line]
-        if all(int(g.max()) == 0 for g in self.groups.values()):
-            found = format.bits(levels_of(stored))
-        else:
-            found = format.bits(
-                levels_of_groups(tuple(order), coords, number, count, origins, sizes, stored.shape)
-            )
+        one[number] = np.arange(held.rows)
+        boxes = {v: self._box(v, groups[v][one]) for v in self.access.variables}
+        at = [tensor.ranks.index(r) for r in order]
+        coords = tensor.coords[at][:, held.column("")]
+        line = self._order(
+            number, coords, bool((np.diff(held.column("")) > 0).all()) and order == tensor.ranks
+        )
+        coords, number = coords[:, line], number[line]
+        origins, sizes = np.empty((count, len(order)), np.int64), np.empty((count, len(order)), np.int64)
+        for k, rank in enumerate(order):
+            x = self.access.projection[self.access.ranks.index(rank)]
+            ends = [(c, *boxes[v]) for v, c in x.terms]
+            low = x.constant + sum(c * (first if c > 0 else last) for c, first, last in ends)
+            origins[:, k] = low
+            sizes[:, k] = 1 + sum(abs(c) * (last - first) for c, first, last in ends)
+        shape = [tensor.shape[i] for i in at]
+        found = format.bits(levels_of_groups(tuple(order), coords, number, count, origins, sizes, shape))
         payload, total = np.broadcast_arrays(np.asarray(found.payload), np.asarray(found.total))
         most = int(np.argmax(total))
         return ActualBits(
-            int(payload.sum()), int(total.sum()), int(payload.flat[most]), int(total.flat[most])
+            int(payload.sum()), int(total.sum()), int(payload.flat[most]), int(total.flat[most]), held.rows
         )
 
-    def _single(self, rank: str, stored: SparseTensor) -> tuple[Counters, Ints]:
-        expression = self.access.projection[self.access.ranks.index(rank)]
-        if len(expression.terms) != 1 or expression.terms[0][1] != 1:
-            raise Refused(
-                f"{self.structure.name}: rank {rank} of {self.access.tensor} is {expression}: the bits of "
-                "actual tiles are counted for ranks of one rank variable",
-                "describe the tensor by its density instead",
-            )
-        counters = self.counters[expression.terms[0][0]]
-        return counters, stored.rank(rank) - expression.constant - counters.low
+    def _order(self, number: Ints, coords: Ints, ordered: bool) -> Ints | slice:
+        """Rows tile by tile, in order inside each; `ordered`: nonzeros stand in order, each once."""
+        if not ordered:
+            return np.lexsort((*coords[::-1], number))
+        if (np.diff(number) >= 0).all():
+            return slice(None)
+        few = int(number.max()) < 2**16
+        return np.argsort(number.astype(np.uint16) if few else number, kind="stable")
+
+    def _box(self, variable: str, groups: Ints) -> tuple[Ints, Ints]:
+        """First and last value of a rank variable in each of these groups."""
+        counters, every = self.counters[variable], self.groups[variable]
+        size = int(every.max()) + 1
+        first, last = np.full(size, counters.size, np.int64), np.zeros(size, np.int64)
+        np.minimum.at(first, every, np.arange(counters.size))
+        np.maximum.at(last, every, np.arange(counters.size))
+        return first[groups] + counters.low, last[groups] + counters.low
 
 
 @dataclass(frozen=True)
 class ActualBits:
-    """Values (payload) and all bits of all tiles, and of the largest one."""
+    """Values (payload) and all bits of all tiles, and of the largest one; nonzeros of all tiles."""
 
     payload: int
     total: int
     largest_payload: int
     largest: int
+    nonzeros: int
 
 
 @dataclass(frozen=True)
 class TileBits:
-    """Sums over all tiles of a tiling: points, values (payload) and all bits."""
+    """Sums over all tiles of a tiling: points, nonzeros, values (payload) and all bits."""
 
     points: int
+    nonzeros: float
     payload: float
     total: float
     label: Label
@@ -225,18 +238,19 @@ def tiling_bits(
     tiles = Tiles(structure, tensor, digits)
     access, format = tiles.access, how.format
     shape = shape_of(structure, access)
+    boxes = list(tiles.classes())
+    points = sum(prod(extents) * number for extents, number in boxes)
     if data.actual is not None:
         found = formats.counted(tiles, how, data.actual)
-        return TileBits(prod(shape), found.payload, found.total, "exact")
+        return TileBits(points, found.nonzeros, found.payload, found.total, "exact")
     model = full_model(data, access.ranks, shape)
     order = format.order(access.ranks)
-    points, payloads, totals = 0, 0.0, 0.0
-    for extents, number in tiles.classes():
+    payload, total = 0.0, 0.0
+    for extents, number in boxes:
         each = format.bits(expected_levels(model, extents, order))
-        points += int(np.prod(extents, dtype=object)) * number if extents else number
-        payloads += float(each.payload) * number
-        totals += float(each.total) * number
-    return TileBits(points, payloads, totals, data.label)
+        payload += float(each.payload) * number
+        total += float(each.total) * number
+    return TileBits(points, points * data.density, payload, total, data.label)
 
 
 def resident(

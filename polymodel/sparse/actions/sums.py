@@ -16,6 +16,7 @@ from polymodel.sparse.actions.join import Table
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
 from polymodel.sparse.density.uniform import Uniform
+from polymodel.workload.einsum import TensorAccess
 
 
 class Parts(Protocol):
@@ -36,7 +37,7 @@ class Tables:
     """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
     and sums that were asked for before."""
 
-    known: dict[tuple[str, frozenset[int]], Table] = field(default_factory=dict)
+    known: dict[tuple[str, frozenset[int], bool], Table] = field(default_factory=dict)
     sums: dict[tuple[object, ...], Number] = field(default_factory=dict)
 
 
@@ -64,7 +65,7 @@ class LinkSums:
     def total(self, kind: str, conditions: Sequence[Condition] = (), nonzeros: bool = False) -> Number:
         """How many elements move in one kind of access where all conditions hold; of nonzeros only, if asked.
 
-        Raises Refused for actual data behind ranks of several rank variables.
+        Raises Refused for what is too large to list.
         """
         useful = sharpest(c for c in conditions if self._matters(c, nonzeros))
         side = kind if self._partial(kind) else _SIDES.get(kind, "all")
@@ -80,19 +81,19 @@ class LinkSums:
 
     def _total(self, kind: str, useful: tuple[Condition, ...], nonzeros: bool) -> Number:
         own = self.data[self.tensor] if nonzeros else None
-        by_value = own is not None and own.actual is not None and not own.dense
+        given_own = own is not None and own.actual is not None and not own.dense
+        by_value = given_own and all(len(x.terms) == 1 for x in self._access(self.tensor).projection)
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
         given = tuple(c for c in useful if c not in modelled)
         tally = Tally(self.structure, self.chain, (*given, *overlaps(modelled)), by_value)
         counted = self._counted(tally, kind)
         factor = self._factor(tally, modelled)
-        scale = own.density if own is not None and not by_value else 1.0
+        scale = own.density if own is not None and not given_own else 1.0
         tables = {i: self.table(c) for i, c in enumerate(useful) if self.data[c.leader].actual is not None}
-        if not tables and not by_value:
+        if not tables and not given_own:
             found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
             return round(found) if scale == 1 and (factor == 1).all() else found
-        self._single(tally)
-        mine = self._own_table(self.tensor) if by_value else None
+        mine = self._own_table(by_value) if given_own else None
         found = tally.actual(counted, factor, tables, mine)
         return found if scale == 1 else found * scale
 
@@ -139,30 +140,26 @@ class LinkSums:
                 )
         return found
 
-    def _single(self, tally: Tally) -> None:
-        if tally.access is not None and any(len(x.terms) != 1 for x in tally.access.projection):
-            raise Refused(
-                f"{self.structure.name}: {self.tensor} has ranks of several rank variables: actual data is "
-                "followed through ranks of one rank variable",
-                "describe the tensors by their densities instead",
-            )
-
     def table(self, condition: Condition) -> Table:
-        access = self.structure.einsum.access_of(condition.leader)
-        data = self.data[condition.leader].actual
-        assert data is not None, "only tensors with actual data have tables"
-        return self._cached((condition.leader, condition.digits), access.tensor, condition.digits)
+        """Which parts of a condition's leader hold a nonzero."""
+        return self._cached(condition.leader, condition.digits)
 
-    def _own_table(self, tensor: str) -> Table:
+    def _own_table(self, by_value: bool) -> Table:
+        """Nonzeros of the tensor; behind ranks of several variables, of each transfer that brings them."""
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
-        return self._cached((tensor, every), tensor, every)
+        assert self.link is not None, "operations have no tensor of their own"
+        return self._cached(self.tensor, every if by_value else self.link.fine, not by_value)
 
-    def _cached(self, key: tuple[str, frozenset[int]], tensor: str, digits: frozenset[int]) -> Table:
+    def _access(self, tensor: str) -> TensorAccess:
+        return self.structure.einsum.access_of(tensor)
+
+    def _cached(self, tensor: str, digits: frozenset[int], each: bool = False) -> Table:
+        key = tensor, digits, each
         found = self._tables.known.get(key)
         if found is None:
             data = self.data[tensor].actual
             assert data is not None, "only tensors with actual data have tables"
-            found = region_table(self.structure, self.structure.einsum.access_of(tensor), digits, data)
+            found = region_table(self.structure, self._access(tensor), digits, data, each)
             self._tables.known[key] = found
         return found
 

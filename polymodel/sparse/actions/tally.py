@@ -20,6 +20,7 @@ from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.join import Axis as JoinAxis
 from polymodel.sparse.actions.join import Table, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
+from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.workload.einsum import TensorAccess
 
@@ -48,8 +49,7 @@ class Atoms:
 
     `extent`: values in the atom. `read`, `write`: whether it stands for all that share its read, its
     residency. `first`, `here`: per level of the chain, see `Tally.partial`. `sizes`, `groups`: of each
-    condition's part, by the condition's number; `solid` says that its values are consecutive. `values`: the
-    first value of each atom, counted from the smallest of all.
+    condition's part, by the condition's number; `solid` says that its values are consecutive.
     """
 
     variable: str
@@ -61,7 +61,6 @@ class Atoms:
     sizes: dict[int, Ints]
     groups: dict[int, Ints]
     solid: dict[int, bool]
-    values: Ints
 
     def labels(self) -> tuple[Ints, Ints]:
         """The class of each atom, and one atom of each class."""
@@ -118,7 +117,7 @@ class Tally:
         first = tuple(_all(zero, x.fresh, pick.size) for x in self.chain) if flagged else ()
         here = tuple(_all(zero, x.shared - x.everyone, pick.size) for x in self.chain) if flagged else ()
         return Atoms(
-            counters.variable, extent.astype(np.int64), reads, writes, first, here, sizes, groups, solid, pick
+            counters.variable, extent.astype(np.int64), reads, writes, first, here, sizes, groups, solid
         )
 
     def _accesses(self) -> dict[str, TensorAccess]:
@@ -204,59 +203,54 @@ class Tally:
         """
         shape = [p.size for p in self.picks]
         full, weight = np.broadcast_to(counted, shape), np.broadcast_to(factor, shape)
+        # Rows of the tensor's own table are its elements; else they are counted by the tiles' extents.
+        elements = np.broadcast_to(self.elements() if own is None else np.ones(()), shape)
         chosen = [*tables, *([OWN] if own is not None else [])]
         listed = [*tables.values(), *([own] if own is not None else [])]
-        mine = set(self.access.variables) if self.access else set()
         total, whole = 0.0, 0
         for combination in np.argwhere(full):
             axes = {}
             for n, (atoms, labels) in enumerate(zip(self.axes, self.labels, strict=True)):
-                each = atoms.extent if atoms.variable in mine else np.ones_like(atoms.extent)
                 groups = {
-                    k: atoms.values if c == OWN else atoms.groups[c]
+                    k: np.arange(atoms.extent.size) if c == OWN else atoms.groups[c]
                     for k, c in enumerate(chosen)
                     if atoms.variable in listed[k].variables
                 }
-                once = np.where(labels == combination[n], each, 0)
-                axes[atoms.variable] = JoinAxis(once, groups)
-            count, each_factor = weighted_count(listed, axes), float(weight[tuple(combination)])
-            if each_factor == 1:
+                axes[atoms.variable] = JoinAxis((labels == combination[n]).astype(np.int64), groups)
+            at = tuple(combination)
+            count = weighted_count(listed, axes) * round(float(elements[at]))
+            if weight[at] == 1:
                 whole += count
             else:
-                total += count * each_factor
+                total += count * float(weight[at])
         return whole + total if total else whole
 
 
 def region_table(
-    structure: Structure, access: TensorAccess, digits: frozenset[int], data: SparseTensor
+    structure: Structure,
+    access: TensorAccess,
+    digits: frozenset[int],
+    data: SparseTensor,
+    each: bool = False,
 ) -> Table:
     """Which tiles (told apart by these loops) of a tensor hold a nonzero; POINT with all loops: which values.
 
-    Raises Refused unless every rank is indexed by one rank variable.
+    `each`: a row for each nonzero of a tile, told apart by a column that stands for no rank variable. Refused
+    where more operations touch the nonzeros than can be listed.
     """
     by_name = {c.variable: c for c in structure.counters}
-    columns, names = [], []
-    for rank, expression in zip(access.ranks, access.projection, strict=True):
-        if len(expression.terms) != 1 or expression.terms[0][1] != 1:
-            raise Refused(
-                f"{structure.name}: rank {rank} of {access.tensor} is {expression}: actual data is followed "
-                "through ranks of one rank variable",
-                "describe the tensor by its density instead",
-            )
-        counters = by_name[expression.terms[0][0]]
-        at = data.rank(rank) - expression.constant - counters.low
-        columns.append(at)
-        names.append(counters)
-    inside = np.ones(data.nnz, np.bool_)
-    for at, counters in zip(columns, names, strict=True):
-        inside &= (at >= 0) & (at < counters.size)
+    points = points_of(structure.einsum, access, data)
     ids, different = [], True
-    some = slice(None) if inside.all() else np.flatnonzero(inside)
-    for at, counters in zip(columns, names, strict=True):
+    for variable, at in zip(points.variables, points.columns, strict=True):
+        counters = by_name[variable]
         groups = group_numbers(digit_columns(counters, digits), counters.size)
-        different = different and int(groups.max()) + 1 == counters.size
-        ids.append(at[some] if int(groups.max()) + 1 == counters.size else groups[at[some]])
-    return Table.of([c.variable for c in names], ids, int(inside.sum()), different)
+        whole = int(groups.max()) + 1 == counters.size
+        different = different and whole
+        ids.append(at if whole else groups[at])
+    if each:
+        ids.append(np.arange(points.rows) if points.nonzero is None else points.nonzero)
+        return Table.of([*points.variables, ""], ids, points.rows, different or points.nonzero is None)
+    return Table.of(points.variables, ids, points.rows, different)
 
 
 def digit_columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:

@@ -18,7 +18,7 @@ from polymodel.errors import Refused
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
-from polymodel.sparse.density import Uniform
+from polymodel.sparse.density import Actual, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import Literal
 from tests.sparse.actions.small import TENSORS, WINDOWS, small_problems
@@ -76,25 +76,46 @@ def legal(problem: Problem) -> None:
     assume(not check(problem))
 
 
-@settings(max_examples=80, deadline=None)
-@given(small_problems(), st.data())
-def test_actual_data_is_counted_as_a_walk_counts(problem: Problem, data: st.DataObject) -> None:
-    legal(problem)
+def given_data(problem: Problem, data: st.DataObject):
+    """Drawn nonzeros of A and B, as points and as tensors."""
     shape = shapes(problem)
     nonzero, known = {}, {"Z": dense_data("Z")}
     for t in ("A", "B"):
         points = list(product(*map(range, shape[t])))
         nonzero[t] = data.draw(st.lists(st.sampled_from(points), unique=True))
-        coords = [[p[r] for p in nonzero[t]] for r in range(2)]
+        coords = [[p[r] for p in nonzero[t]] for r in range(len(shape[t]))]
         tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
-        known[t] = TensorData(t, actual=tensor)
+        known[t] = TensorData(t, Actual.of(tensor), tensor)
     packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
+    return nonzero, known, packed
+
+
+@settings(max_examples=80, deadline=None)
+@given(small_problems(), st.data())
+def test_actual_data_is_counted_as_a_walk_counts(problem: Problem, data: st.DataObject) -> None:
+    legal(problem)
+    nonzero, known, packed = given_data(problem, data)
     walk = Literal(problem)
     wanted = walk(nonzero, packed)
     found, labels = ours(problem, known, packed)
     same(found, wanted)
     assert found["", 0, "operations", "busiest"] == max(walk.timed.values())
     assert set(labels.values()) == {"exact"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_problems(largest=3, projections=WINDOWS), st.data())
+def test_windows_of_actual_data_are_exact_where_they_say_so(problem: Problem, data: st.DataObject) -> None:
+    legal(problem)
+    nonzero, known, packed = given_data(problem, data)
+    walk = Literal(problem)
+    wanted = walk(nonzero, packed)
+    found, labels = ours(problem, known, packed)
+    for (tensor, node, kind), label in labels.items():
+        for state in (*STATES, "effectual", "ineffectual"):
+            if label == "exact" and kind != "busiest":
+                assert found[tensor, node, kind, state] == wanted[tensor, node, kind, state]
+    assert labels["", 0, "operations"] == "exact"
 
 
 def mean_of_all(problem: Problem, data: st.DataObject):

@@ -1,0 +1,72 @@
+"""The operations that touch a nonzero: values of the tensor's rank variables for each nonzero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.sparse.actions.counters import Ints
+from polymodel.sparse.actions.join import MOST_ROWS
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.workload.einsum import Einsum, TensorAccess
+
+
+@dataclass(frozen=True)
+class Points:
+    """All combinations of the tensor's rank variables that touch a nonzero, each once.
+
+    `columns`: one array per variable, counted from the smallest value. `nonzero`: which one is touched; None
+    where the n-th combination touches the n-th nonzero.
+    """
+
+    variables: tuple[str, ...]
+    columns: tuple[Ints, ...]
+    nonzero: Ints | None
+
+    @property
+    def rows(self) -> int:
+        return int(self.columns[0].size) if self.columns else 1
+
+
+def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Points:
+    """Each rank gives one of its variables from the others; those are listed. Refused beyond 5e7 rows.
+
+    `tensor` has its ranks in the order of the access.
+    """
+    known: dict[str, Ints] = {}
+    nonzero: Ints | None = None
+    size = {v: einsum.bound(v)[1] - einsum.bound(v)[0] + 1 for v in access.variables}
+    for rank, x in zip(access.ranks, access.projection, strict=True):
+        new = [(v, c) for v, c in x.terms if v not in known]
+        new.sort(key=lambda term: (abs(term[1]), -size[term[0]]))
+        listed = new[1:]
+        count = prod(size[v] for v, _ in listed)
+        rows = tensor.nnz if nonzero is None else int(nonzero.size)
+        if rows * count > MOST_ROWS:
+            raise Refused(
+                f"{einsum.name}: {rows * count:,} operations touch the nonzeros of {access.tensor}: too many",
+                "describe the tensor by its density instead",
+            )
+        if count > 1:
+            nonzero = np.repeat(np.arange(rows) if nonzero is None else nonzero, count)
+            known = {v: np.repeat(column, count) for v, column in known.items()}
+        grid = np.indices([size[v] for v, _ in listed]).reshape(len(listed), count)
+        for (v, _), row in zip(listed, grid, strict=True):
+            known[v] = np.tile(row, rows)
+        rest = tensor.rank(rank) if nonzero is None else tensor.rank(rank)[nonzero]
+        low = x.constant + sum(c * einsum.bound(v)[0] for v, c in x.terms)
+        rest = rest - low - sum(c * known[v] for v, c in x.terms if v in known)
+        kept = rest == 0
+        if new:
+            v, c = new[0]
+            solved = rest // c
+            kept = (solved * c == rest) & (solved >= 0) & (solved < size[v])
+            known[v] = solved
+        if not kept.all():
+            some = np.flatnonzero(kept)
+            nonzero = some if nonzero is None else nonzero[some]
+            known = {v: column[some] for v, column in known.items()}
+    return Points(access.variables, tuple(known[v] for v in access.variables), nonzero)
