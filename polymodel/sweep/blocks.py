@@ -55,7 +55,8 @@ def run_block(
         lefts = kernel.left(digits, end - begin)
         ids = kernel.left_ids(digits, end - begin) + block.first
         for cut, columns in _cuts(end - begin, tall, kernel.width):
-            rows = Block(kernel.rows, lefts, cut, columns, memory)
+            placed = kernel.placed(tuple(d[cut] for d in digits), columns)
+            rows = Block(kernel.rows, lefts, cut, columns, memory, placed)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
             counts: dict[str, int] = {}
             for v in block.variants:

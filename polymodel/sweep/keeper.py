@@ -145,6 +145,14 @@ class Keeper:
         if len(other.front_ids):
             self.offer(other.front_values, other.front_ids)
 
+    def values(self, number: int) -> tuple[float, ...]:
+        """What was found for a kept point: all objectives of a front, the first one of the best."""
+        if self.keep == "front":
+            at = np.flatnonzero(self.front.ids == number)
+            return tuple(self.front.values[:, at[0]].tolist()) if len(at) else ()
+        at = np.flatnonzero(np.concatenate([np.empty(0, np.int64), *self.ids]) == number)
+        return (float(self.best[at[0]]),) if self.keep == "top" and len(at) else ()
+
     def numbers(self) -> list[int]:
         """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""
         if self.keep == "front":

@@ -74,6 +74,13 @@ class Kernel:
         """Choice along each left axis of the left combinations start..stop."""
         return tuple(np.unravel_index(np.arange(start, stop), self.left_shape)) if self.left_shape else ()
 
+    def placed(self, digits: tuple[Array, ...], columns: slice) -> dict[tuple[str, ...], Array]:
+        """Choice along each axis (by its symbols) of a block, broadcast against [left, right]."""
+        left, right = self.axes[: self.split], self.axes[self.split :]
+        found = {axis.names: d[:, None] for axis, d in zip(left, digits, strict=True)}
+        pairs = zip(right, self.right_digits, strict=True)
+        return found | {axis.names: d[columns][None, :] for axis, d in pairs}
+
     def left_ids(self, digits: tuple[Array, ...], count: int) -> Array:
         ids = np.zeros(count, np.int64)
         for axis, d in zip(self.axes, digits, strict=False):

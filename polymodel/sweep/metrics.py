@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from polymodel.errors import InternalError
 from polymodel.sweep.kernel import Row
 from polymodel.sweep.plan import Busy, Costing, Limit, Linear, Phase
 from polymodel.sweep.scratch import Memory, Scratch
@@ -18,7 +19,8 @@ MOST = 2**18  # multiplications in one matrix product
 
 
 class Block:
-    """Rows of one block of points, each computed once and on demand."""
+    """Rows of one block of points, each computed once and on demand. `digits`: axis -> choices along it,
+    broadcast against [left, right]."""
 
     def __init__(
         self,
@@ -27,8 +29,10 @@ class Block:
         cut: slice,
         columns: slice,
         memory: Memory | None = None,
+        digits: Mapping[tuple[str, ...], Array] | None = None,
     ) -> None:
         self.rows, self.lefts, self.cut, self.columns = rows, lefts, cut, columns
+        self.digits = digits or {}
         self.found: dict[int, Array] = {}
         self.memory = memory or Memory()
         self.memory.block((cut.stop - cut.start, columns.stop - columns.start))
@@ -84,6 +88,10 @@ class Found:
         if not leak:
             return joules
         return values.into(np.add, joules, values.apply(np.multiply, self.latency, leak))
+
+    def sparse(self, name: str) -> Array:
+        """An objective on sparse data; `sparse.found` has them."""
+        raise InternalError(f"sparse_{name} is asked of a block that was made for dense data")
 
     @cached_property
     def fits(self) -> tuple[Array, ...]:

@@ -31,10 +31,10 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()
     known = [*PLAIN, *(f"{w}:{n.name}" for n in nodes if isinstance(n, Memory) for w in WAYS)]
     known += [f"{w}:{n.name}" for n in nodes if isinstance(n, Toll) for w in WAYS[:-1]]
-    known += [sparse.PREFIX + n for n in known]
     for name in found:
-        if name not in known:
-            raise wrong(f"unknown objective {name}", suggestion(name, known, "objectives"))
+        meant = [sparse.PREFIX + n for n in known] if name.startswith(sparse.PREFIX) else known
+        if name not in meant:
+            raise wrong(f"unknown objective {name}", suggestion(name, meant, "objectives"))
     return found
 
 
@@ -50,6 +50,8 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
     """Values of one objective over a block (float64, broadcast)."""
+    if name.startswith(sparse.PREFIX):
+        return found.sparse(name.removeprefix(sparse.PREFIX))
     if name == "energy":
         return found.energy
     if name == "latency":

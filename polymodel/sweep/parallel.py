@@ -16,6 +16,7 @@ from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
+from polymodel.sweep.sparse.rows import is_sparse
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
@@ -37,7 +38,8 @@ class Asked:
     def prunes(self, points: int) -> bool:
         """True if a block of so many points is pruned."""
         wanted = points >= PRUNE_FROM if self.prune is None else self.prune
-        return wanted and self.keep == "front"
+        # Sparse objectives may fall where a dense count rises.
+        return wanted and self.keep == "front" and not is_sparse(self.objectives)
 
 
 def asked_for(

@@ -9,7 +9,7 @@ from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.scenario import Scenario, Variant
-from polymodel.sweep.sparse.rows import PREFIX
+from polymodel.sweep.sparse.rows import PREFIX, is_sparse, sparse_cells
 from polymodel.sweep.values import Number
 
 Cells = dict[str, Any]
@@ -87,4 +87,9 @@ def exact_cells(
 ) -> Cells:
     """A point of a compiled block by evaluate's own code."""
     analysis, costs = where.exact(variant, point)
-    return cells(costs, accesses_of(Counts(variant.problem, analysis)), objectives)
+    found = cells(costs, accesses_of(Counts(variant.problem, analysis)), objectives)
+    if is_sparse(objectives):
+        from polymodel.sweep.sparse.exact import sparse_report
+
+        found |= sparse_cells(sparse_report(where, variant, point, analysis, costs), objectives)
+    return found

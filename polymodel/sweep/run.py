@@ -36,7 +36,7 @@ from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
-from polymodel.sweep.sparse.rows import PREFIX, is_sparse
+from polymodel.sweep.sparse.rows import PREFIX, agree, is_sparse
 from polymodel.sweep.spill import Spill, clear_unfinished
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
@@ -289,14 +289,18 @@ class _Search:
         place = self.places[key]
         if place is None:
             return point_cells(self.specs[i], self.grid, inside, self.objectives)
-        return exact_cells(*place, point, self.objectives)
+        found = exact_cells(*place, point, self.objectives)
+        if is_sparse(self.objectives):
+            agree(found, self.state.values(number), self.objectives)
+        return found
 
     def _open(
         self, i: int, part: Roles, share: int, given: Mapping[str, Number], key: tuple[object, ...]
     ) -> None:
         self.places[key] = None
         try:
-            found = scenario(self.specs[i], self.grid, part, i, self.names[i], share, given)
+            one, sparse = self.specs[i], is_sparse(self.objectives)
+            found = scenario(one, self.grid, part, i, self.names[i], share, given, sparse=sparse)
         except Refused:
             return
         for v in found.variants:
@@ -316,9 +320,9 @@ class _Search:
         """One mapping under one choice of what changes its counts."""
         one, grid = self.specs[i], self.grid
         try:
-            if is_sparse(self.objectives):
-                raise Refused("sparse figures are counted point by point")
-            found = scenario(one, grid, part, i, self.names[i], share, given)
+            found = scenario(
+                one, grid, part, i, self.names[i], share, given, sparse=is_sparse(self.objectives)
+            )
         except SpecError as fault:
             if self.units.mine(self.state):
                 _misfit(fault, grid, part, self.state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,14 +94,18 @@ class Scenario:
 
     def exact(self, variant: Variant, point: Mapping[str, Number]) -> tuple[Analysis, Costs]:
         """What `evaluate` finds at a point, by the same code."""
+        analysis = self.forms.at(self.values(point))
+        return analysis, costs(variant.problem, analysis)
+
+    def values(self, point: Mapping[str, Number]) -> dict[str, int]:
+        """The whole numbers among all symbols at a point."""
         texts = _texts(self.spec, {})
         values = {**self.fixed, **{n: int(v) for n, v in point.items() if v == v // 1}}
         for name in texts.keys() - values.keys():
             found = self.spec.bind(**{n: v for n, v in point.items() if n in self.spec.symbols}).symbols[name]
             if found is not None:
                 values[name] = int(found)
-        analysis = self.forms.at(values)
-        return analysis, costs(variant.problem, analysis)
+        return values
 
 
 def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
@@ -112,9 +116,18 @@ def _texts(spec: Spec, linked: Mapping[str, str]) -> dict[str, str]:
 
 
 def scenario(
-    spec: Spec, grid: Grid, roles: Roles, mapping: int, name: str, share: int, given: Mapping[str, Number]
+    spec: Spec,
+    grid: Grid,
+    roles: Roles,
+    mapping: int,
+    name: str,
+    share: int,
+    given: Mapping[str, Number],
+    *,
+    sparse: bool = False,
 ) -> Scenario:
-    """Compile one block. Raises NotSeparable or Refused where points have to be evaluated one by one."""
+    """Compile one block, if `sparse` with its costs on sparse data. Raises NotSeparable or Refused where
+    points have to be evaluated one by one."""
     linked = dict(grid.linked)
     texts = _texts(spec, linked)
     uses = Uses(grid, texts)
@@ -140,28 +153,38 @@ def scenario(
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
     check_legality(problem, axes, varying, found, plain)
-    rows, made = Rows(), []
+    rows, made, whole = Rows(), [], all(a.size for a in axes)
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
         _refuse_what_is_not_swept(own)
         cost = costing(own, found, rows)
-        made.append(Variant(part, arch, own, cost, Evaluator(cost)))
-    if all(a.size for a in axes):
+        evaluator = Evaluator(cost)
+        if sparse and whole:
+            evaluator = _sparse_evaluator(own, found, cost, rows, axes, values_of(plain), spec.data_folder)
+        made.append(Variant(part, arch, own, cost, evaluator))
+    if whole:
         point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
+    number = mapping * grid.size + share
     return Scenario(
-        mapping,
-        name,
-        mapping * grid.size + share,
-        given,
-        spec,
-        found,
-        axes,
-        rows,
-        tuple(made),
-        values_of(plain),
-        unfit,
+        mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit
     )
+
+
+def _sparse_evaluator(
+    problem: Problem,
+    forms: SymbolicAnalysis,
+    cost: Costing,
+    rows: Rows,
+    axes: Sequence[Axis],
+    fixed: Mapping[str, int],
+    folder: str,
+) -> Evaluator:
+    # Only sweeps on sparse data load the room that knows about them.
+    from polymodel.sweep.sparse.found import SparseEvaluator
+    from polymodel.sweep.sparse.plan import sparse_plan
+
+    return SparseEvaluator(cost, sparse_plan(problem, forms, cost, rows, axes, fixed, folder))
 
 
 def _bound(

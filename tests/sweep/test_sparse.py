@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.errors import SpecError
+from polymodel.errors import InternalError, SpecError
 from polymodel.sparse.density import random_tensor
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "sparse" / "sweeps.yaml"
@@ -129,6 +129,27 @@ def test_every_point_is_that_of_a_sparse_report(name: str) -> None:
         assert row["feasible"] == report.feasible
         assert row["energy"] == report.dense.total_energy
         assert row["latency"] == report.dense.total_latency
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_many_points_at_once_are_what_each_is(name: str) -> None:
+    """Nothing is evaluated point by point; what is found agrees with rows that are, else InternalError."""
+    asked = ("energy", "latency", "edp", "reads:DRAM", "writes:GLB", "accesses:GLB", "working_set:GLB")
+    for objective in asked:
+        found = pm.sweep(CASES[name], SYMBOLS, objectives=["sparse_" + objective], keep="top", top=1000)
+        assert not found.notes
+        assert len(found.frame) == found.feasible > 30
+        assert found.frame["feasible"].all()
+        assert (found.frame["sparse_" + objective].diff().dropna() >= -1e-9).all()
+
+
+def test_figures_that_disagree_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polymodel.sweep.sparse.found import SparseFound
+
+    monkeypatch.setattr(SparseFound, "sparse", lambda self, name: self.sparse_latency * (1 + 1e-8))
+    for kept in ({"keep": "top", "top": 5}, {"keep": "front"}):
+        with pytest.raises(InternalError, match="sparse_latency is"):
+            pm.sweep(CASES["skip"], SYMBOLS, objectives=["sparse_latency"], **kept)
 
 
 def test_compressed_tiles_decide_what_fits() -> None:

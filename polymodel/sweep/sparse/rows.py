@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.cost.context import Counts
+from polymodel.errors import InternalError
 
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
 
 PREFIX = "sparse_"
+CLOSE = 1e-9  # figures of many points at once, beside those of one
 PLAIN = ("sparse_energy", "sparse_latency", "sparse_edp")
 WAYS = ("sparse_reads", "sparse_writes", "sparse_accesses", "sparse_working_set")
 
@@ -44,6 +47,13 @@ def sparse_cells(report: SparseReport, objectives: Sequence[str]) -> dict[str, A
         if way.startswith(PREFIX):
             row.setdefault(name, 0)
     return row
+
+
+def agree(row: Mapping[str, Any], values: Sequence[float], objectives: Sequence[str]) -> None:
+    """Raises InternalError where the figures of many points at once are not those of one."""
+    for name, value in zip(objectives, values, strict=False):
+        if not math.isclose(row[name], value, rel_tol=CLOSE, abs_tol=1e-300):
+            raise InternalError(f"{name} is {row[name]!r} at a point, and {value!r} among others")
 
 
 def _bits(report: SparseReport) -> dict[str, float]:

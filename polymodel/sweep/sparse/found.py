@@ -1,0 +1,302 @@
+"""Figures of a block of points on sparse data: `actions.rescale` and `cost`, with arrays for numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from polymodel.architecture.hierarchy import Component
+from polymodel.cost.actions import movement_actions
+from polymodel.sweep.metrics import Block, Evaluator, Found, fits
+from polymodel.sweep.plan import Costing, Limit, Linear
+from polymodel.sweep.sparse.columns import Settings
+from polymodel.sweep.sparse.counts import EinsumSweep, Moved, Points, ratio
+from polymodel.sweep.sparse.plan import Flow, Load, SparsePlan, Tile, Work, unbounded
+
+Array = Any
+READS = ("reads_fill", "reads_drain")
+Ways = tuple[Array, Array]
+SLACK = 1e-12  # of a working set beside its memory's size, for rounding
+
+
+class SparseEvaluator(Evaluator):
+    """One architecture's costs on sparse data, beside the dense ones."""
+
+    def __init__(self, costing: Costing, plan: SparsePlan) -> None:
+        super().__init__(costing)
+        self.plan = plan
+
+    def __call__(self, block: Block) -> SparseFound:
+        return SparseFound(self, block, self.plan)
+
+
+class SparseFound(Found):
+    """Joules, seconds, bits, and whether sparse tiles fit."""
+
+    def __init__(self, evaluator: Evaluator, block: Block, plan: SparsePlan) -> None:
+        super().__init__(evaluator, block)
+        self.plan = plan
+        self._values: dict[Linear, Array] = {}
+        self._parts: dict[str, list[tuple[EinsumSweep, Points]]] = {}
+
+    def sparse(self, name: str) -> Array:
+        """An objective without its prefix."""
+        if name == "energy":
+            return self.sparse_energy
+        if name == "latency":
+            return self.sparse_latency
+        if name == "edp":
+            return self.sparse_energy * self.sparse_latency
+        way, _, component = name.partition(":")
+        if way == "working_set":
+            return self.working_sets.get(component, 0.0)
+        ways = ("reads", "writes") if way == "accesses" else (way,)
+        return sum((self.bits.get((component, w), 0.0) for w in ways), start=np.zeros(()))
+
+    def dense(self, linear: Linear) -> Array:
+        """A dense count; a number if it is the same everywhere."""
+        if linear not in self._values:
+            index, scale = linear
+            self._values[linear] = float(scale) if index < 0 else self.block.floats(index) * float(scale)
+        return self._values[linear]
+
+    def settings(self, einsum: str) -> Settings:
+        """Per rank variable the setting at every point."""
+        digits = self.block.digits
+        found = {}
+        for c in self.plan.columns[einsum]:
+            found[c.variable] = c.place[digits[c.axis]] if c.axis else np.zeros((1, 1), np.int64)
+        return found
+
+    def parts(self, einsum: str) -> list[tuple[EinsumSweep, Points]]:
+        if einsum not in self._parts:
+            self._parts[einsum] = self.plan.structures[einsum].parts(self.settings(einsum))
+        return self._parts[einsum]
+
+    @cached_property
+    def moved(self) -> dict[Flow, Moved]:
+        """What is left of every kind of access."""
+        return {f: self._moved(f) for f in self.plan.flows}
+
+    def _moved(self, f: Flow) -> Moved:
+        dense = self.dense(f.dense)
+        found: Moved | None = None
+        for sweep, points in self.parts(f.einsum):
+            one = sweep.access(f.node, f.component, f.tensor, f.kind, dense, points)
+            if found is None:
+                found = one
+            else:
+                pairs = zip(
+                    (one.actual, one.gated, one.metadata),
+                    (found.actual, found.gated, found.metadata),
+                    strict=True,
+                )
+                found = Moved(dense, *(np.where(points.mask, new, old) for new, old in pairs))
+        assert found is not None, "every point has a structure"
+        return found
+
+    @cached_property
+    def work(self) -> dict[Work, tuple[Array, Array]]:
+        """(executed, executed or gated) operations."""
+        found = {}
+        for w in self.plan.work:
+            dense = self.dense(w.operations)
+            pair: tuple[Array, Array] | None = None
+            for sweep, points in self.parts(w.einsum):
+                one = sweep.compute(dense, points)
+                if pair is None:
+                    pair = one
+                else:
+                    pair = np.where(points.mask, one[0], pair[0]), np.where(points.mask, one[1], pair[1])
+            assert pair is not None, "every point has a structure"
+            found[w] = pair
+        return found
+
+    @cached_property
+    def sparse_energy(self) -> Array:
+        """Joules."""
+        total: Array = sum(self._charges(), start=np.zeros(()))
+        leak = self.plan.costing.leak
+        return total + self.sparse_latency * leak if leak else total
+
+    def _charges(self) -> Iterator[Array]:
+        counts, hierarchy = self.plan.counts, self.plan.problem.hierarchy
+        for f, m in self.moved.items():
+            c, n, bits = hierarchy[f.component], counts.executions(f.einsum), counts.bits(f.tensor)
+            way = "read" if f.kind in READS else "write"
+            action = c.action(way)
+            each = action.whole_bits(bits) / (action.bits_per_action or 1) * action.energy * n
+            if each:
+                yield m.actual * each
+            yield from _charged(c, f"gated_{way}", m.gated, bits * n)
+            own = f"metadata_{way}"
+            yield from _charged(c, own if any(a.name == own for a in c.actions) else way, m.metadata, n)
+        for p in self.plan.passes:
+            n, bits = counts.executions(p.einsum), counts.bits(p.tensor)
+            left = self.crossing(p.einsum, p.component, p.tensor)
+            actions = movement_actions(hierarchy[p.component])
+            for action, linear, share in zip(actions, (p.down, p.up), left, strict=True):
+                each = action.whole_bits(bits) / (action.bits_per_action or 1) * action.energy * n
+                if each:
+                    yield self.dense(linear) * share * each
+        for w, (executed, turns) in self.work.items():
+            c, n = hierarchy[w.component], counts.executions(w.einsum)
+            yield executed * (c.action("compute").energy * n)
+            gated = c.action("gated_compute").energy * n
+            if gated:
+                yield (turns - executed) * gated
+
+    @cached_property
+    def bits(self) -> dict[tuple[str, str], Array]:
+        """(component, reads or writes) -> bits of data and metadata."""
+        counts = self.plan.counts
+        found: dict[tuple[str, str], Array] = {}
+
+        def add(component: str, way: str, bits: Array) -> None:
+            found[component, way] = found.get((component, way), 0.0) + bits
+
+        for f, m in self.moved.items():
+            bits = m.actual * counts.bits(f.tensor) + m.metadata
+            add(f.component, f.kind.partition("_")[0], bits * counts.executions(f.einsum))
+        for p in self.plan.passes:
+            each = counts.executions(p.einsum) * counts.bits(p.tensor)
+            down, up = self.crossing(p.einsum, p.component, p.tensor)
+            add(p.component, "reads", self.dense(p.down) * down * each)
+            add(p.component, "writes", self.dense(p.up) * up * each)
+        return found
+
+    @cached_property
+    def _ways(self) -> dict[tuple[str, str], tuple[Ways, Array]]:
+        """(Einsum, component) -> what is left of read and written bits, and whether there are any."""
+        sums: dict[tuple[str, str], list[Array]] = {}
+        for f, m in self.moved.items():
+            found = sums.setdefault((f.einsum, f.component), [0.0, 0.0, 0.0, 0.0])
+            at, bits = (0 if f.kind in READS else 2), self.plan.counts.bits(f.tensor)
+            found[at] = found[at] + (m.actual + m.gated) * bits + m.metadata
+            found[at + 1] = found[at + 1] + m.dense * bits
+        return {k: ((ratio(r, rd), ratio(w, wd)), (rd + wd) > 0) for k, (r, rd, w, wd) in sums.items()}
+
+    def ways(self, einsum: str, component: str) -> Ways:
+        """What is left of what an instance reads and writes."""
+        if (einsum, component) not in self._ways:
+            return self._passing(einsum, component)
+        (read, write), some = self._ways[einsum, component]
+        if np.all(some):
+            return read, write
+        other = self._passing(einsum, component)
+        return np.where(some, read, other[0]), np.where(some, write, other[1])
+
+    def crossing(self, einsum: str, component: str, tensor: str) -> Ways:
+        """What is left of a tensor's transfers past a component (`_Rescaled._crossing`)."""
+        node = self.plan.outside.get((einsum, component, tensor))
+        found: list[Array] = [1.0, 1.0]
+        for f, m in self.moved.items():
+            if (f.einsum, f.node, f.tensor) == (einsum, node, tensor):
+                for i, kind in enumerate(("reads_fill", "writes_drain")):
+                    if f.kind == kind:
+                        found[i] = ratio(m.actual, m.dense)
+        return found[0], found[1]
+
+    def _passing(self, einsum: str, component: str) -> Ways:
+        sums: list[list[Array]] = [[0.0, 0.0], [0.0, 0.0]]
+        for access in self.plan.problem.cascade[einsum].accesses:
+            mine = [
+                p
+                for p in self.plan.passes
+                if (p.einsum, p.component, p.tensor) == (einsum, component, access.tensor)
+            ]
+            left = self.crossing(einsum, component, access.tensor)
+            for i, way in enumerate(("down", "up")):
+                weight: Array = sum((self.dense(getattr(p, way)) for p in mine), start=np.zeros(()))
+                weight = np.where(weight == 0, 1.0, weight)
+                sums[i][0] = sums[i][0] + weight * left[i] * access.bits_per_value
+                sums[i][1] = sums[i][1] + weight * access.bits_per_value
+        return ratio(*sums[0]), ratio(*sums[1])
+
+    @cached_property
+    def sparse_latency(self) -> Array:
+        """Seconds: Einsums one after the other, each as slow as its slowest component."""
+        seconds: Array = np.zeros(())
+        for einsum in self.plan.problem.tree.einsums:
+            slowest: Array = np.zeros(())
+            for load in self.plan.loads:
+                if load.einsum == einsum:
+                    slowest = np.maximum(slowest, self._loaded(load))
+            for work, (executed, turns) in self.work.items():
+                if work.einsum == einsum:
+                    slowest = np.maximum(slowest, self._computed(work, executed, turns))
+            seconds = seconds + slowest
+        return seconds
+
+    def _loaded(self, load: Load) -> Array:
+        c = self.plan.problem.hierarchy[load.component]
+        read, write = movement_actions(c)
+        left = self.ways(load.einsum, load.component)
+        dense = self.dense(load.reads), self.dense(load.writes)
+        sides = dense[0] * left[0] / read.throughput, dense[1] * left[1] / write.throughput
+        seconds = sides[0] + sides[1] if c.ports == "shared" else np.maximum(*sides)
+        if c.fill_drain_latency:
+            seconds = seconds + np.where((dense[0] + dense[1]) > 0, c.fill_drain_latency, 0.0)
+        return seconds * self.plan.counts.executions(load.einsum)
+
+    def _computed(self, work: Work, executed: Array, turns: Array) -> Array:
+        c, dense = self.plan.problem.hierarchy[work.component], self.dense(work.operations)
+        seconds = self.dense(work.busiest) * ratio(turns, dense) / c.action("compute").throughput
+        seconds = seconds + c.fill_drain_latency
+        return np.where(np.asarray(executed) > 0, seconds, 0.0) * self.plan.counts.executions(work.einsum)
+
+    @cached_property
+    def working_sets(self) -> dict[str, Array]:
+        """Expected bits of the largest working set of each memory."""
+        found: dict[str, Array] = {}
+        for peak in self.plan.peaks:
+            dense, sparse = np.zeros(()), np.zeros(())
+            for phase in peak.phases:
+                each = [(p, -(-self.dense(p.bits) // p.denominator) * p.count) for p in phase]
+                total: Array = sum((n for _, n in each), start=np.zeros(()))
+                left: Array = sum((n * self._held(p.node, p.tensor) for p, n in each), start=np.zeros(()))
+                more = total > dense
+                dense, sparse = np.where(more, total, dense), np.where(more, left, sparse)
+            found[peak.component] = np.maximum(found.get(peak.component, 0.0), sparse)
+        return found
+
+    def _held(self, node: int, tensor: str) -> Array:
+        """Bits of the largest tile under its format, over those of a dense one."""
+        tile = self.plan.tiles.get((node, tensor))
+        if tile is None:
+            return 1.0
+        if (node, tensor) not in self._shares:
+            self._shares[node, tensor] = self._share(tile, tensor)
+        return self._shares[node, tensor]
+
+    @cached_property
+    def _shares(self) -> dict[tuple[int, str], Array]:
+        return {}
+
+    def _share(self, tile: Tile, tensor: str) -> Array:
+        how = self.plan.formats.known[tile.component, tensor]
+        sweep, points = self.parts(tile.einsum)[0]
+        bits = sweep.tilings.largest(tensor, how, tile.digits, points.settings)
+        return ratio(bits, self.dense(tile.dense))
+
+    @cached_property
+    def fits(self) -> tuple[Array, ...]:
+        return tuple(self._fits(limit) for limit in self.plan.costing.limits)
+
+    def _fits(self, limit: Limit) -> Array:
+        if limit.illegal:
+            return fits(limit, self.block)
+        if unbounded(limit.have):
+            return True
+        found: Array = self.working_sets.get(limit.name, 0.0) <= limit.have * (1 + SLACK)
+        return found
+
+
+def _charged(c: Component, name: str, count: Array, times: int) -> Iterator[Array]:
+    action = c.action(name)
+    each = action.energy * times / (action.bits_per_action or 1)
+    if each and (np.ndim(count) or count):
+        yield count * each

@@ -1,0 +1,98 @@
+"""Bits of compressed tiles over a grid: of all tiles that move, and of the largest one that is held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymodel.sparse.actions.counters import Ints, group_numbers
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.links import Structure
+from polymodel.sparse.actions.storage import Kept, full_model, shape_of
+from polymodel.sparse.actions.tally import digit_columns
+from polymodel.sparse.formats import expected_levels
+from polymodel.sweep.sparse.classes import Classes
+from polymodel.sweep.sparse.columns import Column, Settings
+from polymodel.sweep.sparse.contraction import Contraction
+from polymodel.sweep.sparse.factors import OfTiles
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Bits:
+    """Sums over all tiles at every point: points of the tensor, values, all bits."""
+
+    points: Array
+    payload: Array
+    total: Array
+
+
+class Tilings:
+    """The tilings of the tensors of one Einsum."""
+
+    def __init__(
+        self, structure: Structure, columns: Sequence[Column], data: Mapping[str, TensorData]
+    ) -> None:
+        self.structure = structure
+        self.columns = {c.variable: c for c in columns}
+        self.data = data
+        self._known: dict[tuple[object, ...], tuple[Contraction, Contraction, Contraction]] = {}
+        self._largest: dict[tuple[object, ...], Contraction] = {}
+
+    def bits(self, where: tuple[str, str], how: Kept, digits: frozenset[int], settings: Settings) -> Bits:
+        """Of all tiles that loops with these ids make of (component, tensor)."""
+        key = (*where, digits)
+        if key not in self._known:
+            access = self.structure.einsum.access_of(where[1])
+            each = {v: self._classes(v, digits, False) for v in access.variables}
+            payload, total = self._functions(where[1], how)
+            self._known[key] = (
+                Contraction(each, ((1, ()),), (OfTiles(access, _points),)),
+                Contraction(each, ((1, ()),), (OfTiles(access, payload),)),
+                Contraction(each, ((1, ()),), (OfTiles(access, total),)),
+            )
+        return Bits(*(c.values(settings) for c in self._known[key]))
+
+    def largest(self, tensor: str, how: Kept, digits: frozenset[int], settings: Settings) -> Array:
+        """Expected bits of the largest tile."""
+        key = (tensor, how, digits)
+        if key not in self._largest:
+            access = self.structure.einsum.access_of(tensor)
+            each = {v: self._classes(v, digits, True) for v in access.variables}
+            _, total = self._functions(tensor, how)
+            self._largest[key] = Contraction(each, ((1, ()),), (OfTiles(access, total),))
+        return self._largest[key].values(settings)
+
+    def _functions(self, tensor: str, how: Kept) -> tuple[Any, Any]:
+        access = self.structure.einsum.access_of(tensor)
+        model = full_model(self.data[tensor], access.ranks, shape_of(self.structure, access))
+        order = how.format.order(access.ranks)
+
+        def payload(tiles: Ints) -> Array:
+            return how.format.bits(expected_levels(model, tiles, order)).payload
+
+        def total(tiles: Ints) -> Array:
+            return how.format.bits(expected_levels(model, tiles, order)).total
+
+        return payload, total
+
+    def _classes(self, variable: str, digits: frozenset[int], largest: bool) -> tuple[Classes, ...]:
+        """Tiles along one rank variable: by extent, or the largest one alone."""
+        column = self.columns[variable]
+        found = []
+        for setting in range(column.settings):
+            counters = column.counters(setting)
+            groups = group_numbers(digit_columns(counters, digits), counters.size)
+            extents, counts = np.unique(np.bincount(groups), return_counts=True)
+            if largest:
+                extents, counts = extents[-1:], np.ones(1, np.int64)
+            found.append(Classes(counts, extents, {}, {}, {}))
+        return tuple(found)
+
+
+def _points(tiles: Ints) -> Array:
+    return tiles.astype(np.float64).prod(axis=-1)
