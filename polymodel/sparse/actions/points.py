@@ -36,6 +36,9 @@ def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Poi
 
     `tensor` has its ranks in the order of the access.
     """
+    plain = _plain(einsum, access, tensor)
+    if plain is not None:
+        return plain
     known: dict[str, Ints] = {}
     nonzero: Ints | None = None
     size = {v: einsum.bound(v)[1] - einsum.bound(v)[0] + 1 for v in access.variables}
@@ -70,3 +73,17 @@ def points_of(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Poi
             nonzero = some if nonzero is None else nonzero[some]
             known = {v: column[some] for v, column in known.items()}
     return Points(access.variables, tuple(known[v] for v in access.variables), nonzero)
+
+
+def _plain(einsum: Einsum, access: TensorAccess, tensor: SparseTensor) -> Points | None:
+    """The coordinates themselves, where each rank is a variable of its own that goes over all of it."""
+    columns = []
+    for rank, x, size in zip(access.ranks, access.projection, tensor.shape, strict=True):
+        if len(x.terms) != 1 or x.terms[0][1] != 1:
+            return None
+        low, high = einsum.bound(x.terms[0][0])
+        first = low + x.constant
+        if first > 0 or high + x.constant < size - 1:
+            return None
+        columns.append(tensor.rank(rank) - first if first else tensor.rank(rank))
+    return Points(access.variables, tuple(columns), None) if len(columns) == len(access.variables) else None
