@@ -78,7 +78,7 @@ def _overflow(
         fixed -= _scaled(resident, tile, tile.bits)
         each = _scaled(resident, tile, tile.bits_per_nonzero)
         spare = (room - fixed - _scaled(resident, tile, tile.base_bits)) / each
-        if spare < 0:
+        if spare < -1e-9:
             return 1.0, "expected"
         model = data[tile.tensor].model
         assert model is not None, "only tensors with a model have tiles of different occupancies"

@@ -13,6 +13,7 @@ from polymodel.analysis.enumerate import ENGINE
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
+from polymodel.sparse.actions.capacity import capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import AccessCount, Footprint
@@ -104,3 +105,27 @@ def test_densities_move_the_mean_over_all_placements(format: object) -> None:
     assert tile.bits == pytest.approx(largest / placements)
     assert tile.extents == (2, 3)
     assert tile.quantile_bits >= tile.bits
+
+
+@pytest.mark.parametrize("room", [0, 8, 11, 21, 22, 33, 100])
+def test_the_probability_of_overflow_is_that_of_all_placements(room: int) -> None:
+    """A nonzero of a tile of 2 x 3 takes 8 + 1 + 2 bits; which tile is largest does not matter."""
+    problem = problem_of("COO")
+    components = tuple(
+        replace(c, size_bits=room) if c.name == "GLB" else c for c in problem.hierarchy.components
+    )
+    problem = replace(problem, hierarchy=Hierarchy(components))
+    analysis = ENGINE.analyse(problem)
+    data = {
+        "A": TensorData("A", Uniform.of(("R0", "R1"), (5, 4), nnz=3)),
+        "B": dense_data("B"),
+        "Z": dense_data("Z"),
+    }
+    checks = capacity_checks(problem, analysis, sparse_counts(problem, analysis, data), data)
+    (check,) = (c for c in checks if c.component == "GLB")
+    inside = [p for p in product(range(5), range(4)) if p[0] < 2 and p[1] < 3]
+    every = list(combinations(product(range(5), range(4)), 3))
+    over = sum(11 * sum(p in inside for p in chosen) > room for chosen in every)
+    assert check.p_overflow == pytest.approx(over / len(every))
+    assert check.bits == pytest.approx(11 * 3 * 6 / 20)
+    assert check.fits == (check.bits <= room)

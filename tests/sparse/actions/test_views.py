@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from polymodel.report.export import as_data, save
 from polymodel.report.sparse import TABLES
+from polymodel.report.table import Column, shown
 from tests.sparse.actions.test_outputs import FUSED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,6 +41,26 @@ def test_text_and_page_say_the_main_figures(sparse: pm.SparseReport, tmp_path: P
     assert page.count("<h2>") == len(TABLES)
     assert "<table>" in sparse._repr_html_()
     assert repr(sparse).startswith("SparseReport(expected")
+
+
+def test_the_dense_report_carries_the_sparse_one(sparse: pm.SparseReport, tmp_path: Path) -> None:
+    """Text, JSON and page say both, and `sparse_NAME` is a table like any other."""
+    report = sparse.dense
+    assert report.table("sparse_compute").records() == sparse.table("compute").records()
+    data = as_data(report, live=False)
+    assert list(data["sparse"]["tables"]) == list(TABLES)  # type: ignore[index, call-overload, arg-type]  # JSON
+    assert data["sparse"]["total"]["energy_J"] == sparse.total_energy  # type: ignore[index, call-overload]  # JSON
+    save(report, tmp_path)
+    for name in ("report.txt", "report.html"):
+        assert "On sparse data" in (tmp_path / name).read_text(encoding="utf-8")
+    dense = pm.evaluate(pm.load("matmul/weight_stationary", "simple_two_level"))
+    assert "sparse" not in as_data(dense, live=False)
+
+
+def test_shares_of_nothing_have_no_sign_and_units_stand_in_cells_alone(sparse: pm.SparseReport) -> None:
+    assert shown(-1e-9, Column("error", "1")) == "0.0 %"
+    assert "edp Js" not in str(sparse)
+    assert "dense edp " in str(sparse)
 
 
 def test_the_summary_is_dense_beside_sparse(sparse: pm.SparseReport) -> None:
