@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polymodel.evaluate import evaluate as evaluate
     from polymodel.evaluate import evaluate_problem as evaluate_problem
     from polymodel.evaluate import execute as execute
+    from polymodel.evaluate import traffic as traffic
     from polymodel.explore.answer import Front as Front
     from polymodel.explore.chainslope import chain_slope as chain_slope
     from polymodel.explore.designspace import design_space as design_space
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
+    from polymodel.report.traffic import TrafficReport as TrafficReport
     from polymodel.sparse.density.random import random_tensor as random_tensor
     from polymodel.sparse.files import read_tensor as read_tensor
     from polymodel.sparse.files import write_tensor as write_tensor
@@ -72,6 +74,8 @@ _LAZY = {
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
     "execute": "polymodel.evaluate",
+    "traffic": "polymodel.evaluate",
+    "TrafficReport": "polymodel.report.traffic",
     "closed_forms": "polymodel.evaluate",
     "chain_slope": "polymodel.explore.chainslope",
     "design_space": "polymodel.explore.designspace",

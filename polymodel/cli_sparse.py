@@ -1,4 +1,4 @@
-"""The commands on sparse data: `polymodel sparse`, `polymodel execute` and `polymodel tensaurus`."""
+"""The commands on sparse data: `polymodel sparse`, `execute`, `traffic` and `tensaurus`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ MADE = ("dense", "random:DENSITY")
 def add_sparse_commands(
     add: Callable[[str, str], argparse.ArgumentParser], load: Callable[[argparse.Namespace, list[str]], Spec]
 ) -> None:
-    """The three commands; `add` makes a parser of a name and what it does, `load` reads a spec."""
+    """The four commands; `add` makes a parser of a name and what it does, `load` reads a spec."""
     parser = add("sparse", "What density models expect of real tensors, beside exact counts.")
     add_sparse_options(parser)
     parser.set_defaults(run=run_sparse)
     parser = add("execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time.")
     add_execute_options(parser)
     parser.set_defaults(var=[], run=lambda options: run_execute(options, load(options, [options.spec])))
+    parser = add("traffic", "What a TeAAL spec with format, architecture and bindings moves on data.")
+    add_traffic_options(parser)
+    parser.set_defaults(var=[], run=lambda options: run_traffic(options, load(options, [options.spec])))
     parser = add("tensaurus", "Predict a kernel on the Tensaurus accelerator.")
     add_tensaurus_options(parser)
     parser.set_defaults(run=run_tensaurus)
@@ -90,6 +93,19 @@ def _pictures(folder: Path, files: list[str]) -> list[Path]:
 
 def add_execute_options(parser: argparse.ArgumentParser) -> None:
     """Run a cascade on data."""
+    _add_data(parser)
+    parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
+    parser.add_argument(
+        "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    parser.add_argument("--table", metavar="NAME", help="print this table alone")
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save the tables as CSV, the results as .mtx or .tns"
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", help="TeAAL file or library name, e.g. tensaurus/spmm")
     parser.add_argument(
         "tensors",
@@ -102,15 +118,34 @@ def add_execute_options(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="NAME=NUMBER", help="value of a symbol, e.g. a split"
     )
     parser.add_argument("--seed", type=int, default=0, help="of random data (default: 0)")
-    parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
+
+
+def add_traffic_options(parser: argparse.ArgumentParser) -> None:
+    """Count what moves."""
+    _add_data(parser)
     parser.add_argument(
-        "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
+        "--replacement", choices=("lru",), help="what a full cache drops (default: none, refused)"
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
-    parser.add_argument("--table", metavar="NAME", help="print this table alone")
-    parser.add_argument(
-        "--out", metavar="DIR", help="also save the tables as CSV, the results as .mtx or .tns"
-    )
+
+
+def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+    """Bits per memory and tensor, counts per unit, and times."""
+    from polymodel.cli_common import symbols
+    from polymodel.evaluate import traffic
+    from polymodel.report.traffic import TrafficReport
+
+    if spec.teaal is None:
+        raise SpecError([_no_teaal(options.spec)])
+    tensors = _tensors(options, spec, _rank_sizes(options.size))
+    found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
+    report = TrafficReport(found)
+    tables = list(report.tables.values())
+    return (str(report) if options.format == "table" else _formatted(tables, options.format, report.notes)), 0
+
+
+def _no_teaal(name: str) -> Diagnostic:
+    return Diagnostic(f"{name} is no TeAAL spec", "it needs `einsum:` with a declaration")
 
 
 def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
@@ -120,9 +155,7 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     from polymodel.sparse.execute.run import run
 
     if spec.teaal is None:
-        raise SpecError(
-            [Diagnostic(f"{options.spec} is no TeAAL spec", "it needs `einsum:` with a declaration")]
-        )
+        raise SpecError([_no_teaal(options.spec)])
     given = symbols(options.set)
     sizes = _rank_sizes(options.size)
     tensors = _tensors(options, spec, sizes)

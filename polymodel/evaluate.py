@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from polymodel.report.closed import SymbolicReport
     from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
+    from polymodel.sparse.traffic.records import Traffic
 
 ENGINES = ("auto", "exact", "enumerate", "symbolic")
 
@@ -171,19 +172,9 @@ def execute(
     `tensors`: every input by name. See `polymodel.sparse.execute.run.run` for the options; a loaded spec
     brings its own symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit.
     """
-    from polymodel.loading import Spec as Loaded
     from polymodel.sparse.execute.run import run
 
-    if isinstance(spec, TeaalSpec):
-        teaal = spec
-    elif not isinstance(spec, Loaded):
-        raise not_a_spec("execute", spec)
-    elif spec.teaal is None:
-        what = "execute runs a TeAAL spec on data, and this spec is not one"
-        raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
-    else:
-        teaal = spec.teaal
-        symbols = {**{k: v for k, v in spec.symbols.items() if v is not None}, **(symbols or {})}
+    teaal, symbols = _teaal(spec, "execute", symbols)
     return run(
         teaal,
         tensors,
@@ -193,3 +184,51 @@ def execute(
         values=values,
         keep_loops=keep_loops,
     )
+
+
+def traffic(
+    spec: Spec | TeaalSpec,
+    tensors: Mapping[str, SparseTensor | NDArray[Any]],
+    *,
+    symbols: Mapping[str, float] | None = None,
+    replacement: Literal["lru"] | None = None,
+) -> Traffic:
+    """What a TeAAL spec with format, architecture and bindings moves on data, in bits, and how long it takes.
+
+    `tensors`: every input by name. See `polymodel.sparse.traffic.model.traffic`; a loaded spec brings its own
+    symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
+    name, for what is not covered.
+    """
+    from polymodel.sparse.tensor import SparseTensor as Sparse
+    from polymodel.sparse.traffic.model import traffic as moved
+
+    teaal, symbols = _teaal(spec, "traffic", symbols)
+    whole = {name: int(v) for name, v in (symbols or {}).items() if float(v).is_integer()}
+    known = {
+        name: given if isinstance(given, Sparse) else Sparse.from_dense(name, _ranks(teaal, name), given)
+        for name, given in tensors.items()
+    }
+    return moved(teaal, known, symbols=whole, replacement=replacement)
+
+
+def _ranks(teaal: TeaalSpec, tensor: str) -> tuple[str, ...]:
+    if tensor not in teaal.declaration:
+        known = ", ".join(teaal.inputs)
+        raise SpecError([Diagnostic(f"the spec declares no tensor {tensor}", f"inputs: {known}")])
+    return teaal.declaration[tensor]
+
+
+def _teaal(
+    spec: object, asked: str, symbols: Mapping[str, float] | None
+) -> tuple[TeaalSpec, Mapping[str, float] | None]:
+    """The TeAAL spec, and the values of its symbols with those that are given."""
+    from polymodel.loading import Spec as Loaded
+
+    if isinstance(spec, TeaalSpec):
+        return spec, symbols
+    if not isinstance(spec, Loaded):
+        raise not_a_spec(asked, spec)
+    if spec.teaal is None:
+        what = f"{asked} runs a TeAAL spec on data, and this spec is not one"
+        raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
+    return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **(symbols or {})}

@@ -6,8 +6,10 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import polymodel as pm
 from polymodel.cli import main
 from polymodel.sparse.files import read_tensor
 
@@ -59,6 +61,44 @@ def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no TeAAL spec" in err
 
 
+GAMMA = (
+    "traffic",
+    "teaal/gamma_traffic",
+    "A=random:0.2",
+    "B=random:0.2",
+    *"--size K=9 --size M=7 --size N=8".split(),
+)
+
+
+def test_traffic_is_that_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, *GAMMA)
+    assert code == 0
+    assert "T and Z at once" in out
+    code, out, _ = run(capsys, *GAMMA, "--format", "json")
+    rows = json.loads(out)["memories"]
+    run(capsys, "execute", "teaal/gamma", *GAMMA[2:], "--out", str(tmp_path), "--table", "ranks")
+    # Products are those of the same data when the cascade runs.
+    assert {r["tensor"] for r in rows} == {"A", "B", "Z"}
+    products = next(u for u in json.loads(out)["units"] if u["kind"] == "mul")["count"]
+    _, ran, _ = run(capsys, "execute", "teaal/gamma", *GAMMA[2:], "--format", "json")
+    assert products == next(e for e in json.loads(ran)["einsums"] if e["einsum"] == "Z")["multiplies"]
+
+
+def test_traffic_report() -> None:
+    spec = pm.load("teaal/gamma_traffic")
+    a = np.array([[1, 1], [0, 0], [0, 1]])
+    b = np.array([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 0, 0]])
+    found = pm.traffic(spec, {"A": a, "B": b})
+    report = pm.TrafficReport(found)
+    assert report.memories["read_bits"].tolist() == [640, 384, 0]
+    assert report.units["count"].tolist() == [3, 7, 8, 1]
+    assert "<table>" in report._repr_html_()
+    with pytest.raises(pm.SpecError, match="no tensor C"):
+        pm.traffic(spec, {"A": a, "B": b, "C": b})
+    with pytest.raises(pm.SpecError, match="no table"):
+        report.table("other")
+
+
 def test_tensaurus_predicts_and_publishes(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "tensaurus", "SpMM", MATRIX, "--across", "8")
     assert code == 0
@@ -83,6 +123,7 @@ def test_tensaurus_predicts_and_publishes(capsys: pytest.CaptureFixture[str]) ->
         (("sparse", MATRIX, "--tiles", "x"), "whole numbers"),
         (("sparse", "nothing.mtx"), "nothing.mtx"),
         (("execute", "tensaurus/spmm", "A"), "NAME=VALUE"),
+        (("traffic", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--size", "K=2"), "binds nothing"),
         (("execute", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--size", "K=0"), "at least 1"),
     ],
 )
