@@ -289,11 +289,10 @@ def _evaluated(options: argparse.Namespace, sources: Sequence[str]) -> Report:
 
 def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
-    from polymodel.report.report import TABLES
+    from polymodel.report.export import check_table
 
-    if options.table is not None and options.table not in TABLES:
-        message = f"--table {options.table}: there is no such table"
-        raise SpecError([Diagnostic(message, "tables: " + ", ".join(TABLES))])
+    if options.table is not None:
+        check_table(options.table)
     if options.parquet and not options.out:
         raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
     report = _evaluated(options, options.sources)
@@ -325,13 +324,9 @@ def _formatted(report: Report, options: argparse.Namespace) -> str:
         return report.to_json(live=options.live)
     if options.format == "html":
         return report.to_html(live=options.live)
-    from polymodel.report.counted import says_sparse
-    from polymodel.report.text import report_text
+    from polymodel.report.export import whole_text
 
-    text = report_text(report, live=options.live)
-    if says_sparse(report.problem):
-        text += f"\nOn sparse data\n{report.sparse}"
-    return text
+    return whole_text(report, options.live)
 
 
 def _table(table: Table, style: str) -> str:

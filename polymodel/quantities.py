@@ -9,6 +9,7 @@ _PREFIXES = {
     1: "k", 2: "M", 3: "G", 4: "T", 5: "P", 6: "E", 7: "Z", 8: "Y",
 }  # fmt: skip
 SHORT = {"bit": "b", "operation": "op", "operation/bit": "op/b", "operation/s": "op/s", "bit/s": "b/s"}
+_COUNTED = frozenset({"", "bit"})
 _NO_PREFIX = frozenset({"m^2", "operation/bit", "element/element"})
 
 
@@ -27,6 +28,9 @@ def engineering(value: float, unit: str = "") -> str:
         return f"0 {short}".rstrip()
     if isinstance(value, int) and abs(value) < 10_000:
         return f"{value} {short}".rstrip()
+    if unit in _COUNTED and 1000 <= abs(value) < 9999.5:
+        # An expected number of things stands beside counted ones, which are shown whole.
+        return f"{_digits(value)} {short}".rstrip()
     power = _thousands(abs(value))
     return f"{_digits(value / 1000.0**power)} {_PREFIXES[power]}{short}".rstrip()
 

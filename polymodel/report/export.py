@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from polymodel.errors import writing
+from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.report.counted import says_sparse
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
@@ -40,6 +40,17 @@ def _saved(
     return paths
 
 
+def check_table(name: str) -> None:
+    """SpecError unless a report has a table of this name; before anything is counted."""
+    from polymodel.report.sparse import TABLES as SPARSE
+
+    known = (*TABLES, *(f"sparse_{n}" for n in SPARSE))
+    if name not in known:
+        raise SpecError(
+            [Diagnostic(f"--table {name}: there is no such table", "tables: " + ", ".join(known))]
+        )
+
+
 def table_json(table: Table) -> str:
     """The rows of one table as JSON text, figures as in `as_data`."""
     rows = [{k: _plain(v) for k, v in r.items()} for r in table.records()]
@@ -51,13 +62,10 @@ def as_data(report: Report, live: bool = True) -> dict[str, Json]:
 
     `format`, `engine`, `feasible`, `total` (`latency_s`, `energy_J`, `area_m2`), `violations`, `notes`,
     and `tables`: name -> `units` and `rows`, one object per row. Exact counts are integers; an infinite
-    figure (an unbounded memory) is the string "inf", an absent one null.
+    figure (an unbounded memory) is the string "inf", an absent one null. Where the spec says anything of
+    zeros, `sparse` has the same on sparse data, and the label of its numbers.
     """
-    tables: dict[str, Json] = {}
-    for name in TABLES:
-        table = report.table(name, live=live)
-        rows: list[Json] = [{k: _plain(v) for k, v in r.items()} for r in table.records()]
-        tables[name] = {"units": dict(table.units), "rows": rows, "notes": list(table.notes)}
+    tables = {name: _table_data(report.table(name, live=live)) for name in TABLES}
     return {
         "format": FORMAT,
         "engine": report.analysis.engine,
@@ -80,6 +88,25 @@ def as_data(report: Report, live: bool = True) -> dict[str, Json]:
         ],
         "notes": list(report.notes),
         "tables": tables,
+        **({"sparse": _sparse_data(report)} if says_sparse(report.problem) else {}),
+    }
+
+
+def _table_data(table: Table) -> Json:
+    rows: list[Json] = [{k: _plain(v) for k, v in r.items()} for r in table.records()]
+    return {"units": dict(table.units), "rows": rows, "notes": list(table.notes)}
+
+
+def _sparse_data(report: Report) -> Json:
+    from polymodel.report.sparse import TABLES as SPARSE
+
+    sparse = report.sparse
+    return {
+        "label": sparse.label,
+        "feasible": sparse.feasible,
+        "total": {"latency_s": _plain(sparse.total_latency), "energy_J": _plain(sparse.total_energy)},
+        "notes": list(sparse.notes),
+        "tables": {name: _table_data(sparse.table(name)) for name in SPARSE},
     }
 
 
@@ -101,6 +128,14 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
     return text
 
 
+def whole_text(report: Report, live: bool = False) -> str:
+    """The report for a terminal, and behind it the sparse one where the spec says anything of zeros."""
+    from polymodel.report.text import report_text
+
+    text = report_text(report, live=live)
+    return f"{text}\nOn sparse data\n{report.sparse}" if says_sparse(report.problem) else text
+
+
 def _save_sparse(report: Report, target: Path) -> list[Path]:
     """What sparse data make of it: a page, and a CSV file per table, named `sparse_...`."""
     from polymodel.report.sparse import TABLES as SPARSE
@@ -119,7 +154,6 @@ def save(
     """Everything in one folder: CSV tables, report.json, report.html, report.txt and both pictures."""
     from polymodel.report.page import to_html
     from polymodel.report.show import show_pictures
-    from polymodel.report.text import report_text
 
     target = Path(folder)
     found = [*to_csv(report, target, live)]
@@ -128,7 +162,7 @@ def save(
     found += [target / name for name in ("report.json", "report.html", "report.txt")]
     to_json(report, target / "report.json", live)
     to_html(report, target / "report.html", live)
-    text = report_text(report, live=live)
+    text = whole_text(report, live)
     with writing(target):
         (target / "report.txt").write_text(text, encoding="utf-8")
     if says_sparse(report.problem):

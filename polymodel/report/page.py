@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from polymodel.errors import writing
+from polymodel.report.counted import says_sparse
 from polymodel.report.drawing import INK, MUTED
 from polymodel.report.report import TABLES, Report
 from polymodel.report.svg import looptree_svg
@@ -77,6 +78,10 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
         notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
         title = escape(name.replace("_", " "))
         parts.append(f'<h2>{title}</h2><div class="wide">{table.html()}</div>{notes}')
+    if says_sparse(report.problem):
+        from polymodel.report.sparse_text import body  # here, as it makes its pages with this module
+
+        parts.append(f"<h1>On sparse data</h1>\n{body(report.sparse)}")
     names = [v for k, v in headline(report) if k in ("workload", "architecture")]
     text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
     if file is not None:

@@ -168,8 +168,10 @@ class Report(Frames):
     def table(self, name: str, *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
 
-        SpecError for a name that is not in `TABLES`.
+        `sparse_NAME` is the table NAME of `report.sparse`. SpecError for a name that neither has.
         """
+        if name.startswith("sparse_"):
+            return self.sparse.table(name.removeprefix("sparse_"))
         if name in ("tiles", "lifetimes", "working_sets"):
             return self._lived(name, live)
         if name == "accesses":

@@ -74,13 +74,18 @@ def fragment(report: SparseReport) -> str:
     return "\n".join([*parts, "</div>"])
 
 
-def to_html(report: SparseReport, file: str | Path | None = None) -> str:
-    """All tables as one page."""
+def body(report: SparseReport) -> str:
+    """Figures and all tables, as a part of a page."""
     parts = [_head(report)]
     for name in TABLES:
         table = report.table(name)
         parts.append(f'<h2>{escape(name)}</h2><div class="wide">{table.html()}</div>')
-    text = page("Sparse report", "\n".join(parts))
+    return "\n".join(parts)
+
+
+def to_html(report: SparseReport, file: str | Path | None = None) -> str:
+    """All tables as one page."""
+    text = page("Sparse report", body(report))
     if file is not None:
         with writing(file):
             Path(file).write_text(text, encoding="utf-8")

@@ -37,7 +37,10 @@ class Column:
     @property
     def heading(self) -> str:
         """The name without its unit: cells of a printed table carry theirs."""
-        ends = {"bit": "_bits", "J": "_J", "s": "_s", "m^2": "_m2", "bit/s": "_bits_per_s", "W": "_W"}
+        ends = {
+            "bit": "_bits", "bit/s": "_bits_per_s", "J": "_J", "J s": "_Js", "s": "_s",
+            "W": "_W", "m^2": "_m2",
+        }  # fmt: skip
         return self.name.removesuffix(ends.get(self.unit, "")).replace("_", " ")
 
 
@@ -177,7 +180,8 @@ def shown(value: Cell, column: Column) -> str:
     if column.unit == RATIO:
         return f"{value:.4g}"
     if column.unit == "1":
-        return "inf" if math.isinf(value) else f"{100 * value:.1f} %"
+        # Adding 0.0 turns the -0.0 that a tiny negative share is rounded to into 0.0.
+        return "inf" if math.isinf(value) else f"{round(100 * value, 1) + 0.0:.1f} %"
     if not column.unit and isinstance(value, int):
         return str(value)
     return engineering(value, "" if column.unit in PLAIN else column.unit)
