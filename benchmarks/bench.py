@@ -29,6 +29,7 @@ from benchmarks.pruning import pruning
 from benchmarks.rows import Row, milliseconds, rate, table
 from benchmarks.slopes import slopes
 from benchmarks.sparse import sparse
+from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tpu_like import tpu_like
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
@@ -222,7 +223,7 @@ def main() -> None:
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes(), **sparse(seconds)}
-    rows |= {**swept, **paired, **pruning(), **searched, **on_tpu}
+    rows |= {**swept, **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:

@@ -6,6 +6,7 @@ from benchmarks import accelforge_peer
 from benchmarks.accelforge_peer import POINTS, VERSION, NotInstalled, Peer, differences, ours, rows
 from benchmarks.rows import table
 from benchmarks.sparse import sparse
+from benchmarks.sparse_sweeps import sparse_sweeps
 
 
 def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
@@ -47,3 +48,9 @@ def test_sparse_rows_count_what_a_loop_counts():
     assert len(found) == 3
     assert len(timed) == 5
     assert all(row["ratio"] == 1 for row in found.values())
+
+
+def test_sparse_sweeps_look_at_many_points_at_once():
+    (row,) = sparse_sweeps([(4, "all sizes")]).values()
+    assert row["unit"] == "points/s"
+    assert row["ratio"] > 1
