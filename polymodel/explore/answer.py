@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isinf
+from math import ceil, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.explore.confirm import below
+from polymodel.explore.confirm import CLOSE, below
 from polymodel.explore.point import Point, measured_buffer
 from polymodel.explore.reasons import why_empty
 from polymodel.explore.records import Diagnosis, Found, Request
 from polymodel.loading import Spec
-from polymodel.report.table import Cell, Column, Table
+from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.spec.faults import suggestion
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from polymodel.explore.sparsely import Quality
+
 SHOWN = 20
 UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
+UNITS |= {f"sparse_{n}": u for n, u in UNITS.items() if n != "buffer"} | {"speedup": RATIO}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
 STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
 
@@ -34,7 +37,7 @@ class Front:
 
     `front[i]` is a `Point` with `.spec`, `.report`, `.mapping`, `.yaml`, `.save(path)`. `found` is what the
     search says, `request` what it was asked, `seconds` what it took with the evaluation of every point;
-    `interrupted`: it was broken off by Ctrl-C.
+    `interrupted`: it was broken off by Ctrl-C. `sparse`: how good it is, where objectives are of sparse data.
     """
 
     spec: Spec
@@ -43,6 +46,7 @@ class Front:
     points: tuple[Point, ...]
     seconds: float = 0.0
     interrupted: bool = False
+    sparse: Quality | None = None
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -89,10 +93,12 @@ class Front:
     @cached_property
     def table(self) -> Table:
         """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
-        below the backing storage, fused tensors and fused loops."""
+        below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
+        costs of sparse and dense data and the speedup, dense latency over sparse latency."""
         inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
         plain = [o for o in self.objectives if not o.startswith("buffer:")]
-        names = list(dict.fromkeys([*plain, "energy", "latency", "energy_delay"]))
+        sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
+        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "energy_delay"]))
         columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
         columns += [Column(f"buffer:{m}", "bit") for m in inner]
         columns += [Column("fused"), Column("fused_loops")]
@@ -156,8 +162,9 @@ class Front:
     def _minimised(self) -> tuple[str, ...]:
         """Figures whose least value is on this front."""
         found = list(self.objectives)
-        if {"energy", "latency"} <= set(found):
-            found.append("energy_delay")
+        for kind in ("", "sparse_"):
+            if {f"{kind}energy", f"{kind}latency"} <= set(found):
+                found.append(f"{kind}energy_delay")
         inner = [c for c in self.spec.arch.components if c.kind == "memory"][1:]
         name = f"buffer:{measured_buffer(self.spec)}" if inner else ""
         if name in found or "buffer" in found:
@@ -287,6 +294,45 @@ def _unbounded(front: Front) -> Iterator[str]:
         )
 
 
+def _attained(front: Front) -> bool:
+    """True if the front is as good as the search: always, but for what it only bounds of sparse data."""
+    return front.sparse is None or front.sparse.factor <= 1 + CLOSE
+
+
+def _bounded(front: Front) -> str:
+    eps, most = front.request.eps, 1.0 if front.sparse is None else front.sparse.factor
+    each = f"for each valid mapping of {_within(front)} there is one here that is no more than that above it"
+    about = [f"eps={eps:g}"] if eps else []
+    if not _attained(front):
+        about.append("a bound: what zeros save elsewhere is known at most")
+    if isinf(most):
+        return "how near to the best is not known: all that other mappings cost may be saved where zeros are"
+    factor = (1 + eps) * most
+    shown = f"{factor:g}" if _attained(front) else f"{ceil(factor * 1e4) / 1e4:.4f}"
+    return f"within a factor of {shown} in every objective: {each} ({', '.join(about)})"
+
+
+def _sparse(front: Front) -> Iterator[str]:
+    """What the figures of sparse data are, and which mappings were looked at for them."""
+    if front.sparse is None:
+        return
+    said = {
+        "exact": "exact: of given data",
+        "expected": "expected values",
+        "bound": "bounds, at most so much",
+    }
+    yield (
+        f"sparse figures are {said[front.sparse.label]}; what fits is decided by dense tiles, as if no point "
+        "were zero: mappings that fit compressed only were not looked at"
+    )
+    left = front.sparse.found - front.sparse.evaluated
+    if left:
+        yield (
+            f"{left} of the search's {front.sparse.found} mappings were not evaluated on sparse data, for "
+            "want of time or because their zeros cannot be counted; the factor holds with them"
+        )
+
+
 def _notes(front: Front) -> Iterator[str]:
     found, request = front.found, front.request
     yield from _unbounded(front)
@@ -294,11 +340,8 @@ def _notes(front: Front) -> Iterator[str]:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"
         yield from more
-    elif found.complete and request.eps:
-        yield (
-            f"within a factor of {1 + request.eps:g} in every objective: for each valid mapping of "
-            f"{_within(front)} there is one here that is no more than that above it (eps={request.eps:g})"
-        )
+    elif found.complete and (request.eps or not _attained(front)):
+        yield _bounded(front)
     elif found.complete:
         within = _within(front)
         yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
@@ -306,6 +349,7 @@ def _notes(front: Front) -> Iterator[str]:
         what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
         rest = "; ".join(found.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
+    yield from _sparse(front)
     live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
     if live:
         yield (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import InternalError, Refused, SpecError
@@ -17,6 +18,11 @@ from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.report.report import Report
 from polymodel.spec.faults import Faults
 
+if TYPE_CHECKING:
+    from polymodel.sparse.actions.data import TensorData
+
+Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where these are asked for
+
 CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
 START = 1.0  # seconds that other processes need to start
 LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
@@ -25,12 +31,15 @@ LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, e
 @dataclass(frozen=True)
 class Figures:
     """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
-    they are those of `evaluate`; else those of the search, whose peaks may be above them."""
+    they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
+    costs on sparse data, where these were asked for, and what they are (`label`)."""
 
     energy: float
     latency: float
     buffers: tuple[tuple[str, float], ...]
     confirmed: bool = True
+    sparse: tuple[float, float] | None = None
+    label: str = ""
 
 
 def searched(candidate: Candidate) -> Figures:
@@ -38,35 +47,47 @@ def searched(candidate: Candidate) -> Figures:
     return Figures(candidate.energy, candidate.latency, candidate.buffers, False)
 
 
-def confirmed(spec: Spec, candidate: Candidate) -> Figures:
-    """The figures of `evaluate`. Raises InternalError if they are not those of the search."""
+def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> Figures:
+    """The figures of `evaluate`. Raises InternalError if they are not those of the search. With `data` those
+    of sparse data as well: what the search says of energy and latency is then something else."""
     faults = Faults()
     check_mapping(ResolvedMapping(candidate.tree), spec.workload, spec.arch, faults)
     if len(faults):
-        raise _bug(spec, candidate, f"it is not legal: {faults.found[0].message}")
+        raise bug(spec, candidate, f"it is not legal: {faults.found[0].message}")
     try:
         report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
     except SpecError as fault:
-        raise _bug(spec, candidate, f"evaluate does not accept it: {fault.diagnostics[0].message}") from fault
-    return compared(spec, candidate, report)
+        raise bug(spec, candidate, f"evaluate does not accept it: {fault.diagnostics[0].message}") from fault
+    if data is None:
+        return compared(spec, candidate, report)
+    from polymodel.report.sparse import with_data
+
+    found, sparse = fitting(spec, candidate, report), with_data(report, data)
+    return replace(found, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
 
 
 def compared(spec: Spec, candidate: Candidate, report: Report) -> Figures:
     """The figures of a report. Raises InternalError if they are not those of the search."""
-    found = figures_of(report)
-    if not report.feasible:
-        raise _bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
+    found = fitting(spec, candidate, report)
     for name, mine, theirs in (
         ("energy", candidate.energy, found.energy),
         ("latency", candidate.latency, found.latency),
     ):
         if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
-            raise _bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
+            raise bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
+    return found
+
+
+def fitting(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+    """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
+    found = figures_of(report)
+    if not report.feasible:
+        raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
     peaks = dict(found.buffers)
     for memory, bits in candidate.buffers:
         if peaks.get(memory, 0) > bits * (1 + CLOSE):
             what = f"the peak of {memory} is {peaks[memory]:.0f} bit to evaluate and {bits:.0f} to the search"
-            raise _bug(spec, candidate, what)
+            raise bug(spec, candidate, what)
     return found
 
 
@@ -91,6 +112,7 @@ def all_confirmed(
     workers: int,
     done: Callable[[int], bool],
     longest: float = LONGEST,
+    data: Data = None,
 ) -> list[Figures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
     those left keep the figures of the search. So do those not reached within so many seconds."""
@@ -102,8 +124,8 @@ def all_confirmed(
         if passed > longest:
             break
         if workers > 1 and passed > START and passed * left > 2 * START * len(found):
-            return _together(spec, candidates, found, workers, done, longest)
-        found.append(_known(spec, candidate))
+            return _together(spec, candidates, found, workers, done, longest, data)
+        found.append(_known(spec, candidate, data))
     return found + [searched(c) for c in candidates[len(found) :]]
 
 
@@ -114,6 +136,7 @@ def _together(
     workers: int,
     done: Callable[[int], bool],
     longest: float,
+    data: Data,
 ) -> list[Figures]:
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
     from joblib import Parallel, delayed
@@ -122,7 +145,7 @@ def _together(
     size = max(1, len(rest) // (4 * workers))
     shares = [rest[i : i + size] for i in range(0, len(rest), size)]
     parallel = Parallel(n_jobs=workers, return_as="generator")
-    running = parallel(delayed(_share)(spec, share) for share in shares)
+    running = parallel(delayed(_share)(spec, share, data) for share in shares)
     try:
         for part in running:
             found += part
@@ -137,19 +160,20 @@ def _together(
     return found + [searched(c) for c in candidates[len(found) :]]
 
 
-def _share(spec: Spec, candidates: Sequence[Candidate]) -> list[Figures]:
-    return [_known(spec, c) for c in candidates]
+def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Figures]:
+    return [_known(spec, c, data) for c in candidates]
 
 
-def _known(spec: Spec, candidate: Candidate) -> Figures:
+def _known(spec: Spec, candidate: Candidate, data: Data) -> Figures:
     """The figures of `evaluate`, or of the search where `evaluate` refuses to count (lifetimes, mostly): the
     refusal is told when the report is looked at."""
     try:
-        return confirmed(spec, candidate)
+        return confirmed(spec, candidate, data)
     except Refused:
         return searched(candidate)
 
 
-def _bug(spec: Spec, candidate: Candidate, what: str) -> InternalError:
+def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError:
+    """What is raised where search and evaluation disagree."""
     text = mapping_to_yaml(candidate.tree, spec.used_symbols())
     return InternalError(f"the search and evaluate disagree on a mapping (please report it): {what}\n{text}")

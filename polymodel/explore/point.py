@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polymodel.errors import writing
 from polymodel.evaluate import evaluate
-from polymodel.explore.confirm import Figures, compared, confirmed
+from polymodel.explore.confirm import Figures, compared, confirmed, fitting
 from polymodel.explore.fusedtext import fused_loops, fused_tensors
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
@@ -16,10 +18,16 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 
+if TYPE_CHECKING:
+    from polymodel.report.sparse import SparseReport
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds."""
+    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds.
+
+    `sparse_energy`, `sparse_latency` and `speedup` are None where sparse objectives were not asked for.
+    """
 
     number: int
     base: Spec
@@ -46,16 +54,37 @@ class Point:
         return self.energy * self.latency
 
     @property
+    def sparse_energy(self) -> float | None:
+        return None if self.found.sparse is None else self.found.sparse[0]
+
+    @property
+    def sparse_latency(self) -> float | None:
+        return None if self.found.sparse is None else self.found.sparse[1]
+
+    @property
+    def speedup(self) -> float | None:
+        """Dense latency over sparse latency."""
+        if self.sparse_latency is None:
+            return None
+        return self.latency / self.sparse_latency if self.sparse_latency else inf
+
+    @property
     def buffers(self) -> dict[str, float]:
         """Peak bits of each memory below the backing storage (of one instance)."""
         return dict(self.found.buffers)
 
     def value(self, objective: str) -> float:
-        """One of its figures: energy, latency, energy_delay, buffer, buffer:MEMORY."""
+        """One of its figures: energy, latency, energy_delay, buffer, buffer:MEMORY; on sparse data
+        sparse_energy, sparse_latency, sparse_energy_delay, speedup. KeyError for what it has not."""
         if objective.startswith("buffer"):
             memory = objective.partition(":")[2] or measured_buffer(self.base)
             return self.buffers[memory]
-        return {"energy": self.energy, "latency": self.latency, "energy_delay": self.energy_delay}[objective]
+        found = {"energy": self.energy, "latency": self.latency, "energy_delay": self.energy_delay}
+        if self.found.sparse is not None:
+            joules, seconds = self.found.sparse
+            found |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
+            found["sparse_energy_delay"] = joules * seconds
+        return found[objective]
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -78,8 +107,14 @@ class Point:
         """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
         figures are not those of the search."""
         found = evaluate(self.spec)
-        compared(self.base, self.candidate, found)
+        check = compared if self.found.sparse is None else fitting
+        check(self.base, self.candidate, found)
         return found
+
+    @property
+    def sparse(self) -> SparseReport:
+        """The report on sparse data, by the densities of the workload."""
+        return self.report.sparse
 
     @property
     def yaml(self) -> str:
@@ -105,6 +140,9 @@ class Point:
     def __repr__(self) -> str:
         peaks = ", ".join(f"{m} {engineering(b, 'bit')}" for m, b in self.found.buffers)
         figures = f"{engineering(self.energy, 'J')}, {engineering(self.latency, 's')}, {peaks}"
+        if self.found.sparse is not None:
+            joules, seconds = self.found.sparse
+            figures = f"sparse {engineering(joules, 'J')}, {engineering(seconds, 's')}; dense {figures}"
         return f"Mapping {self.number}: {figures}\n{self.mapping!r}"
 
     def _repr_html_(self) -> str:

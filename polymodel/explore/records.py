@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.mapping.looptree import LoopTree
+
+if TYPE_CHECKING:
+    from polymodel.explore.shares import Shares
 
 Sizes = Literal["divisors", "all", "few"]
 
@@ -212,7 +215,8 @@ class Progress:
 class Request:
     """All that a search needs to know besides cascade and hierarchy.
 
-    `stop`: asked now and then; once it says True, the search ends as if its time were over.
+    `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
+    Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
     """
 
     objectives: tuple[str, ...] = ("energy", "latency")
@@ -222,3 +226,4 @@ class Request:
     workers: int = 1
     progress: Callable[[Progress], None] | None = field(default=None, compare=False)
     stop: Callable[[], bool] | None = field(default=None, compare=False)
+    shares: tuple[Shares, ...] | None = None

@@ -9,19 +9,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.answer import Front
 from polymodel.explore.asked import asked_for
 from polymodel.explore.confirm import LONGEST, all_confirmed, searched
 from polymodel.explore.given import Constraints
 from polymodel.explore.point import Point
-from polymodel.explore.records import Found, Progress
+from polymodel.explore.records import Found, Progress, Request
 from polymodel.explore.search import search
 from polymodel.explore.undominated import undominated
 from polymodel.loading import Spec
 from polymodel.spec.faults import not_a_spec
+
+if TYPE_CHECKING:
+    from polymodel.explore.sparsely import Quality
 
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
@@ -42,7 +47,8 @@ def explore(
     """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
 
     `objectives`: energy (J), latency (s), energy_delay (J s), buffer (peak bits of the outermost bounded
-    memory below the backing storage), buffer:MEMORY. `constraints`: a dictionary with the keys of the spec's
+    memory below the backing storage), buffer:MEMORY; on sparse data sparse_energy, sparse_latency,
+    sparse_energy_delay (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the spec's
     `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
     1 + eps above it in every objective; 0 is exact. `time_limit`: seconds, after which the best so far is
     returned with what was not searched. `workers`: processes that evaluate what the search finds. `progress`
@@ -60,11 +66,39 @@ def explore(
     with _interruptible() as stopped:
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
-        found = search(spec.workload, asked.hierarchy, request)
-        points = _evaluated(spec, found, request.objectives, workers, told, stopped, request.time_limit)
+        if any(o.startswith("sparse_") for o in request.objectives):
+            found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped)
+        else:
+            found = search(spec.workload, asked.hierarchy, request)
+            points = _evaluated(spec, found, request.objectives, workers, told, stopped, request.time_limit)
+            sparse = None
     interrupted = stopped.flag and not found.complete
     asking = replace(asked.request, progress=None)
-    return Front(spec, asking, found, points, perf_counter() - begun, interrupted)
+    return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
+
+
+def _on_sparse_data(
+    spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop
+) -> tuple[Found, tuple[Point, ...], Quality | None]:
+    """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
+    from polymodel.explore import sparsely
+    from polymodel.sparse.actions.inputs import tensor_data
+
+    data = tensor_data(spec.workload, folder=spec.data_folder)
+    found = search(spec.workload, hierarchy, sparsely.bounded(spec, hierarchy, request, data))
+    if not found.candidates:
+        return replace(found, objectives=request.objectives), (), None
+    stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
+
+    def done(number: int, total: int) -> bool:
+        told.tell(Progress(number, total, "evaluate"))
+        return not stopped.flag
+
+    limit = None if request.time_limit is None else SHARE * request.time_limit
+    points = sparsely.sparse_points(spec, found, request.objectives, data, request.workers, done, limit)
+    stopped.flag = stopped.flag or earlier
+    final = tuple(replace(p, number=i) for i, p in enumerate(_front(points)))
+    return replace(found, objectives=request.objectives), final, sparsely.quality(found, points, final)
 
 
 def _evaluated(

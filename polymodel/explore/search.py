@@ -56,6 +56,8 @@ def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
 
 def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
+    if request.shares is not None:
+        spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
     depths = range(deepest(spaces, request.limits) + 1)
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))

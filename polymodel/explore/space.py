@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from polymodel.affine import Affine
 from polymodel.analysis.symbolic.spaces import halos
@@ -16,6 +17,9 @@ from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.explore.records import Limits
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+if TYPE_CHECKING:
+    from polymodel.explore.shares import Shares
 
 REMEDY = "write its mapping by hand and evaluate or sweep it"
 
@@ -97,7 +101,8 @@ class Unit:
 @dataclass(frozen=True)
 class EinsumSpace:
     """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
-    tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors."""
+    tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
+    sparse data leave of every access at least (None: all of it)."""
 
     name: str
     variables: tuple[str, ...]
@@ -113,6 +118,7 @@ class EinsumSpace:
     leak: float
     exchange: frozenset[int]
     bundled: bool = True
+    shares: Shares | None = None
 
     @cached_property
     def operations(self) -> int:
@@ -163,7 +169,7 @@ class EinsumSpace:
             return frozenset(order[t] for t in tensors if t in order)
 
         return (
-            self.extents, self.copy, self.times, self.memories, self.units, self.leak,
+            self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
             tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
             tuple((f.width, f.below, f.least, numbered(f.reuses), f.broadcast) for f in self.fanouts),
             tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)),

@@ -24,6 +24,7 @@ from polymodel.explore.tilechains import TileChains, beyond, trips
 Array = Any
 END = -1
 OPERATIONS = -1
+READS = ("reads_fill", "reads_drain")
 Fans = frozenset[int]
 NONE: Fans = frozenset()
 
@@ -102,12 +103,17 @@ class Traffic:
             i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
         )
 
-    def move(self, memory: int, way: str, bits: int, total: Form, busiest: Form) -> None:
-        """Reads or writes at a memory: elements of all instances, and of the busiest one."""
-        m = self.space.memories[memory]
-        price = (m.read_energy if way == "read" else m.write_energy) * bits
+    def move(self, memory: int, kind: str, operand: int, total: Form, busiest: Form) -> None:
+        """One kind of access at a memory: elements of all instances, and of the busiest one."""
+        m, o, read = self.space.memories[memory], self.space.operands[operand], kind in READS
+        price, bits = (m.read_energy if read else m.write_energy) * o.bits, float(o.bits)
+        if self.space.shares is not None:
+            price, bits = self.space.shares.of(operand, memory, kind)
+            # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
+            # least, so that each tensor may have its own share of that.
+            busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in total.items()}
         self.energy = plus(self.energy, total, price)
-        side = self.reads if way == "read" else self.writes
+        side = self.reads if read else self.writes
         side[memory] = plus(side.get(memory, {}), busiest, bits)
 
 
@@ -128,8 +134,12 @@ def costs(space: EinsumSpace, template: Template) -> Costs:
     if not space.copy and not template.bottom:
         unit = space.units[template.unit]
         every = frozenset(i for i, _ in t.fanouts)
-        t.energy = plus(t.energy, {Term(OPERATIONS, END): unit.energy})
-        times.append((unit.name, {Term(OPERATIONS, END, split=every): unit.time}, unit.fixed_time))
+        energy, time = unit.energy, unit.time
+        if space.shares is not None:
+            energy, share = space.shares.executed(unit.name)
+            time *= share
+        t.energy = plus(t.energy, {Term(OPERATIONS, END): energy})
+        times.append((unit.name, {Term(OPERATIONS, END, split=every): time}, unit.fixed_time))
     nodes = tuple(
         (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), space.operands[n.operand].bits)
         for n in template.nodes
@@ -170,17 +180,17 @@ def _copied(t: Traffic, i: int, o: Operand, memory: int) -> None:
         ends[t.space.operands[n.operand].tensor] = n.memory
     if ends[o.tensor] != ends[other.tensor]:
         whole = {Term(i, 0): 1.0}
-        t.move(memory, "write" if o.output else "read", o.bits, whole, whole)
+        t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole)
 
 
 def _input(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
     for outer, inner, level in _links(t, held):
         union = t.between(outer, inner, o)
         asked = Term(i, level, union)
-        t.move(outer, "read", o.bits, {asked: 1.0}, {_share(t, asked, outer): 1.0})
+        t.move(outer, "reads_fill", i, {asked: 1.0}, {_share(t, asked, outer): 1.0})
         if level != END:
             every = Term(i, level)
-            t.move(inner, "write", o.bits, {every: 1.0}, {_share(t, every, inner): 1.0})
+            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0})
 
 
 def _links(t: Traffic, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -208,14 +218,14 @@ def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None
     for outer, inner, level in _links(t, held):
         union = t.between(outer, inner, o)
         joint, every = Term(i, level, union), Term(i, level)
-        t.move(outer, "write", o.bits, {joint: 1.0}, {_share(t, joint, outer): 1.0})
+        t.move(outer, "writes_drain", i, {joint: 1.0}, {_share(t, joint, outer): 1.0})
         if level != END:
-            t.move(inner, "read", o.bits, {every: 1.0}, {_share(t, every, inner): 1.0})
+            t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0})
         skipped = t.space.memories[outer].read_first
         back = {joint: 1.0} if skipped else plus({joint: 1.0}, fresh, -1)
         at_busiest = {_share(t, joint, outer): 1.0}
         back_busiest = at_busiest if skipped else plus(at_busiest, fresh_busiest, -1)
-        t.move(outer, "read", o.bits, back, back_busiest)
+        t.move(outer, "reads_fill", i, back, back_busiest)
         if level == END:
             return
         fans = t.above(inner)
@@ -228,7 +238,7 @@ def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None
         else:
             sent = back
             sent_busiest = {replace(x, own=fans): c for x, c in back.items()}
-        t.move(inner, "write", o.bits, sent, sent_busiest)
+        t.move(inner, "writes_fill", i, sent, sent_busiest)
         fresh = plus({every: 1.0}, sent, -1)
         fresh_busiest = plus({_share(t, every, inner): 1.0}, sent_busiest, -1)
 

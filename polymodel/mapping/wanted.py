@@ -16,7 +16,9 @@ from polymodel.spec.numbers import UnboundSymbol, Value
 from polymodel.workload.resolve import Resolved
 
 PLAIN = ("energy", "latency", "energy_delay", "buffer")
+SPARSE = ("sparse_energy", "sparse_latency", "sparse_energy_delay")
 SAME = {"edp": "energy_delay", "energy_delay_product": "energy_delay", "delay": "latency", "time": "latency"}
+SAME |= {f"sparse_{k}": f"sparse_{v}" for k, v in SAME.items()}
 
 
 def check_section(
@@ -129,7 +131,7 @@ class Wanted(WantedNumbers):
         path, faults = self.where("objectives")
         inner = [c.name for c in hierarchy.components if c.kind == "memory"][1:]
         plain = PLAIN if inner else PLAIN[:-1]
-        known = (*plain, *(f"buffer:{n}" for n in inner))
+        known = (*plain, *(f"buffer:{n}" for n in inner), *SPARSE)
         given = self.value("objectives")
         assert isinstance(given, tuple)
         found = tuple(dict.fromkeys(given))
@@ -139,9 +141,26 @@ class Wanted(WantedNumbers):
                 near = SAME.get(shown)
                 remedy = f"did you mean {near}?" if near else _near_objective(shown, known, hierarchy)
                 faults.add((*path, i), f"unknown objective {shown}", remedy)
+        self._sparse_objectives(found, path, faults)
         if not found:
             faults.add(path, "an exploration needs an objective", f"name some of {', '.join(known)}")
         return found
+
+    def _sparse_objectives(self, names: Sequence[object], path: Path, faults: Faults) -> None:
+        """Objectives on sparse data need some, and are not mixed with those of dense data."""
+        sparse = [n for n in SPARSE if n in names]
+        if not sparse:
+            return
+        dense = [n for n in PLAIN[:-1] if n in names]
+        if dense:
+            what = f"{', '.join(dense)} count dense data, {', '.join(sparse)} sparse data"
+            faults.add(
+                path, what, "explore twice, or name objectives of one kind; the front shows both figures"
+            )
+        written = [a for e in self.cascade for a in e.accesses if a.density is not None]
+        if not written:
+            what = f"{sparse[0]} needs sparse tensors, and the workload gives no density"
+            faults.add(path, what, "write e.g. `densities: {A: 0.1}` into the workload")
 
     def fusion(self) -> tuple[frozenset[str], frozenset[str]]:
         """Intermediates that are to be fused, and that are not to be."""
