@@ -291,7 +291,7 @@ def add_tensaurus_options(parser: argparse.ArgumentParser) -> None:
 
 def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
     """Time, balance, traffic and energy of one kernel, or the published table."""
-    from polymodel.report.tensaurus import published_table, report_table
+    from polymodel.report.tensaurus import published_table, report_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
 
@@ -304,7 +304,10 @@ def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
         a = _operand(options)
         across = kernel_of(options.kernel).across
         sizes = {across: options.across} if across and options.across is not None else {}
-        table = report_table(tensaurus(options.kernel, a, **sizes))
+        report = tensaurus(options.kernel, a, **sizes)
+        if options.format == "table":
+            return report_text(report), 0
+        table = report_table(report)
     notes = "".join(f"note: {n}\n" for n in table.notes)
     if options.format == "table":
         return f"{table.text(indent='')}\n{notes}", 0

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from polymodel.quantities import engineering
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.tensaurus import TensaurusReport, published
+
+# Units that the name of a quantity says already.
+_UNITS = {"element": "", "fiber": "", "slice": "", "operation": "", "step": "", "bit": "b", "byte": "B"}
 
 
 def report_table(report: TensaurusReport) -> Table:
     """One prediction: quantity, value, unit, label (exact, expected, bound) and how the number is made."""
     columns = Column("quantity"), Column("value"), Column("unit"), Column("label"), Column("how")
-    rows = tuple((r.name, _number(r.value), r.unit, r.label, r.form) for r in report.rows())
+    rows = tuple((r.name, r.value, r.unit, r.label, r.form) for r in report.rows())
     return Table("tensaurus", columns, rows)
+
+
+def report_text(report: TensaurusReport) -> str:
+    """The same for a terminal: every value with its unit."""
+    columns = Column("quantity"), Column("value"), Column("label"), Column("how")
+    rows = tuple((r.name, _valued(r.value, r.unit), r.label, r.form) for r in report.rows())
+    return Table("tensaurus", columns, rows).text(indent="") + "\n"
+
+
+def _valued(value: float | str, unit: str) -> str:
+    """Counts in full with their unit; seconds and joules with a prefix."""
+    if unit in ("s", "J") and not isinstance(value, str):
+        return engineering(float(value), unit)
+    return f"{_number(value)} {_UNITS.get(unit, unit)}".rstrip()
 
 
 def published_table() -> Table:
@@ -33,4 +51,6 @@ def published_table() -> Table:
 def _number(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"

@@ -67,6 +67,6 @@ KERNELS = {
 def kernel_of(name: str) -> Kernel:
     """The kernel of this name, in any case; SpMTTKRP, DMTTKRP, GEMM and so on are the same kernels."""
     for known, names in _NAMES.items():
-        if name.lower() in (n.lower() for n in names):
+        if str(name).lower() in (n.lower() for n in names):
             return KERNELS[known]
     raise SpecError([Diagnostic(f"no kernel {name}", f"one of {', '.join(KERNELS)}")])

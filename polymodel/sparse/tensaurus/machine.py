@@ -9,9 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+import numpy as np
+
 from polymodel.errors import Diagnostic, SpecError
 
 KIB = 1024
+# Lanes are counted one by one.
+_MOST = 65_536
 # Table 2: square millimetres and milliwatts at 28 nm.
 AREA_MM2 = {"PE": 0.625, "Xbar": 0.066, "SPM": 0.832, "MSU": 0.759, "TLU": 0.009, "MLU": 0.009}
 POWER_MW = {"PE": 402.3, "Xbar": 24.27, "SPM": 296.05, "MSU": 247.03, "TLU": 6.28, "MLU": 6.28}
@@ -42,11 +46,17 @@ class Machine:
     index_bits: int = 16
 
     def __post_init__(self) -> None:
-        bad = [
-            Diagnostic(f"{f.name} of the machine is {value}", "a number above 0")
-            for f in fields(self)
-            if (value := getattr(self, f.name)) <= 0
-        ]
+        bad = []
+        for f in fields(self):
+            value, rate = getattr(self, f.name), isinstance(f.default, float)
+            if (
+                not isinstance(value, (int, float, np.number) if rate else (int, np.integer))
+                or not 0 < value < math.inf
+            ):
+                wanted = "a finite number above 0" if rate else "a whole number of at least 1"
+                bad.append(Diagnostic(f"{f.name} of the machine is {value!r}", wanted))
+            elif f.name in ("rows", "columns", "vlen", "olen") and value > _MOST:
+                bad.append(Diagnostic(f"{f.name} of the machine is {value}", f"at most {_MOST}"))
         if bad:
             raise SpecError(bad)
 

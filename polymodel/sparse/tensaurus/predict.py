@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Literal
+
+import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import DensityModel
@@ -16,6 +18,7 @@ from polymodel.sparse.tensaurus.report import Flow, Memory, Number, Stage, Tensa
 from polymodel.sparse.tensaurus.statistics import Share, Statistics, of_data, of_model
 from polymodel.sparse.tensaurus.tiles import Nest, Tiles, nest, operands
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 # Length of the dense fibers where none is given: F is not published, 32 fills the columns once.
 ACROSS = 32
@@ -46,6 +49,7 @@ def tensaurus(
     kernels, tiles that do not fit.
     """
     found = kernel_of(kernel)
+    _check_kinds(a, machine, tiles)
     given = {"F": F, "U": U, "V": V, "K": K}
     shape = a.shape
     _check(found, shape, given, slices)
@@ -67,7 +71,7 @@ def _dense_sizes(kernel: Kernel, across: int, kept: int) -> dict[str, int]:
     return {r: n for r, n in ((kernel.across, across), (kernel.kept, kept)) if r}
 
 
-def _check(kernel: Kernel, shape: tuple[int, ...], given: dict[str, int | None], slices: str) -> None:
+def _check(kernel: Kernel, shape: tuple[int, ...], given: Mapping[str, object], slices: str) -> None:
     faults = [] if slices in ("own", "kept") else [Diagnostic(f"slices={slices!r}", "own or kept")]
     if len(shape) != kernel.order:
         takes = f"{kernel.name} takes a tensor of {kernel.order} ranks {list(kernel.ranks)}"
@@ -80,10 +84,20 @@ def _check(kernel: Kernel, shape: tuple[int, ...], given: dict[str, int | None],
         if name not in kernel.dense:
             has = f"it has {', '.join(kernel.dense)}" if kernel.dense else "it has no dense fibers"
             faults.append(Diagnostic(f"{kernel.name} has no dense rank {name}", has))
-        elif value < 1:
-            faults.append(Diagnostic(f"{name} is {value}", "a whole number of at least 1"))
+        elif not isinstance(value, (int, np.integer)) or value < 1:
+            faults.append(Diagnostic(f"{name} is {value!r}", "a whole number of at least 1"))
     if faults:
         raise SpecError(faults)
+
+
+def _check_kinds(a: object, machine: object, tiles: object) -> None:
+    if not isinstance(a, (SparseTensor, DensityModel)):
+        how = "pass pm.read_tensor(FILE), or a density model such as Uniform.of(ranks, shape, nnz=...)"
+        raise not_a("sparse tensor or density model", "tensaurus", a, how)
+    if not isinstance(machine, Machine | None):
+        raise not_a("machine", "tensaurus", machine, "write e.g. machine=Machine(rows=16)")
+    if not isinstance(tiles, Tiles | None):
+        raise not_a("record of tiles", "tensaurus", tiles, "write e.g. tiles=Tiles(i=256)")
 
 
 def _check_indices(loops: Nest, machine: Machine) -> None:
@@ -91,7 +105,7 @@ def _check_indices(loops: Nest, machine: Machine) -> None:
     faults = [
         Diagnostic(
             f"tile {name} of {loops.tiles[name]} needs more than {machine.index_bits} index bits",
-            f"at most {most}",
+            f"tiles=Tiles({name}={most}) at most, or more bits: Machine(index_bits=...)",
         )
         for name in "ijk"
         if loops.tiles[name] > most

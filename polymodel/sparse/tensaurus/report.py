@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
+from polymodel.quantities import engineering
 from polymodel.sparse.density.model import Label
+from polymodel.sparse.tensaurus.kernels import KERNELS
 from polymodel.sparse.tensaurus.machine import Machine
 from polymodel.sparse.tensaurus.tiles import Nest
 
@@ -98,6 +101,7 @@ class TensaurusReport:
 
     def __str__(self) -> str:
         """A dozen lines; `rows()` has everything."""
+        time, joules = partial(engineering, unit="s"), partial(engineering, unit="J")
         lines = [
             ("work", f"{_shown(self.multiplies)} multiplications, {_shown(self.executed)} with tiles"),
             ("fibers", f"{_shown(self.fibers)}, {_shown(self.slices)} slices in tiles"),
@@ -109,16 +113,14 @@ class TensaurusReport:
                 )
                 for s in self.stages
             ),
-            ("HBM", f"{_shown(self.hbm_bytes)} bytes, {self.intensity:.3g} operations per byte"),
-            (
-                "time",
-                f"{self.seconds:.4g} s: compute {self.compute_seconds:.4g}, HBM {self.memory_seconds:.4g}",
-            ),
+            ("HBM", f"{engineering(self.hbm_bytes, 'B')}, {self.intensity:.3g} operations per byte"),
+            ("time", f"{time(self.seconds)}: compute {time(self.compute_seconds)}, "
+                     f"HBM {time(self.memory_seconds)}"),
             ("throughput", f"{self.gops:.4g} of {self.machine.peak / 1e9:g} GOP/s"),
             ("bound", f"{self.bound} (roof), {self.limiting} (time)"),
-            ("energy", f"{sum(self.energy.values()):.4g} J, of HBM {self.energy['HBM']:.4g}"),
-            ("tiles", ", ".join(f"{n} {s}" for n, s in self.nest.tiles.items())),
-        ]
+            ("energy", f"{joules(sum(self.energy.values()))}, of HBM {joules(self.energy['HBM'])}"),
+            ("tiles", ", ".join(f"{n} {s:,}" for n, s in self._tiles())),
+        ]  # fmt: skip
         return "\n".join([repr(self), *(f"  {name:<11}{text}" for name, text in lines)])
 
     @property
@@ -198,36 +200,43 @@ class TensaurusReport:
         yield Row("kernel", self.kernel)
         for name, size in self.sizes.items():
             yield Row(f"size {name}", size, "", "exact", "given")
-        for name, size in self.nest.tiles.items():
+        for name, size in self._tiles():
             yield Row(f"tile {name}", size, "", "exact", "parameter")
         yield Row("data bits", self.machine.data_bits, "bit", "exact", "parameter, not published")
         yield Row("index bits", self.machine.index_bits, "bit", "exact", "parameter, not published")
         yield Row("peak", self.machine.peak / 1e9, "GOP/s", "exact", "rows columns VLEN 2 / step time")
         yield Row("ridge", self.machine.ridge, "OP/byte", "exact", "peak / bandwidth")
 
+    def _tiles(self) -> Iterator[tuple[str, int]]:
+        """Sizes of hardware tiles by the kernel's names of the ranks."""
+        kernel = KERNELS[self.kernel]
+        names = {"across": kernel.across, "kept": kernel.kept, **{r.lower(): r for r in kernel.ranks}}
+        return ((names[n], size) for n, size in self.nest.tiles.items() if names.get(n))
+
     def _work(self) -> Iterator[Row]:
-        yield Row("nonzeros", self.nnz, "", self.label)
-        yield Row("fibers", self.fibers, "", self.label, "nonempty (i, j)")
-        yield Row("slices in tiles", self.slices, "", self.label, "headers of CISS")
-        yield Row("multiplies", self.multiplies, "", self.label, "closed form of the kernel")
-        yield Row("multiplies executed", self.executed, "", self.label, "with what hardware tiles repeat")
-        yield Row("operations", self.operations, "", self.label, "2 multiplies")
+        yield Row("nonzeros", self.nnz, "element", self.label)
+        yield Row("fibers", self.fibers, "fiber", self.label, "nonempty (i, j)")
+        yield Row("slices in tiles", self.slices, "slice", self.label, "headers of CISS")
+        yield Row("multiplies", self.multiplies, "operation", self.label, "closed form of the kernel")
+        what = "with what hardware tiles repeat"
+        yield Row("multiplies executed", self.executed, "operation", self.label, what)
+        yield Row("operations", self.operations, "operation", self.label, "2 multiplies")
 
     def _stages(self) -> Iterator[Row]:
         for s in self.stages:
-            for name, value, label in (
-                ("multiplies", s.multiplies, s.label),
-                ("largest load", s.largest, s.label),
-                ("imbalance", s.imbalance, s.label),
-                ("slip steps", s.slip, s.label),
-                ("lock-step steps", s.lockstep, s.lockstep_label),
-                ("ideal steps", s.ideal, s.label),
-                ("largest load at least", s.lower, "bound"),
-                ("largest load at most", s.upper, "bound"),
+            for name, value, unit, label in (
+                ("multiplies", s.multiplies, "operation", s.label),
+                ("largest load", s.largest, "element", s.label),
+                ("imbalance", s.imbalance, "", s.label),
+                ("slip steps", s.slip, "step", s.label),
+                ("lock-step steps", s.lockstep, "step", s.lockstep_label),
+                ("ideal steps", s.ideal, "step", s.label),
+                ("largest load at least", s.lower, "element", "bound"),
+                ("largest load at most", s.upper, "element", "bound"),
             ):
-                yield Row(f"{s.einsum}: {name}", value, "", label)
+                yield Row(f"{s.einsum}: {name}", value, unit, label)
             for row, load in enumerate(s.loads):
-                yield Row(f"{s.einsum}: load of PE row {row}", load, "", s.label)
+                yield Row(f"{s.einsum}: load of PE row {row}", load, "element", s.label)
 
     def _moves(self) -> Iterator[Row]:
         for f in self.flows:
@@ -256,5 +265,7 @@ class TensaurusReport:
 
 
 def _shown(count: Number) -> str:
-    """Counts in full, expected ones to six digits."""
-    return f"{count:,}" if isinstance(count, int) else f"{count:,.6g}"
+    """Counts in full, expected ones to six digits or to the unit."""
+    if isinstance(count, int):
+        return f"{count:,}"
+    return f"{count:,.0f}" if count >= 1e6 else f"{count:,.6g}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
+from polymodel.report.tensaurus import report_table, report_text
 from polymodel.sparse.density import Uniform, random_tensor
 from polymodel.sparse.tensaurus import Machine, Tiles, bandwidth, published, tensaurus
 from polymodel.sparse.tensaurus.anchors import DENSE, Record, dense, size_table, table
@@ -147,6 +150,51 @@ def test_formats_lose_what_elements_do_not_share() -> None:
     assert {e.label for e in matrix} == {"expected"}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"rows": 2.5}, "rows of the machine is 2.5"),
+        ({"rows": "8"}, "rows of the machine is '8'"),
+        ({"columns": 10**9}, "at most 65536"),
+        ({"bandwidth": math.nan, "clock": math.inf}, "2 faults"),
+        ({"bandwidth": -1.0}, "a finite number above 0"),
+    ],
+)
+def test_a_machine_has_numbers_that_there_can_be(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        Machine(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"K": 2.5}, "K is 2.5"),
+        ({"K": math.nan}, "K is nan"),
+        ({"tiles": 5}, "5 is no record of tiles"),
+        ({"machine": "big"}, "'big' is no machine"),
+        ({"a": "matrix.mtx"}, "pass pm.read_tensor"),
+        ({"kernel": 3}, "no kernel 3"),
+        ({"machine": Machine(index_bits=2)}, r"tiles=Tiles\(i=4\) at most"),
+    ],
+)
+def test_what_a_prediction_cannot_take_is_told(given: dict[str, Any], told: str) -> None:
+    arguments: dict[str, Any] = {"kernel": "SpMM", "a": Uniform(("I", "J"), (50, 40), 200), **given}
+    with pytest.raises(SpecError, match=told):
+        tensaurus(**arguments)
+
+
+def test_a_prediction_is_read_with_units_and_names_of_ranks() -> None:
+    report = tensaurus("SpMM", Uniform(("I", "J"), (50, 40), 200), K=64)
+    said = report_text(report)
+    assert "tile K " in said
+    assert "across" not in said
+    assert re.search(r"time of all +[0-9.]+ ns +expected", said)
+    cells = {r["quantity"]: r for r in report_table(report).records()}
+    assert (cells["multiplies"]["value"], cells["multiplies"]["unit"]) == (12800.0, "operation")
+    assert "GOP/s" in str(report)
+    assert "tiles      K 32, I 50, J 40" in str(report)
+
+
 def test_all_faults_are_told() -> None:
     model = Uniform(("I", "J"), (50, 40), 200)
     with pytest.raises(SpecError, match="3 faults") as told:
@@ -177,7 +225,7 @@ def test_every_number_is_in_the_rows() -> None:
     assert rows["throughput"].value == report.gops
     assert rows["limiting"].value == report.limiting
     assert rows["energy of HBM"].value == pytest.approx(report.moved("HBM") * 450e-12 / 64)
-    assert rows["tile kept"].value == 4
+    assert rows["tile V"].value == 4
     assert rows["utilisation"].value == pytest.approx(2 * report.executed / report.seconds / 512e9)
     assert rows["attainable"].value == min(512, report.intensity * 128)
     assert {r.label for r in rows.values()} <= {"", "exact", "expected", "bound"}
