@@ -64,7 +64,7 @@ class EinsumCounts:
         if dense.instances == 1:
             return turns, "exact" if all(self.data[c.leader].label == "exact" for c in useful) else "expected"
         given = all(self.data[c.leader].actual is not None for c in useful)
-        if given and sums.total("operations") == dense.operations:
+        if given and self.structure.box and sums.total("operations") == dense.operations:
             tables = {c: sums.table(c) for c in useful}
             found = operations_by_instance(self.structure, useful, tables)
             return int(found.max(initial=0)), "exact"
@@ -90,7 +90,7 @@ class EinsumCounts:
         sparse = [a for a in einsum.inputs if not self.data[a.tensor].dense]
         actual = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = prod(self.data[a.tensor].density for a in sparse if a not in actual)
-        if not actual or whole != self._points():
+        if not actual or whole != self._points() or not self.structure.box:
             label: Label = "expected"
             return whole * prod(d.density for d in data), label
         every = frozenset(i for i, _ in self.structure.loops) | {POINT}
@@ -176,7 +176,7 @@ class EinsumCounts:
         if not looked and not nonzeros:
             return dense, "exact"
         data = [self.data[c.leader] for c in looked] + ([self.data[sums.tensor]] if nonzeros else [])
-        if sums.total(kind) == dense:
+        if self.structure.box and sums.total(kind) == dense:
             label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
             found = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
@@ -185,6 +185,8 @@ class EinsumCounts:
                 both = sums.total(kind, looked), sums.total(kind, (), True)
                 return min(both), "bound"
             return found, label
+        # What holds a nonzero of the tensor holds one for the actions that it leads itself.
+        looked = tuple(c for c in looked if not nonzeros or c.leader != sums.tensor)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
         # Of data the chance of a tile is that of one at a random place, which bounds nothing.

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Container, Mapping
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import Diagnostic, InternalError, SpecError
+from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.outputs import output_data
 from polymodel.sparse.density import Actual, DensityModel, SparseWarning, model_of, unfit
@@ -29,6 +29,20 @@ def tensor_shape(cascade: Cascade, tensor: str) -> tuple[int, ...]:
                 top = x.constant + sum(c * (high if c > 0 else low) for c, (low, high) in ends)
                 found[rank] = max(found.get(rank, 1), top + 1, sizes.get(rank, 1))
     return tuple(found.values())
+
+
+def _from_zero(cascade: Cascade, tensor: str) -> None:
+    """Refuse data for a tensor that is touched below coordinate 0."""
+    for einsum in cascade.einsums:
+        for access in einsum.accesses:
+            for rank, x in zip(access.ranks, access.projection, strict=True):
+                ends = [(c, einsum.bound(v)) for v, c in x.terms]
+                low = x.constant + sum(c * (low if c > 0 else high) for c, (low, high) in ends)
+                if access.tensor == tensor and low < 0:
+                    raise Refused(
+                        f"{einsum.name} touches {tensor} at {rank} = {low}, where given data have nothing",
+                        "shift the rank variables, or give a density",
+                    )
 
 
 def written_densities(cascade: Cascade) -> dict[str, object]:
@@ -65,6 +79,8 @@ def tensor_data(
         for access in (*einsum.inputs, *einsum.outputs):
             if access.tensor in found:
                 continue
+            if given.get(access.tensor) is not None:
+                _from_zero(cascade, access.tensor)
             shape = tensor_shape(cascade, access.tensor)
             try:
                 known = _known(access, shape, given.get(access.tensor), asked[access.tensor], folder)

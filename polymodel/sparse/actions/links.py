@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.sparse_rules import ActionKind
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
@@ -197,9 +198,23 @@ class Structure:
         return tuple(dict.fromkeys(found))
 
     @property
+    def box(self) -> bool:
+        """True if the iteration space is a box, as sums over the axes take it."""
+        return is_box(self.einsum)
+
+    @property
     def union(self) -> bool:
         """True of sums: one operand alone makes a result, so that a missing one stops nothing."""
         return dict(self.einsum.operations).get("map") in UNION
+
+
+def is_box(einsum: Einsum) -> bool:
+    """True if no constraint leaves out anything between the bounds of the rank variables."""
+
+    def least(x: Affine) -> int:
+        return x.constant + sum(c * einsum.bound(v)[c < 0] for v, c in x.terms)
+
+    return all(c.kind == "ge" and least(c.expr) >= 0 for c in einsum.constraints)
 
 
 def sharpest(conditions: Iterable[Condition]) -> tuple[Condition, ...]:

@@ -14,7 +14,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
-from polymodel.sparse.actions.links import UNION
+from polymodel.sparse.actions.links import UNION, is_box
 from polymodel.sparse.actions.points import points_of
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import Ints, SparseTensor
@@ -104,7 +104,7 @@ def _pattern(
     data: Mapping[str, TensorData],
 ) -> SparseTensor | None:
     """The points of the output that an effectual operation writes; None behind ranks of several variables."""
-    if not _plain(output):
+    if not _plain(output) or not is_box(einsum):
         return None
     tables = []
     for a in inputs:
@@ -131,5 +131,7 @@ def _pattern(
         (column[v] + einsum.bound(v)[0]) * c + x.constant for x in output.projection for v, c in x.terms
     ]
     count = spread * found.rows
+    if any(c.size and int(c.min()) < 0 for c in coords):
+        return None
     rows = np.array(coords, np.int64).reshape(len(coords), count)
     return SparseTensor.from_coo(output.tensor, output.ranks, shape, rows, np.ones(count, np.int64))

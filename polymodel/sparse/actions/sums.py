@@ -89,7 +89,7 @@ class LinkSums:
         counted = self._counted(tally, kind)
         factor = self._factor(tally, modelled)
         scale = own.density if own is not None and not given_own else 1.0
-        tables = {i: self.table(c) for i, c in enumerate(useful) if self.data[c.leader].actual is not None}
+        tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
         if not tables and not given_own:
             found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
             return round(found) if scale == 1 and (factor == 1).all() else found

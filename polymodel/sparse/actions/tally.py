@@ -184,6 +184,13 @@ class Tally:
         """Extents of a condition's part per rank of its leader, one entry per combination of classes."""
         at = {a.variable: n for n, a in enumerate(self.axes)}
         number = self.conditions.index(condition)
+        access = self._accesses()[condition.leader]
+        if sum(len(x.variables) for x in access.projection) > len(access.variables):
+            raise Refused(
+                f"{self.structure.name}: one rank variable indexes two ranks of {condition.leader}: points "
+                "of its tiles are not counted",
+                f"give the nonzeros of {condition.leader}, or leave out the action",
+            )
         found = []
         for expression in self._accesses()[condition.leader].projection:
             names = expression.variables

@@ -15,10 +15,10 @@ from polymodel.spec.affine_text import parse_affine
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 TENSORS = ("A", "B", "Z")
-RANKS = {"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}
+RANKS: dict[str, tuple[str, ...]] = {"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}
 
 
-WINDOWS = {"A": ("p + r",), "B": ("r", "n"), "Z": ("p", "n")}
+WINDOWS: dict[str, tuple[str, ...]] = {"A": ("p + r",), "B": ("r", "n"), "Z": ("p", "n")}
 
 
 def product_of(projections: dict[str, tuple[str, ...]], sizes: dict[str, int]) -> Cascade:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.sparse_rules import SparseAction, SparseRules
+from polymodel.errors import Refused
 from polymodel.evaluate import evaluate_problem
 from polymodel.report.sparse import sparsify
 from tests.generators import problems
@@ -44,7 +45,13 @@ def test_density_one_changes_nothing(problem: Problem, data: st.DataObject) -> N
 def test_sparse_counts_never_exceed_dense_ones(problem: Problem, data: st.DataObject) -> None:
     report = evaluate_problem(with_actions(problem, data), engine="enumerate")
     inputs = {a.tensor for e in problem.cascade for a in e.inputs} - problem.cascade.intermediates
-    found = sparsify(report, densities=dict.fromkeys(inputs, 0.5))
+    try:
+        found = sparsify(report, densities=dict.fromkeys(inputs, 0.5))
+    except Refused as refusal:
+        # Leaders whose parts have gaps, or two ranks of one variable.
+        if not ("has gaps" in refusal.message or "indexes two ranks" in refusal.message):
+            raise
+        reject()
     for a in found.counts.accesses:
         assert min(a.actual, a.gated, a.skipped, a.absent) >= 0
         assert abs(a.actual + a.gated + a.skipped + a.absent - a.dense) < 1e-9 * a.dense
