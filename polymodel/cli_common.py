@@ -12,15 +12,16 @@ WIDTH = 24
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """`NAME=VALUE` texts as a dictionary. Raises SpecError with every fault."""
+    """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault."""
+    lead, example = (f"{option} ", f"{option} TN2=3") if option else ("", "A=matrix.mtx")
     found: dict[str, str] = {}
     faults = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier() or not value:
-            faults.append(Diagnostic(f"{option} {text}: expected NAME=VALUE", f"write e.g. {option} TN2=3"))
+            faults.append(Diagnostic(f"{lead}{text}: expected NAME=VALUE", f"write e.g. {example}"))
         elif name in found:
-            faults.append(Diagnostic(f"{option} {name} is given twice", "give it once"))
+            faults.append(Diagnostic(f"{lead}{name} is given twice", "give it once"))
         found[name] = value
     if faults:
         raise SpecError(faults)

@@ -202,7 +202,8 @@ def _rank_sizes(texts: list[str]) -> dict[str, int]:
         if value.isdigit() and int(value):
             found[name] = int(value)
         else:
-            faults.append(Diagnostic(f"--size {name}={value}: a whole number of at least 1 is expected"))
+            what = f"--size {name}={value}: a whole number of at least 1 is expected"
+            faults.append(Diagnostic(what, f"write e.g. --size {name}=64"))
     if faults:
         raise SpecError(faults)
     return found
@@ -216,7 +217,13 @@ def _tensors(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> 
     assert spec.teaal is not None
     data = pairs(options.tensors, "")
     declared = spec.teaal.declaration
+    ranks = list(dict.fromkeys(r for own in declared.values() for r in own))
     faults = [
+        Diagnostic(f"--size {rank}: the spec has no rank {rank}", f"ranks: {', '.join(ranks)}")
+        for rank in sizes
+        if rank not in ranks
+    ]
+    faults += [
         Diagnostic(f"{name}={data[name]}: {name} is no input of {options.spec}", _inputs(spec))
         for name in data
         if name not in spec.teaal.inputs
@@ -301,8 +308,14 @@ def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
         if options.kernel is None:
             fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published")
             raise SpecError([fault])
+        kernel_of(options.kernel)
         a = _operand(options)
         across = kernel_of(options.kernel).across
+        if options.across is not None and not across:
+            fault = Diagnostic(
+                f"--across: {options.kernel} has no columns of a dense operand", "leave it out"
+            )
+            raise SpecError([fault])
         sizes = {across: options.across} if across and options.across is not None else {}
         report = tensaurus(options.kernel, a, **sizes)
         if options.format == "table":

@@ -9,11 +9,12 @@ from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from polymodel.errors import SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.page import CSS
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.predicted import TILES, Prediction, predictions
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
     import pandas
@@ -85,13 +86,22 @@ def predict(
     found: list[Prediction] = []
     warned: list[str] = []
     faults: list[SpecError] = []
+    if not sources:
+        raise SpecError(
+            [Diagnostic("predict: no tensor is given", "pass tensors, or names of .mtx or .tns files")]
+        )
     for source in sources:
+        if not isinstance(source, (SparseTensor, str, PathLike)):
+            raise not_a("sparse tensor or file", "predict", source, "pass e.g. 'matrix.mtx.gz'")
         try:
             tensor = source if isinstance(source, SparseTensor) else read_tensor(source)
             found += predictions(tensor, tiles=tiles, slices=slices)
         except SpecError as error:
             faults.append(error)
             continue
+        except Refused as refusal:
+            name = source.name if isinstance(source, SparseTensor) else str(source)
+            raise Refused(f"{name}: {refusal.message}", refusal.remedy) from refusal
         told = unfit(tensor)
         warned += [f"{tensor.name}: {told}"] if told else []
     if faults:

@@ -18,6 +18,9 @@ from polymodel.sparse.formats import Format, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 
 TILES = 16, 128
+# A histogram of rows, and the loads of slices, are held one by one.
+MOST_ROWS = 20_000_000
+MOST_SLICES = 65_536
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,21 @@ def predictions(
     dealt to (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an empty tensor.
     """
     faults = [
-        Diagnostic(f"{what} {n}", "a whole number of at least 1")
+        Diagnostic(f"{what} {n!r}", "a whole number of at least 1")
         for what, numbers in (("tiles of size", tiles), ("slices", (slices,)))
         for n in numbers
-        if n != int(n) or n < 1
+        if not isinstance(n, (int, np.integer)) or n < 1
     ]
+    if not faults and slices > MOST_SLICES:
+        faults.append(Diagnostic(f"slices {slices}", f"at most {MOST_SLICES:,}"))
     if not tensor.ranks or not tensor.nnz:
-        faults.append(Diagnostic(f"{tensor.name} has no nonzeros in any rank: nothing to predict"))
+        what = f"{tensor.name} has no nonzeros in any rank: nothing to predict"
+        faults.append(Diagnostic(what, "leave it out, or see whether the file is the right one"))
     if faults:
         raise SpecError(faults)
+    if tensor.shape[0] > MOST_ROWS:
+        what = f"{tensor.shape[0]:,} rows: a histogram of more than {MOST_ROWS:,} is not made"
+        raise Refused(what, "leave out empty rows, or take a part of the tensor")
     models: tuple[DensityModel, ...] = (
         Actual.of(tensor),
         Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz),

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from polymodel.errors import SpecError
+from polymodel.errors import Refused, SpecError
 from polymodel.report.predictions import Predictions, predict
 from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.predicted import predictions, squared
@@ -90,3 +90,11 @@ def test_table_text_and_faults() -> None:
         predict(drawn((4, 4), 3), tiles=(0,), slices=0)
     assert "tiles of size 0" in str(error.value)
     assert "slices 0" in str(error.value)
+
+
+def test_more_rows_than_a_histogram_holds_are_refused() -> None:
+    tall = SparseTensor.from_coo("tall", ("I", "J"), (2_000_000_000, 3), [[5], [1]], [1])
+    with pytest.raises(Refused, match="tall: 2,000,000,000 rows"):
+        predict(tall)
+    with pytest.raises(SpecError, match="tiles of size 'x'"):
+        predictions(tall, tiles="x")  # type: ignore[arg-type]  # wrong on purpose

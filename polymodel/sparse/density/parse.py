@@ -71,8 +71,8 @@ class _Reader:
     faults: list[tuple[tuple[str | int, ...], str, str]] = field(default_factory=list)
 
     def add(self, path: tuple[str | int, ...], message: str, remedy: str = "") -> None:
-        of = f" of {self.name}" if self.name else ""
-        self.faults.append((path, message + of, remedy))
+        whose = f"{self.name}: " if self.name else ""
+        self.faults.append((path, whose + message, remedy))
 
     def model(self, written: object) -> DensityModel | None:
         if isinstance(written, DensityModel):

@@ -16,10 +16,13 @@ Declaration = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class EinsumSection:
+    """`whole`: every expression could be read, so that no Einsum is missing for want of its text."""
+
     declaration: Declaration
     expressions: tuple[Expression, ...]
     rank_sizes: Mapping[str, int | str]
     bits_per_value: Mapping[str, int | str]
+    whole: bool = True
 
 
 def read_einsums(data: object, walk: Walk) -> EinsumSection:
@@ -28,13 +31,13 @@ def read_einsums(data: object, walk: Walk) -> EinsumSection:
     section = walk.mapping(data, path, "einsum: {declaration: ..., expressions: ...}")
     walk.keys(section, path, KEYS)
     declaration = _declaration(section.get("declaration"), (*path, "declaration"), walk)
-    expressions = _expressions(section.get("expressions"), declaration, walk)
+    expressions, whole = _expressions(section.get("expressions"), declaration, walk)
     ranks = list(dict.fromkeys(r for found in declaration.values() for r in found))
     sizes = _numbers(section.get("rank_sizes"), (*path, "rank_sizes"), "rank", ranks, walk)
     bits = _numbers(
         section.get("bits_per_value"), (*path, "bits_per_value"), "tensor", [*declaration, "All"], walk
     )
-    return EinsumSection(declaration, expressions, sizes, bits)
+    return EinsumSection(declaration, expressions, sizes, bits, whole)
 
 
 def _declaration(data: object, path: Path, walk: Walk) -> dict[str, tuple[str, ...]]:
@@ -66,7 +69,7 @@ def _numbers(data: object, path: Path, what: str, known: list[str], walk: Walk) 
     return found
 
 
-def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[Expression, ...]:
+def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[tuple[Expression, ...], bool]:
     path: Path = ("einsum", "expressions")
     items = walk.items(data, path, "expressions: ['Z[m, n] = A[k, m] * B[k, n]']")
     if not items:
@@ -82,7 +85,7 @@ def _expressions(data: object, declaration: Declaration, walk: Walk) -> tuple[Ex
             _check_tensor(tensor, parsed, at, declaration, walk)
         _check_scalars(parsed, at, declaration, walk)
     _check_order(found, declaration, walk)
-    return tuple(parsed.expression for _, parsed in found)
+    return tuple(parsed.expression for _, parsed in found), 0 < len(items) == len(found)
 
 
 def _check_tensor(

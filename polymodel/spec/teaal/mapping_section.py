@@ -33,11 +33,13 @@ def read_mappings(data: object, einsums: EinsumSection, walk: Walk) -> MappingSe
     walk.keys(section, PATH, KEYS)
     order = _rank_order(section.get("rank-order"), einsums, walk)
     names = [e.name for e in einsums.expressions]
+    # Where an expression could not be read, the Einsum that it makes is not unknown as well.
+    lost = () if einsums.whole else einsums.declaration
     tables: dict[str, dict[str, object]] = {}
     for key in KEYS[1:]:
         table = walk.mapping(section.get(key), (*PATH, key), f"{key}: {{Z: ...}}")
         for name in table:
-            if name not in names:
+            if name not in names and name not in lost:
                 walk.unknown((*PATH, key, name), "Einsum", name, names)
         tables[key] = table
     ranks: dict[str, Ranks] = {}

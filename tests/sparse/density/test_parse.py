@@ -75,7 +75,7 @@ def test_histograms_and_data_are_read() -> None:
 @pytest.mark.parametrize(
     ("written", "path", "message"),
     [
-        (1.5, (), r"density 1.5 is outside \[0, 1\] of A"),
+        (1.5, (), r"A: density 1.5 is outside \[0, 1\]"),
         (-1, (), "density -1 is outside"),
         (float("nan"), (), "density nan is outside"),
         (True, (), "True is no density"),

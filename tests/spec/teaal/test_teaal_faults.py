@@ -24,6 +24,14 @@ def faults(text: str) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
+@pytest.mark.parametrize("expressions", ["  - Z[m, n] = A[k, m] *\n", "  - 5\n"])
+def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> None:
+    """What the mapping says of its Einsum is no fault of its own; of another name it is."""
+    mapping = "mapping:\n  loop-order: {Z: [M, N, K]}\n  spacetime: {Z: {space: [M], time: [N, K]}}\n"
+    assert len(faults(HEAD + expressions + mapping)) == 1
+    assert len(faults(HEAD + expressions + mapping.replace("{Z: [", "{Q: ["))) == 2
+
+
 @pytest.mark.parametrize(
     ("expression", "mark", "reason", "remedy"),
     [
