@@ -16,6 +16,7 @@ from typing import Any
 
 from polymodel.errors import PolymodelError
 from polymodel.sparse.density import Uniform
+from polymodel.sparse.density.model import edge_classes
 from polymodel.sparse.density.slices import Slices, greedy, nway, shape_tiles
 from tests.reference.common import Outcome, sections
 
@@ -80,6 +81,13 @@ def _statistics(case: Case, outcome: Outcome) -> None:
     exact, tile, shape = case["exact"], case["tile"], case["shape"]
     model = Uniform.of(RANKS[: len(shape)], shape, nnz=case["nnz"])
     outcome.equal("tiles", int(model.number_of_tiles(tile)), case["num_tiles"])
+    sizes, counts = edge_classes(model.tiles(tile), model.shape)
+    ours: dict[int, int] = {}
+    for points, count in zip(sizes.prod(axis=-1).tolist(), counts.tolist(), strict=True):
+        ours[points] = ours.get(points, 0) + int(count)
+    theirs = dict(case.get("tile_sizes", []))
+    for points in theirs:
+        outcome.equal(f"tiles of {points} points", ours.get(points, 0), theirs[points])
     for what, ours, relative in (
         ("expected_nonempty_tiles", model.expected_tiles(tile), 1e-9),
         ("mean_occupancy_full_tile", model.expected(tile), 1e-9),
