@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -16,6 +16,7 @@ from polymodel.errors import Refused
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 _NUMBERED = 2**62
+_BLOCK = 2**18
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,13 @@ class Fibertree:
         return found
 
 
+def blocks(rows: int) -> Iterator[slice]:
+    """Pieces of long arrays: what is worked out in pieces needs no long arrays in between, which cost more
+    to get from the system than to fill."""
+    for start in range(0, rows, _BLOCK):
+        yield slice(start, min(start + _BLOCK, rows))
+
+
 def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> Ints | None:
     """An order that sorts columns, first one first; None where they are sorted. Equal rows: any order.
 
@@ -221,12 +229,14 @@ def numbering(columns: Sequence[Ints]) -> Ints | None:
     sizes = [int(c.max()) - m + 1 for c, m in zip(columns, low, strict=True)]
     if prod(sizes) > _NUMBERED:
         return None
-    found = columns[0] - low[0] if low[0] else columns[0]
-    for column, size, least in zip(columns[1:], sizes[1:], low[1:], strict=True):
-        found = found * size
-        found += column
-        if least:
-            found -= least
+    found = np.zeros(columns[0].size, dtype=np.int64)
+    for here in blocks(found.size):
+        part = found[here]
+        for column, size, least in zip(columns, sizes, low, strict=True):
+            if size > 1:
+                part *= size
+                part += column[here]
+                part -= least
     return found
 
 
@@ -246,19 +256,33 @@ def build(name: str, ranks: Sequence[LoopRank], columns: Sequence[Ints], values:
     if order is not None:
         columns, values = [c[order] for c in columns], values[order]
     levels: list[Level] = []
-    above = np.zeros(min(values.size, 1), dtype=np.int64)
-    new = np.zeros(values.size, dtype=bool)
-    new[:1] = True
+    # Rows where an element of the level above begins; the last mark is the end.
+    above = np.zeros(values.size + 1, dtype=bool)
+    above[[0, -1]] = True
     for depth, (rank, column) in enumerate(zip(ranks, columns, strict=True)):
-        if depth == len(columns) - 1:
-            at = np.arange(values.size, dtype=np.int64)
-            starts = above
-        else:
-            new[1:] |= column[1:] != column[:-1]
-            at = np.flatnonzero(new)
-            starts = (np.cumsum(new) - 1)[above]
         if not values.size:
-            starts = np.zeros(1 if depth == 0 else 0, dtype=np.int64)
-        levels.append(Level(rank, column[at], np.append(starts, at.size)))
-        above = at
+            levels.append(Level(rank, column, np.zeros(2 if depth == 0 else 1, dtype=np.int64)))
+            continue
+        if depth == len(columns) - 1:
+            levels.append(Level(rank, column, np.flatnonzero(above)))
+            break
+        new = above.copy()
+        new[1:-1] |= column[1:] != column[:-1]
+        levels.append(_level(rank, column, new, above))
+        above = new
     return Fibertree(name, tuple(levels), values)
+
+
+def _level(rank: LoopRank, column: Ints, new: Bools, above: Bools) -> Level:
+    """The elements at the rows marked `new`; fibers begin at those marked `above`; both end with a mark."""
+    coords = np.empty(int(np.count_nonzero(new)) - 1, dtype=np.int64)
+    starts = np.empty(int(np.count_nonzero(above)), dtype=np.int64)
+    elements = fibers = 0
+    for here in blocks(column.size):
+        at = np.flatnonzero(new[here])
+        begins = np.flatnonzero(above[here][at])
+        coords[elements : elements + at.size] = column[here][at]
+        starts[fibers : fibers + begins.size] = begins + elements
+        elements, fibers = elements + at.size, fibers + begins.size
+    starts[-1] = elements
+    return Level(rank, coords, starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,11 +45,33 @@ class Ran:
     thin: Thin | None = None
 
     @property
-    def leaves(self) -> Ints | None:
-        """Per node of the last loop walked the activities below it; None: one each where it computes."""
-        if self.tail is None:
-            return None
-        return self.tail.counts(len(self.tail.loops) - 1)[self.tail.kind]
+    def activities(self) -> int:
+        """All activities, where the walk has a tail."""
+        tail = self.tail
+        assert tail is not None
+        visits = np.bincount(tail.kind, minlength=tail.kinds)
+        return int((tail.counts(len(tail.loops) - 1) * visits).sum())
+
+    def below(self, nodes: Ints) -> int:
+        """The activities below some nodes of the last loop walked."""
+        tail = self.tail
+        assert tail is not None
+        counts = tail.counts(len(tail.loops) - 1)
+        if tail.kinds == 1:
+            return int(counts[0]) * int(nodes.size)
+        return int(counts[tail.kind[nodes]].sum())
+
+    @cached_property
+    def first_nodes(self) -> Ints:
+        """A node of the last loop walked for each of its outputs that get a result."""
+        last = self.grown[-1]
+        one = np.full(last.count, -1, dtype=np.int64)
+        if self.there is None:
+            one[last.element[::-1]] = np.arange(last.element.size - 1, -1, -1, dtype=np.int64)
+        else:
+            nodes = np.flatnonzero(self.there)[::-1]
+            one[last.element[nodes]] = nodes
+        return one[one >= 0]
 
 
 def walk_through(plan: Plan, spacetime: SpaceTime | None, keep_loops: bool, thin: Thin | None) -> Ran:
@@ -76,29 +99,30 @@ def _with_tail(plan: Plan, walk: Walk, thin: Thin | None) -> Ran | None:
     tail = enter(walk) if thin is None else thin.tail(walk)
     if tail is None:
         return None
-    filled = (tail.counts(len(tail.loops) - 1) > 0)[tail.kind]
-    there = None if filled.all() else filled
+    filled = tail.counts(len(tail.loops) - 1) > 0
+    there = None if filled.all() else filled[tail.kind]
     alive = effectual(walk.loops, there)
     grown = grow(plan, walk.loops, alive)
-    table = np.zeros(grown[-1].count, dtype=np.int64)
-    table[grown[-1].element] = tail.kind
-    if (table[grown[-1].element] != tail.kind).any():
-        return None
+    if tail.kinds > 1:
+        table = np.zeros(grown[-1].count, dtype=np.int64)
+        table[grown[-1].element] = tail.kind
+        if (table[grown[-1].element] != tail.kind).any():
+            return None
     return Ran(plan, walk, tail, (None,), there, tuple(alive), tuple(grown), thin)
 
 
 def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -> EinsumCounts:
     """All counts of a walked Einsum."""
-    plan, leaves = ran.plan, ran.leaves
-    if leaves is None:
+    plan = ran.plan
+    if ran.tail is None:
         nodes = ran.walk.nodes
         activities = nodes if ran.there is None else int(ran.there.sum())
         present = [nodes if t is None else int(t.sum()) for t in ran.terms]
         outputs = _alive_outputs(ran).size
     else:
-        activities = int(leaves.sum())
+        activities = ran.activities
         present = [activities]
-        outputs = int(leaves[_first_nodes(ran)].sum())
+        outputs = ran.below(ran.first_nodes)
     return EinsumCounts(
         plan.einsum,
         tuple(rank.name for rank in plan.order),
@@ -131,15 +155,6 @@ def _alive_outputs(ran: Ran) -> Ints:
     return np.flatnonzero(present)
 
 
-def _first_nodes(ran: Ran) -> Ints:
-    """A node of the last loop walked for each of its outputs that get a result."""
-    last = ran.grown[-1]
-    nodes = np.arange(last.element.size) if ran.there is None else np.flatnonzero(ran.there)
-    one = np.full(last.count, -1, dtype=np.int64)
-    one[last.element[nodes[::-1]]] = nodes[::-1]
-    return one[one >= 0]
-
-
 def _accesses(ran: Ran) -> list[RankAccesses]:
     plan, found = ran.plan, []
     names = [s.name for s in plan.slots]
@@ -151,7 +166,7 @@ def _accesses(ran: Ran) -> list[RankAccesses]:
         return found
     tail = ran.tail
     visits = np.bincount(tail.kind, minlength=tail.kinds)
-    filled = np.bincount(tail.kind[_first_nodes(ran)], minlength=tail.kinds)
+    filled = np.bincount(tail.kind[ran.first_nodes], minlength=tail.kinds)
     above = np.arange(tail.kinds)
     for i, loop in enumerate(tail.loops):
         reads = {}
@@ -228,15 +243,22 @@ def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
 def _columns(ran: Ran, nodes: Ints) -> dict[int, Ints]:
     """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
     found = {}
-    for i, (_, loop, column) in enumerate(ran.plan.output):
-        if loop < len(ran.walk.loops):
-            coords = ran.walk.coords_of(loop)[nodes]
-            found[i] = ran.plan.order[loop].decode(coords)[column]
+    wanted = {loop for _, loop, _ in ran.plan.output}
+    first = min(wanted, default=len(ran.walk.loops))
+    for at, loop in reversed(list(enumerate(ran.walk.loops))):
+        if at in wanted:
+            columns = ran.plan.order[at].decode(loop.coords[nodes])
+            for i, (_, where, column) in enumerate(ran.plan.output):
+                if where == at:
+                    found[i] = columns[column]
+        if at <= first:
+            break
+        nodes = loop.parent[nodes]
     return found
 
 
 def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
-    nodes = _first_nodes(ran)
+    nodes = ran.first_nodes
     columns = _columns(ran, nodes)
     rows = [columns[i] for i in sorted(columns)]
     coords = np.array(rows, dtype=np.int64).reshape(len(rows), nodes.size)
@@ -260,7 +282,7 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
     data: list[NDArray[Any]] = []
     start, element = len(ran.walk.loops), ran.grown[-1].element
     first = np.full(ran.grown[-1].count, -1, dtype=np.int64)
-    one = _first_nodes(ran)
+    one = ran.first_nodes
     first[element[one]] = one
     for kind in range(tail.kinds):
         leaves = leaves_of(tail, kind)

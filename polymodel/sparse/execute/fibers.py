@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
-from polymodel.sparse.fibertree import Ints, Level
+from polymodel.sparse.fibertree import Ints, Level, blocks
 
 Bools = NDArray[np.bool_]
 # Above this many iterations of one loop, arrays of them are not made.
@@ -39,9 +39,9 @@ class Fibers:
 
     @property
     def total(self) -> int:
-        return int(self.lengths.sum())
+        return int(self.high.sum()) - int(self.low.sum())
 
-    def at(self, nodes: Ints) -> Fibers:
+    def at(self, nodes: Ints | slice) -> Fibers:
         """Those of some loop nodes."""
         shift = None if self.shift is None else self.shift[nodes]
         return Fibers(self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift)
@@ -63,9 +63,13 @@ class Fibers:
 
     def find(self, nodes: Ints, coords: Ints) -> Ints:
         """The elements with these coordinates in the fibers of these nodes, -1 for none."""
-        if self.shift is not None:
-            coords = coords + self.shift[nodes]
-        return self.level.find(self.fiber[nodes], self.low[nodes], self.high[nodes], coords)
+        result = np.empty(coords.size, dtype=np.int64)
+        for here in blocks(coords.size):
+            at, asked = nodes[here], coords[here]
+            if self.shift is not None:
+                asked = asked + self.shift[at]
+            result[here] = self.level.find(self.fiber[at], self.low[at], self.high[at], asked)
+        return result
 
     def expand(self) -> tuple[Ints, Ints, Ints]:
         """All elements: the node, the coordinate and the number of each."""
@@ -75,13 +79,16 @@ class Fibers:
             what = f"rank {self.level.rank.name} has {total:,} iterations, too many to walk"
             raise Refused(what, "run the largest tensors with values=False, or smaller ones")
         nodes = np.repeat(np.arange(self.nodes, dtype=np.int64), lengths)
-        elements = np.arange(total, dtype=np.int64)
-        if self.nodes > 1 and not bool((self.low[1:] == self.high[:-1]).all()):
-            starts = np.cumsum(lengths) - lengths
-            elements += np.repeat(self.low - starts, lengths)
-        elif self.nodes:
-            elements += self.low[0]
-        coords = self.level.coords[elements]
+        if self.nodes and bool((self.low[1:] == self.high[:-1]).all()):
+            first = int(self.low[0])
+            elements = np.arange(first, first + total, dtype=np.int64)
+            coords = self.level.coords[first : first + total]
+        else:
+            starts = np.cumsum(lengths)
+            starts -= lengths
+            elements = np.repeat(self.low - starts, lengths)
+            elements += np.arange(total, dtype=np.int64)
+            coords = self.level.coords[elements]
         if self.shift is not None:
             coords = coords - self.shift[nodes]
         return nodes, coords, elements
@@ -140,13 +147,19 @@ def _pair(a: Fibers, b: Fibers) -> Matched:
         kept = ours >= 0
     if not kept.all():
         nodes, coords, ours, theirs = nodes[kept], coords[kept], ours[kept], theirs[kept]
-    return Matched(nodes, coords, (ours, theirs), (_read(a, b.last()), _read(b, a.last())))
+    reads = np.empty(a.nodes, dtype=np.int64), np.empty(a.nodes, dtype=np.int64)
+    for here in blocks(a.nodes):
+        one, two = a.at(here), b.at(here)
+        ends = one.last(), two.last()
+        reads[0][here] = _read(one, ends[1], ends[0])
+        reads[1][here] = _read(two, ends[0], ends[1])
+    return Matched(nodes, coords, (ours, theirs), reads)
 
 
-def _read(fibers: Fibers, last: Ints) -> Ints:
-    """Coordinates read when the other fiber ends at `last`: all, where this one ends no later."""
+def _read(fibers: Fibers, last: Ints, own: Ints | None = None) -> Ints:
+    """Coordinates read when the other fiber ends at `last`: all, where this one ends (at `own`) no later."""
     lengths = fibers.lengths
-    short = np.flatnonzero(last < fibers.last())
+    short = np.flatnonzero(last < (fibers.last() if own is None else own))
     if short.size:
         some = fibers.at(short).upto(last[short])
         lengths[short] = np.minimum(some + 1, lengths[short])

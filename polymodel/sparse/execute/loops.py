@@ -10,7 +10,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.execute.fibers import Fibers, Matched, cut, intersect, unite
 from polymodel.sparse.execute.plan import Plan, Slot, Step
-from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.fibertree import Ints, blocks
 
 
 @dataclass
@@ -35,7 +35,10 @@ class Cursor:
         if not level.elements:
             return Fibers(level, *(np.zeros(nodes, dtype=np.int64) for _ in range(3)))
         fiber = np.maximum(self.element, 0) if self.partial else self.element
-        low, high = level.starts[fiber], level.starts[fiber + 1]
+        if fiber.size == level.fibers and bool((fiber[1:] > fiber[:-1]).all()):
+            low, high = level.starts[:-1], level.starts[1:]  # every fiber once, in order
+        else:
+            low, high = level.starts[fiber], level.starts[1:][fiber]
         if self.partial:
             high = np.where(self.element < 0, low, high)
         return Fibers(level, fiber, low, high)
@@ -83,10 +86,21 @@ class Walked:
         """Count of each iteration within its loop."""
         if not self.nodes:
             return self.parent
-        first = np.ones(self.nodes, dtype=bool)
-        first[1:] = self.parent[1:] != self.parent[:-1]
-        at = np.flatnonzero(first)
-        found: Ints = np.arange(self.nodes) - at[np.cumsum(first) - 1]
+        found = np.arange(self.nodes, dtype=np.int64)
+        if bool((self.parent[1:] > self.parent[:-1]).all()):
+            found[:] = 0
+            return found
+        begin = 0
+        for here in blocks(self.nodes):
+            number = found[here]
+            start = np.full(number.size, begin, dtype=np.int64)
+            parent = self.parent[max(here.start - 1, 0) : here.stop]
+            new = parent[1:] != parent[:-1]
+            inner = start[start.size - new.size :]
+            inner[new] = number[start.size - new.size :][new]
+            np.maximum.accumulate(start, out=start)
+            begin = int(start[-1])
+            number -= start
         return found
 
 
@@ -195,7 +209,7 @@ class Walk:
             slots += mine
         matched = parts[0] if len(parts) == 1 else unite(parts)
         leader = self.plan.leaders.get(self.at)
-        self._advance(matched, slots, fibers)
+        self._advance(matched, slots, fibers, slots)
         if leader is not None:
             self._without_parts(leader, fibers[leader])
         for s, e in zip(slots, matched.elements, strict=True):
@@ -224,8 +238,10 @@ class Walk:
                 if s not in slots and gone.size:
                     self.cursors[s].out(self.nodes, gone)
 
-    def _advance(self, matched: Matched, slots: Sequence[int], fibers: dict[int, Fibers]) -> None:
-        """Make the nodes of a loop of what its co-iteration yields."""
+    def _advance(
+        self, matched: Matched, slots: Sequence[int], fibers: dict[int, Fibers], bound: Sequence[int] = ()
+    ) -> None:
+        """Make the nodes of a loop of what its co-iteration yields; the cursors in `bound` are set next."""
         walked = Walked(matched.nodes, matched.coords)
         for s, reads in zip(slots, matched.reads, strict=True):
             walked.begin[s], walked.reads[s] = fibers[s].low, reads
@@ -233,8 +249,9 @@ class Walk:
             walked.element[s] = e
         self.loops.append(walked)
         self.nodes = walked.nodes
-        for cursor in self.cursors:
-            cursor.follow(matched.nodes)
+        for s, cursor in enumerate(self.cursors):
+            if s not in bound:
+                cursor.follow(matched.nodes)
 
     def _cut(self, fibers: dict[int, Fibers], cuts: list[int], slots: list[int]) -> None:
         leaders = [s for s in slots if s not in cuts]

@@ -128,9 +128,9 @@ def _insertions(
         return 0, 0
     begin, end, fiber, size = begin[inserts], end[inserts], fiber[inserts], size[inserts]
     before = _existing_below(born, base[fiber], element[end - 1], begin)
-    met = np.concatenate(([0], np.cumsum(there)))
+    met = _before(there)
     searched = before - (met[end - 1] - met[begin])
-    fresh = np.concatenate(([0], np.cumsum(new)))
+    fresh = _before(new)
     came = fresh[end] - fresh[begin]
     some = np.flatnonzero(came)
     events = np.flatnonzero(new)
@@ -138,6 +138,13 @@ def _insertions(
     lower = _existing_below(born, base[fiber[some]], at, begin[some])
     moved = int((size[some] - lower + came[some]).sum())
     return int(searched.sum()) + moved, moved
+
+
+def _before(marks: Bools) -> Ints:
+    """How many marks lie before each place, and in all."""
+    found = np.zeros(marks.size + 1, dtype=np.int64)
+    np.cumsum(marks, out=found[1:])
+    return found
 
 
 def _state(fiber: Ints, begin: Ints, base: Ints, born: Ints) -> tuple[Ints, Ints]:
@@ -165,7 +172,7 @@ def _existing_below(born: Ints, low: Ints, high: Ints, time: Ints) -> Ints:
     if total <= 4 * born.size:
         ends = np.cumsum(lengths)
         element = np.arange(total) + np.repeat(low - (ends - lengths), lengths)
-        there = np.concatenate(([0], np.cumsum(born[element] < np.repeat(time, lengths))))
+        there = _before(born[element] < np.repeat(time, lengths))
         found: Ints = there[ends] - there[ends - lengths]
         return found
     ranks = np.empty(born.size, dtype=np.int64)

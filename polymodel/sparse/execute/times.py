@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,7 +14,7 @@ from polymodel.sparse.execute.output import Bools
 from polymodel.sparse.execute.plan import Plan
 from polymodel.sparse.execute.records import Times
 from polymodel.sparse.execute.tail import Tail
-from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.fibertree import Ints, blocks
 from polymodel.spec.teaal.records import SpaceTime, Stamp
 
 _NUMBERED = 2**62
@@ -64,11 +64,21 @@ def distinct(values: Ints, size: int) -> Ints:
     return ordered[kept]
 
 
+def how_many(values: Ints, size: int) -> int:
+    """How many distinct numbers below `size` there are."""
+    if size <= 8 * values.size + 1024:
+        return int(distinct(values, size).size)
+    ordered = np.sort(values)
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
+
+
 def numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
     """The distinct numbers below `size`, ascending, and which of them each one is."""
     if size <= 8 * values.size + 1024:
         present = np.zeros(size, dtype=bool)
         present[values] = True
+        if present.all():
+            return np.arange(size, dtype=np.int64), values
         return np.flatnonzero(present), (np.cumsum(present) - 1)[values]
     return np.unique(values, return_inverse=True)
 
@@ -88,33 +98,37 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
     start = len(walk.loops)
     inner = [s for s in spacetime.space if index[s.rank] >= start]
     outer = [s for s in spacetime.space if index[s.rank] < start]
-
-    def column(stamp: Stamp) -> Ints:
-        at = index[stamp.rank]
-        found = walk.spread(at, _stamps(walk.loops[at], stamp))
-        return found if computed is None else found[computed]
-
     rows = walk.nodes if computed is None else int(computed.sum())
-    space = keys_of([column(s) for s in outer], rows)
-    time = keys_of([column(s) for s in spacetime.time], rows)
-    stamps = distinct(time.values, time.size).size if rows else 0
+    space = _walked_keys(walk, index, outer, computed)
+    time = _walked_keys(walk, index, spacetime.time, computed)
+    stamps = how_many(time.values, time.size) if rows else 0
     small, place = numbered(space.values, space.size)
-    points = _Points(small, place, time.values, time.size)
+    # A node is told by what it and those around it are stamped with, if all of them are.
+    told = len({s.rank for s in (*outer, *spacetime.time)}) == start
+    points = _Points(small, place, time.values, time.size, told)
     if tail is None:
         load, seen = points.load(None, None), points.stamps(None)
         space_rows = space.rows(small)
         leaves = None
     else:
-        kind = tail.kind if computed is None else tail.kind[computed]
+        kind = tail.kind if computed is None or tail.kinds == 1 else tail.kind[computed]
         below = _below(tail, [_tail_column(tail, index[s.rank] - start, s) for s in inner])
         space_rows, load, seen = points.with_tail(space, kind, below)
-        leaves = below.leaves[kind]
+        leaves = below.leaves if tail.kinds == 1 else below.leaves[kind]
     order = [*outer, *inner]
     chosen = [order.index(s) for s in spacetime.space]
     space_rows = space_rows[:, chosen]
     ascending = np.lexsort(tuple(space_rows[:, ::-1].T)) if space_rows.shape[1] else np.arange(load.size)
     space_rows, load, seen = space_rows[ascending], load[ascending], seen[ascending]
-    by_first = _by_first(column(spacetime.space[0]), time, leaves) if spacetime.space and rows else {}
+    by_first = {}
+    if spacetime.space and rows:
+        if outer == list(spacetime.space[:1]):
+            first = points, small
+        else:
+            one = _walked_keys(walk, index, spacetime.space[:1], computed)
+            numbers, which = numbered(one.values, one.size)
+            first = _Points(numbers, which, time.values, time.size), numbers
+        by_first = _by_first(*first, leaves)
     total, met = int(load.sum()), int(seen.sum())
     return Times(
         tuple(s.rank for s in spacetime.space),
@@ -131,17 +145,39 @@ def measure(plan: Plan, walk: Walk, tail: Tail | None, spacetime: SpaceTime, com
     )
 
 
+def _walked_keys(
+    walk: Walk, index: Mapping[str, int], stamps: Sequence[Stamp], computed: Bools | None
+) -> Keys:
+    """The stamps of the nodes of the last loop as one number each, made from the outermost loop on."""
+    columns = [_stamps(walk.loops[index[s.rank]], s) for s in stamps]
+    sizes = tuple(int(c.max(initial=0)) + 1 for c in columns)
+    if prod(sizes) > _NUMBERED:
+        raise Refused("stamps of space and time have more combinations than 64 bits number")
+    strides = [prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    found: Ints | None = None
+    for at, loop in enumerate(walk.loops):
+        here = [i for i, s in enumerate(stamps) if index[s.rank] == at and sizes[i] > 1]
+        if found is None and not here:
+            continue
+        below = np.empty(loop.nodes, dtype=np.int64)
+        for piece in blocks(loop.nodes):
+            part = 0 if found is None else found[loop.parent[piece]]
+            for i in here:
+                part = part + columns[i][piece] * strides[i]
+            below[piece] = part
+        found = below
+    if found is None:
+        found = np.zeros(walk.nodes, dtype=np.int64)
+    return Keys(found if computed is None else found[computed], sizes)
+
+
 def _stamps(loop: Walked, stamp: Stamp) -> Ints:
     return loop.pos() if stamp.style == "pos" else loop.coords
 
 
-def _by_first(first: Ints, time: Keys, leaves: Ints | None) -> dict[int, tuple[int, int]]:
-    values, place = numbered(first, int(first.max(initial=0)) + 1)
-    if leaves is None:
-        load = np.bincount(place, minlength=values.size)
-    else:
-        load = _weighted(place, leaves, values.size)
-    seen = pairs(place, int(values.size), time.values, time.size)
+def _by_first(points: _Points, values: Ints, leaves: Ints | None) -> dict[int, tuple[int, int]]:
+    """Activities and distinct times of each stamp of the first space rank; `leaves`: per node, or of all."""
+    load, seen = points.load(None, leaves), points.stamps(None)
     rows = zip(values.tolist(), load.tolist(), seen.tolist(), strict=True)
     return {value: (activities, stamps) for value, activities, stamps in rows}
 
@@ -182,20 +218,26 @@ def _below(tail: Tail, columns: Sequence[Ints]) -> _Below:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """Nodes with their point in space (`place` among the keys `values`) and their time."""
+    """Nodes with their point in space (`place` among the keys `values`) and their time; `told`: no two nodes
+    share both."""
 
     values: Ints
     place: Ints
     time: Ints
     times: int
+    told: bool = False
 
     def load(self, kept: Bools | None, weights: Ints | None) -> Ints:
         place = self.place if kept is None else self.place[kept]
         if weights is None:
             return np.bincount(place, minlength=self.values.size)
+        if weights.size == 1:
+            return np.bincount(place, minlength=self.values.size) * int(weights[0])
         return _weighted(place, weights, int(self.values.size))
 
     def stamps(self, kept: Bools | None) -> Ints:
+        if self.told:
+            return self.load(kept, None)
         place, time = (self.place, self.time) if kept is None else (self.place[kept], self.time[kept])
         return pairs(place, int(self.values.size), time, self.times)
 
@@ -211,8 +253,11 @@ class _Points:
         patterns, which = np.unique(below.counts, axis=1, return_inverse=True)
         for p in range(patterns.shape[1]):
             counts = patterns[:, p]
-            kept = (counts > 0)[kind]
-            loads = self.load(kept, counts[kind[kept]])
+            kept = None if (counts > 0).all() else (counts > 0)[kind]
+            if counts.size == 1:
+                loads = self.load(kept, counts)
+            else:
+                loads = self.load(kept, counts[kind if kept is None else kind[kept]])
             times = self.stamps(kept)
             there = np.flatnonzero(loads)
             for stamp in below.rows[which.ravel() == p]:
