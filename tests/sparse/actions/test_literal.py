@@ -15,13 +15,14 @@ from polymodel.analysis.enumerate import ENGINE
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.errors import Refused
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.schedule.legality import check
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.density import Actual, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import Literal
-from tests.sparse.actions.small import TENSORS, WINDOWS, small_problems
+from tests.sparse.actions.small import TENSORS, WINDOWS, hierarchy, product_of, rule, small_problems
 
 STATES = ("actual", "gated", "skipped", "absent")
 
@@ -173,3 +174,21 @@ def test_the_walk_agrees_with_the_engines_on_dense_data(problem: Problem) -> Non
     same(found, Literal(problem)({}))
     assert set(labels.values()) == {"exact"}
     assert all(isinstance(n, int) for n in found.values())
+
+
+def test_windows_with_gaps_are_refused() -> None:
+    """Instances that share B take every other p: their parts of A's windows together have gaps."""
+    nodes = (
+        StorageNode("DRAM", TENSORS), Loop("p", 2, None, True, "PE", "X"), Loop("p", 1),
+        StorageNode("RF", ("B",)), ComputeNode("Z", "MAC"),
+    )  # fmt: skip
+    machine = hierarchy({"DRAM": (rule("skip", ("B",), ("A",)),)}, fanout=2)
+    problem = Problem(product_of(WINDOWS, {"p": 4, "r": 2, "n": 2}), machine, LoopTree(nodes))
+    known = {t: dense_data(t) for t in TENSORS}
+    known["A"] = TensorData("A", Uniform.of(("R0",), (5,), nnz=2))
+    with pytest.raises(Refused, match="what is used of A has gaps"):
+        ours(problem, known, set())
+    nonzero = SparseTensor.from_coo("A", ("R0",), (5,), [[0, 4]], [1, 1])
+    known["A"] = TensorData("A", Actual.of(nonzero), nonzero)
+    found, _ = ours(problem, known, set())
+    same(found, Literal(problem)({"A": [(0,), (4,)]}))
