@@ -104,7 +104,8 @@ class Hypergeometric:
     def _corrections(self, x: Floats, more: Floats, free: Floats) -> Floats:
         """Euler-Maclaurin terms at an end of the midpoint sum: - f'/24 + 7 f'''/5760 of f = ln(1 - M/(N -
         x))."""
-        near, far = free - x, self.points - x
+        # Beyond 2^53 points the distance to the singularity, a half at least, rounds to nothing.
+        near, far = np.maximum(free - x, 0.5), self.points - x
         first = -more / (near * far)
         third = 2 * (1 / far**3 - 1 / near**3)
         return -first / 24 + 7 * third / 5760

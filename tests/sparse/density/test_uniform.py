@@ -259,3 +259,12 @@ def test_many_wide_tiles_agree_with_a_transform_of_their_sum() -> None:
             )
         )
         assert float(model.cdf_max(tile, most)) == pytest.approx(summed / whole, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [2**63 - 1, 2**63 - 2, 10**18 + 9])
+def test_halves_of_the_widest_tensors_are_never_empty(size: int) -> None:
+    law = Hypergeometric(size, size // 2)
+    tiles = [size - size // 2, size - size // 2 - 1, size - size // 2 + 1]
+    assert law.p_empty(tiles).tolist() == [0, 0, 0]
+    assert law.p_nonempty(tiles).tolist() == [1, 1, 1]
