@@ -12,13 +12,13 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Buffet
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.actions.counters import Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
 from polymodel.sparse.actions.records import Footprint
 from polymodel.sparse.actions.tally import digit_columns, region_table, window
-from polymodel.sparse.density.model import DensityModel, Label
+from polymodel.sparse.density.model import DensityModel, Label, Placeless
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.formats import (
     CISS,
@@ -135,6 +135,14 @@ class Tiles:
             ]
             yield tuple(ranks), number
 
+    def regular(self) -> bool:
+        """True if the tiles are boxes of one size at multiples of it, but for smaller ones at the ends."""
+        if any(len(x.terms) != 1 or abs(x.terms[0][1]) != 1 for x in self.access.projection):
+            return False
+        return all(
+            np.array_equal(g, np.arange(g.size) // int(np.bincount(g).max())) for g in self.groups.values()
+        )
+
     def bits(self, format: Format, tensor: SparseTensor) -> ActualBits:
         """Bits of all nonempty tiles of actual data; overlapping windows each hold what is in both."""
         order = format.order(self.access.ranks)
@@ -234,7 +242,11 @@ def full_model(data: TensorData, ranks: Sequence[str], shape: tuple[int, ...]) -
 def tiling_bits(
     structure: Structure, tensor: str, digits: frozenset[int], data: TensorData, formats: Formats, how: Kept
 ) -> TileBits:
-    """Bits of all tiles that these loops make: exact of actual data, else expected."""
+    """Bits of all tiles that these loops make: exact of actual data, else expected.
+
+    What a model that knows places says of a tile is the mean of all. Where some are smaller, all are taken to
+    be as large as the largest: a bound. Raises Refused where they do not lie at multiples of their size.
+    """
     tiles = Tiles(structure, tensor, digits)
     access, format = tiles.access, how.format
     shape = shape_of(structure, access)
@@ -245,12 +257,21 @@ def tiling_bits(
         return TileBits(points, found.nonzeros, found.payload, found.total, "exact")
     model = full_model(data, access.ranks, shape)
     order = format.order(access.ranks)
+    label = data.label
+    if not isinstance(model, Placeless):
+        if not tiles.regular():
+            what = f"{tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
+            raise Refused(what, "choose sizes that divide one another, or give the data")
+        if len(boxes) > 1:
+            label = "bound"
+            most = tuple(max(extents[k] for extents, _ in boxes) for k in range(len(shape)))
+            boxes = [(most, sum(number for _, number in boxes))]
     payload, total = 0.0, 0.0
     for extents, number in boxes:
         each = format.bits(expected_levels(model, extents, order))
         payload += float(each.payload) * number
         total += float(each.total) * number
-    return TileBits(points, points * data.density, payload, total, data.label)
+    return TileBits(points, points * data.density, payload, total, label)
 
 
 def resident(

@@ -17,7 +17,7 @@ from polymodel.sparse.actions.capacity import capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import AccessCount, Footprint
-from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.density import Actual, RankNnz, Uniform
 from polymodel.sparse.formats import Widths, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.small import hierarchy, product_of
@@ -129,3 +129,19 @@ def test_the_probability_of_overflow_is_that_of_all_placements(room: int) -> Non
     assert check.p_overflow == pytest.approx(over / len(every))
     assert check.bits == pytest.approx(11 * 3 * 6 / 20)
     assert check.fits == (check.bits <= room)
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=str)
+def test_edge_tiles_of_known_rows_are_bounded(format: object) -> None:
+    """Two nonzeros in row 0, one in row 3, in all places: their mean is no more than what is told."""
+    totals = []
+    for pair, one in product(combinations(range(4), 2), range(4)):
+        dense = np.zeros((5, 4), int)
+        dense[0, list(pair)] = dense[3, one] = 1
+        totals.append(2 * sum(total for _, total in tile_bits(dense, format)))
+    model = RankNnz.of(("R0", "R1"), (5, 4), [2, 0, 0, 1, 0])
+    fill = of(counted(format, TensorData("A", model)), "reads_fill", "DRAM")
+    assert fill.metadata_label == "bound"
+    told = fill.actual * 8 + fill.metadata_bits
+    assert np.mean(totals) <= told * (1 + 1e-12)
+    assert told < 2 * np.mean(totals)
