@@ -22,7 +22,7 @@ from polymodel.sweep.expressions import Constraint
 from polymodel.sweep.grid import Grid, Roles, Uses
 from polymodel.sweep.kernel import Kernel
 from polymodel.sweep.legal import check_legality
-from polymodel.sweep.metrics import Evaluator
+from polymodel.sweep.metrics import Block, Evaluator
 from polymodel.sweep.plan import Costing, Rows, costing, values_of
 from polymodel.sweep.values import Number, wrong
 
@@ -166,9 +166,25 @@ def scenario(
         point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
     number = mapping * grid.size + share
-    return Scenario(
+    block = Scenario(
         mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit
     )
+    if sparse and whole:
+        _look_at_one_point(block)
+    return block
+
+
+def _look_at_one_point(block: Scenario) -> None:
+    """All sums are prepared at the first point: what cannot be counted is refused there."""
+    from polymodel.sweep.sparse.found import SparseFound
+
+    kernel, first = block.kernel, slice(0, 1)
+    digits = kernel.left_digits(0, 1)
+    for v in block.variants:
+        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
+        found = v.evaluator(rows)
+        if isinstance(found, SparseFound):
+            found.prepare()
 
 
 def _sparse_evaluator(

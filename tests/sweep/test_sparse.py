@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.errors import InternalError, SpecError
+from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.sparse.density import random_tensor
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "sparse" / "sweeps.yaml"
@@ -213,3 +214,43 @@ def test_the_command_line_prints_sparse_columns(tmp_path: Path, capsys: pytest.C
     printed = capsys.readouterr().out
     assert "sparse_energy [J]" in printed
     assert "sparse_latency [s]" in printed
+
+
+def test_what_no_sum_counts_is_evaluated_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before the block begins, so that all its points are looked at, with a note."""
+    from polymodel.sweep.sparse.factors import Holds
+
+    def refuse(*_: object) -> None:
+        raise Refused("not for many points at once")
+
+    one, symbols = (
+        spec(dram=SKIP, densities={"A": {"banded": {"width": 3}}}),
+        {"TM": [4, 12], "TN": [8], "TK": [3]},
+    )
+    whole = pm.sweep(one, symbols, objectives=OBJECTIVES, keep="all")
+    assert not whole.notes
+    monkeypatch.setattr(Holds, "answer", refuse)
+    single = pm.sweep(one, symbols, objectives=OBJECTIVES, keep="all")
+    assert single.notes == ("not for many points at once: points evaluated one by one",)
+    pd.testing.assert_frame_equal(single.frame, whole.frame, rtol=1e-9)
+
+
+def test_the_chapter_says_what_its_example_gives() -> None:
+    text = (EXAMPLE.parent / "sweeps.md").read_text(encoding="utf-8")
+    loaded = pm.load(EXAMPLE)
+    frame = pm.sweep(loaded, keep="all").frame.set_index(["TM", "TK"])
+    lines = [x.strip("|").split("|") for x in text.splitlines() if x.startswith("| ") and x[2].isdigit()]
+    assert len(lines) == 4
+    for line in lines:
+        cells = [c.split()[0] for c in line]
+        row = frame.loc[int(cells[0]), int(cells[1])]
+        assert row["working_set:Buffer"] == int(cells[2])
+        assert f"{row['sparse_working_set:Buffer']:.2f}" == cells[3]
+        assert [f"{row[n] * 1e6:.5f}" for n in ("energy", "sparse_energy")] == cells[4:6]
+        assert f"{row['sparse_latency'] * 1e6:.3f}" == cells[6]
+        assert f"{row['speedup']:.3f}" == cells[7]
+    dense = pm.sweep(loaded, objectives=["energy", "latency"])
+    assert dense.frame[["TM", "TK"]].to_numpy().tolist() == [[8, 32]]
+    assert f"{dense.feasible} fit dense, {frame['feasible'].sum()} sparse" in text
+    front = pm.sweep(loaded).frame[["TM", "TK"]].to_numpy().tolist()
+    assert front == [[16, 32], [4, 16], [2, 16]]

@@ -14,7 +14,7 @@ from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.model import Floats
 from polymodel.sweep.sparse.classes import Classes, Term
 from polymodel.sweep.sparse.columns import Settings
-from polymodel.sweep.sparse.factors import MOST, Factor, Known
+from polymodel.sweep.sparse.factors import MOST, Factor, Holds, Known
 
 Array = Any
 PIECE = 4_000_000  # entries of one array on the way
@@ -74,7 +74,7 @@ class Contraction:
         return total
 
     def largest(self, settings: Settings) -> Floats:
-        """The largest product of factors among classes that count; settings are arrays of points."""
+        """The largest product of probabilities among classes that count; settings are arrays of points."""
         size = max(s.size for s in settings.values())
         used = [v for v in self.weights if v not in self.free]
         step = max(1, PIECE // prod(self.weights[v].shape[2] for v in used))
@@ -98,6 +98,8 @@ class Contraction:
             count = count + product_
         value: Floats = np.ones(one)
         for i, f in enumerate(self.factors):
+            if not isinstance(f.factor, Holds):
+                continue
             value = value * f.at([self.index[i][v][settings[v]].reshape(shape[v]) for v in f.variables])
         masked = np.where(count > 0.5, value, -1.0).reshape(size, -1).max(axis=1)
         return np.where(masked < 0, 1.0, masked)

@@ -56,6 +56,11 @@ class SparseFound(Found):
         ways = ("reads", "writes") if way == "accesses" else (way,)
         return sum((self.bits.get((component, w), 0.0) for w in ways), start=np.zeros(()))
 
+    def prepare(self) -> None:
+        """Everything once. Raises NotSeparable or Refused for what is counted for single points only."""
+        found = self.sparse_energy, self.sparse_latency, self.working_sets
+        assert all(x is not None for x in found), "all are numbers or arrays"
+
     def dense(self, linear: Linear) -> Array:
         """A dense count; a number if it is the same everywhere."""
         if linear not in self._values:
