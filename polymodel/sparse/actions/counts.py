@@ -17,7 +17,15 @@ from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.links import UNION as UNION
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
-from polymodel.sparse.actions.storage import Formats, Kept, TileBits, resident, tiling_bits, transfer_digits
+from polymodel.sparse.actions.storage import (
+    Formats,
+    Kept,
+    TileBits,
+    Tiles,
+    resident,
+    tiling_bits,
+    transfer_digits,
+)
 from polymodel.sparse.actions.sums import LinkSums, Number, Tables
 from polymodel.sparse.density.model import Label
 
@@ -175,6 +183,8 @@ class EinsumCounts:
         looked = tuple(c for c in conditions if not self.data[c.leader].dense)
         if not looked and not nonzeros:
             return dense, "exact"
+        for c in looked:
+            self._note_places(c)
         data = [self.data[c.leader] for c in looked] + ([self.data[sums.tensor]] if nonzeros else [])
         if self.structure.box and sums.total(kind) == dense:
             label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
@@ -203,6 +213,21 @@ class EinsumCounts:
         if data.actual is not None and dense % points == 0:
             return dense // points * data.actual.nnz, "exact"
         return dense * data.density, "expected"
+
+    def _note_places(self, condition: Condition) -> None:
+        """Remark that a model which knows places answers for edge tiles by what it says of full ones."""
+        leader = condition.leader
+        if self.data[leader].actual is not None or self.data[leader].placeless:
+            return
+        tiles = Tiles(self.structure, leader, condition.digits)
+        if tiles.regular() and sum(1 for _ in tiles.classes()) == 1:
+            return
+        text = (
+            f"{self.structure.name}: tiles of {leader} differ in size, and its density model knows places; each "
+            "counts as empty as often as one of its size at a random place: give the data for exact numbers"
+        )
+        if text not in self.notes:
+            self.notes.append(text)
 
     def note(self, tensor: str, equal: bool) -> None:
         """Remark that transfers were not followed one by one."""

@@ -111,3 +111,14 @@ def test_transfers_that_fill_whole_actions_are_spared_whole(tmp_path: Path) -> N
         if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
     )
     assert actions(report.sparse.result) == pytest.approx(actions(report) * share)
+
+
+@pytest.mark.parametrize(("tile", "noted"), [(3, True), (4, False)])
+def test_edge_tiles_of_models_that_know_places_are_noted(tmp_path: Path, tile: int, noted: bool) -> None:
+    """DRAM skips B where a tile of A is empty; 8 rows are cut into threes or fours."""
+    text = (ROOT / "docs" / "sparse" / "actions.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "spec.yaml"
+    file.write_text(text.replace("tile_shape: 2}", f"tile_shape: {tile}}}"), encoding="utf-8")
+    rows = {"rank_nnz": {"histogram": [0, 1, 5, 2, 0, 3, 0, 0]}}
+    found = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": rows})
+    assert any("knows places" in note for note in found.notes) is noted
