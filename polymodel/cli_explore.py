@@ -30,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="energy, latency, energy_delay, buffer (peak bits of the outermost bounded memory) or "
-        "buffer:MEMORY; repeat it for a front (default: energy and latency)",
+        "buffer:MEMORY; on sparse data sparse_energy, sparse_latency, sparse_energy_delay; repeat it for a "
+        "front (default: energy and latency)",
     )
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
@@ -172,7 +173,8 @@ class Bar(Line):
         share = progress.done / max(progress.total, 1)
         parts = [f"{progress.of}", f"{seconds:.0f} s"]
         if progress.best is not None:
-            unit = {"energy": "J", "latency": "s", "energy_delay": "J s"}.get(self.best, "bit")
+            known = {"energy": "J", "latency": "s", "energy_delay": "J s"}
+            unit = known.get(self.best.removeprefix("sparse_"), "bit")
             parts.append(f"least {self.best} so far {engineering(progress.best, unit)}")
         if share:
             parts.append(f"about {(seconds - self.phase) * (1 / share - 1):.0f} s left")

@@ -308,8 +308,12 @@ def _bounded(front: Front) -> str:
     if isinf(most):
         return "how near to the best is not known: all that other mappings cost may be saved where zeros are"
     factor = (1 + eps) * most
-    shown = f"{factor:g}" if _attained(front) else f"{ceil(factor * 1e4) / 1e4:.4f}"
+    shown = f"{factor:g}" if _attained(front) else f"{_upwards(factor)}"
     return f"within a factor of {shown} in every objective: {each} ({', '.join(about)})"
+
+
+def _upwards(factor: float) -> str:
+    return "any factor" if isinf(factor) else f"{ceil(factor * 1e4 - CLOSE) / 1e4:.4f}"
 
 
 def _sparse(front: Front) -> Iterator[str]:
@@ -325,6 +329,12 @@ def _sparse(front: Front) -> Iterator[str]:
         f"sparse figures are {said[front.sparse.label]}; what fits is decided by dense tiles, as if no point "
         "were zero: mappings that fit compressed only were not looked at"
     )
+    if front.complete and len(front.objectives) > 1 and not _attained(front):
+        each = [
+            f"{n} by a factor of {_upwards(x)}"
+            for n, x in zip(front.objectives, front.sparse.each, strict=True)
+        ]
+        yield f"the least here may be above the least there is: {', '.join(each)}"
     left = front.sparse.found - front.sparse.evaluated
     if left:
         yield (

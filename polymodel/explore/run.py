@@ -85,7 +85,8 @@ def _on_sparse_data(
     from polymodel.sparse.actions.inputs import tensor_data
 
     data = tensor_data(spec.workload, folder=spec.data_folder)
-    found = search(spec.workload, hierarchy, sparsely.bounded(spec, hierarchy, request, data))
+    bounded = sparsely.bounded(spec, hierarchy, request, data)
+    found = search(spec.workload, hierarchy, bounded)
     if not found.candidates:
         return replace(found, objectives=request.objectives), (), None
     stopped.flag, earlier = False, stopped.flag  # a second Ctrl-C ends the evaluation as well
@@ -96,9 +97,19 @@ def _on_sparse_data(
 
     limit = None if request.time_limit is None else SHARE * request.time_limit
     points = sparsely.sparse_points(spec, found, request.objectives, data, request.workers, done, limit)
+    more = []
+    if found.complete and points:
+        more = sparsely.more_points(
+            spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked)
+        )
+        points += more
     stopped.flag = stopped.flag or earlier
     final = tuple(replace(p, number=i) for i, p in enumerate(_front(points)))
-    return replace(found, objectives=request.objectives), final, sparsely.quality(found, points, final)
+    return (
+        replace(found, objectives=request.objectives),
+        final,
+        sparsely.quality(found, points, len(more), final),
+    )
 
 
 def _evaluated(

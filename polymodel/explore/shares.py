@@ -183,7 +183,7 @@ class _Least:
         """Joules and bits of one element: at least, on average over all of the dense counts."""
         component, access = self.memories[memory], self.einsum.access_of(tensor)
         way, bits = "read" if kind in READS else "write", access.bits_per_value
-        price, gated = _price(component, way), _price(component, f"gated_{way}")
+        price, gated = price_of(component, way), price_of(component, f"gated_{way}")
         how, known = self._kept(component, tensor), self.data[tensor]
         nonzeros = how is not None and how.elides and not known.dense
         reach = memory + 1 if kind in OUTER else memory
@@ -201,7 +201,7 @@ class _Least:
             density = known.model.density if known.model is not None else held
             more = (density * _stored(how, len(access.ranks)) - held * bits) / held
         named = any(a.name == f"metadata_{way}" for a in component.actions)
-        about = _price(component, f"metadata_{way}") if named else price
+        about = price_of(component, f"metadata_{way}") if named else price
         each = bits * price + more * about  # of an element that moves
         other = bits * gated
         joules = actual * max(each - other, 0.0) + turns * min(each, other)
@@ -265,7 +265,7 @@ class _Least:
         return prod(d.density for d in known)
 
 
-def _price(component: Component, action: str) -> float:
+def price_of(component: Component, action: str) -> float:
     """Joules per bit; an action that is not named is free."""
     found = component.action(action)
     return found.energy / (found.bits_per_action or 1)

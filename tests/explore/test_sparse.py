@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
+from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
+from polymodel.explore import run, sparsely
 from polymodel.explore.point import Point
 from polymodel.explore.shares import Shares, least_shares
 from polymodel.mapping.looptree import LoopTree
@@ -21,6 +25,7 @@ from polymodel.report.report import Report
 from polymodel.report.sparse import with_data
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.actions.records import KINDS
+from polymodel.sparse.density import random_tensor
 from tests.explore.brute import Machine, figures, paths_of_one
 from tests.explore.brute import front as brute_front
 from tests.explore.brute_trees import nodes_below, sampled, tree_of
@@ -46,6 +51,10 @@ class Case:
 
     @property
     def spec(self) -> pm.Spec:
+        return pm.load(self.document)
+
+    @property
+    def document(self) -> dict[str, Any]:
         m, k, n = self.sizes
         nodes = [self._memory("DRAM", "inf", 64, 16), self._memory("GLB", self.glb, 6, 64)]
         if self.registers:
@@ -64,7 +73,7 @@ class Case:
             "densities": self.densities,
             "einsums": [self.einsum],
         }
-        return pm.load({"schema_version": 1, "workload": workload, "arch": {"nodes": nodes}})
+        return {"schema_version": 1, "workload": workload, "arch": {"nodes": nodes}}
 
     def _memory(self, name: str, size: float | str, energy: float, rate: float) -> dict[str, Any]:
         actions = [
@@ -225,3 +234,131 @@ def test_shares_that_no_mapping_changes_make_the_front_exact(case: Case) -> None
 @pytest.mark.parametrize("case", [c for c in BOUNDED if not c.registers], ids=str)
 def test_all_mappings(case: Case) -> None:
     check(case, inf)
+
+
+TWO = {
+    "schema_version": 1,
+    "workload": {
+        "rank_sizes": {"M": 4, "J": 3, "K": 4, "N": 2},
+        "bits_per_value": {"All": 8},
+        "densities": {"A": 0.25, "C": 0.5},
+        "einsums": ["T[m, k] = A[m, j] * B[j, k]", "Z[m, n] = T[m, k] * C[k, n]"],
+    },
+}  # fmt: skip
+
+
+def cascade(rules: dict[str, Any]) -> pm.Spec:
+    """Two Einsums on the machine of a case."""
+    case = Case((1, 1, 1), {"A": 1, "B": 1}, rules, glb=120)
+    arch = [case._memory("DRAM", "inf", 64, 16), case._memory("GLB", 120, 6, 64)]
+    arch[0]["tensors"] = {"keep": "~Intermediates", "may_keep": "All"}
+    mac = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 3, "throughput": 4}]}
+    return pm.load({**TWO, "arch": {"nodes": [*arch, mac]}})
+
+
+def test_fused_cascades_have_sparse_fronts() -> None:
+    """Intermediates that are computed; mappings that dense data ask for are covered too."""
+    spec = cascade({"DRAM": {"format": {"A": COO}}, "GLB": {"actions": [{"skip": "C", "on": "T"}]}})
+    front = pm.explore(spec, objectives=("sparse_energy", "sparse_latency", "buffer"))
+    assert front.sparse is not None
+    values = np.array([p.values for p in front])
+    others = pm.explore(spec, objectives=("energy", "latency", "buffer"))
+    assert any(p.fused for p in others)
+    for p in others:
+        sparse = p.sparse
+        true = np.array([sparse.total_energy, sparse.total_latency, p.value("buffer")])
+        assert (values <= front.sparse.factor * (1 + 1e-9) * true).all(axis=1).any()
+    assert front.best("sparse_energy").sparse.total_energy == front[0].sparse_energy
+    assert front.best("sparse_energy_delay").value("sparse_energy_delay") <= front[0].value(
+        "sparse_energy_delay"
+    )
+
+
+def written(case: Case, tmp_path: Path) -> pm.Spec:
+    """The case from a file beside the data."""
+    (tmp_path / "case.yaml").write_text(yaml.safe_dump(case.document))
+    return pm.load(tmp_path / "case.yaml")
+
+
+def test_given_data_are_followed(tmp_path: Path) -> None:
+    """With one leader that is given, compute that skips on points takes just the share of its nonzeros."""
+    tensor = random_tensor(["M", "K"], [4, 4], 0.4, seed=3)
+    pm.write_tensor(tensor, tmp_path / "a.tns")
+    given = {"A": {"actual": "a.tns"}}
+    exact = written(Case((4, 4, 2), given, {"DRAM": {"format": {"A": COO}}, "MAC": MAC_SKIP}), tmp_path)
+    front = pm.explore(exact, objectives=BOTH)
+    assert front.sparse is not None
+    assert front.sparse.factor == pytest.approx(1, abs=1e-9)
+    assert front.sparse.label == "exact"
+    (count,) = front[0].sparse.counts.compute
+    assert count.executed == 2 * tensor.nnz
+    rules = {"GLB": {"actions": [SKIP_B, {"skip": "Z", "on": "A"}]}}
+    near = written(Case((4, 4, 2), given, rules), tmp_path)
+    found = pm.explore(near, objectives=("sparse_energy",))
+    assert found.sparse is not None
+    assert 1 < found.sparse.factor < inf
+    with pytest.raises(Refused, match="`sizes: all` tiles of different sizes hold unknown shares"):
+        pm.explore(near, objectives=BOTH, constraints={"sizes": "all"})
+
+
+def test_windows_and_sizes_that_do_not_divide() -> None:
+    """Uniform densities bound these as well."""
+    case = Case((3, 2, 2), {"A": 0.5}, {"GLB": {"actions": [SKIP_B]}}, einsum="Z[m, n] = A[H=m+k] * B[k, n]")
+    for sizes in ("divisors", "all"):
+        front = pm.explore(case.spec, objectives=BOTH, constraints={"sizes": sizes})
+        assert front.sparse is not None
+        assert 1 <= front.sparse.factor < 4
+
+
+def test_a_bound_above_the_figures_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    true: Any = vars(run)["search"]
+
+    def wrong(*arguments: Any) -> Any:
+        found = true(*arguments)
+        more = tuple(replace(c, energy=2 * c.energy) for c in found.candidates)
+        return replace(found, candidates=more)
+
+    monkeypatch.setattr(run, "search", wrong)
+    with pytest.raises(InternalError, match=r"its sparse energy is .*, below the search's bound"):
+        pm.explore(CONSTANT[0].spec, objectives=BOTH)
+
+
+@pytest.mark.parametrize(
+    ("densities", "objectives", "fault"),
+    [
+        ({}, ["sparse_energy"], "sparse_energy needs sparse tensors, and the workload gives no density"),
+        ({"A": 0.5}, ["sparse_energy", "latency"], "latency count dense data, sparse_energy sparse data"),
+        ({"A": 0.5}, ["sparse_edp"], "did you mean sparse_energy_delay"),
+        ({"A": 0.5}, ["sparse_enrgy"], "did you mean sparse_energy"),
+    ],
+)
+def test_wrong_objectives(densities: dict[str, Any], objectives: list[str], fault: str) -> None:
+    spec = Case((2, 2, 2), densities, {}).spec
+    with pytest.raises(SpecError, match=fault):
+        pm.explore(spec, objectives=objectives)
+    section = Case((2, 2, 2), densities, {}).document | {"explore": {"objectives": objectives}}
+    with pytest.raises(SpecError, match=fault):
+        pm.load(section)
+
+
+def test_time_that_is_over_and_mappings_that_were_not_evaluated() -> None:
+    """Those that are not evaluated still bound; of an interrupted search no factor is told."""
+    spec = BOUNDED[0].spec
+    found = pm.explore(spec, objectives=(*BOTH, "buffer")).found
+    assert len(found.candidates) > 2
+    data = tensor_data(spec.workload)
+    names = (*BOTH, "buffer")
+    some = sparsely.sparse_points(spec, found, names, data, 1, lambda done, of: done < 2, None)
+    few = sparsely.quality(found, some, 0, some)
+    every = sparsely.sparse_points(spec, found, names, data, 1, lambda done, of: True, None)
+    assert (few.evaluated, few.found) == (2, len(found.candidates))
+    assert few.factor >= sparsely.quality(found, every, 0, every).factor
+    assert sparsely.spread(6) == [0, 5, 2, 1, 3, 4]
+    assert sorted(sparsely.spread(37)) == list(range(37))
+
+
+def test_factors() -> None:
+    low, high = np.array([[1.0, 4.0], [2.0, 2.0]]), np.array([[1.5, 4.0], [2.0, 3.0]])
+    assert sparsely.factor(low, high) == 1.5
+    assert sparsely.factor(np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]])) == 1
+    assert sparsely.factor(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])) == inf
