@@ -223,8 +223,8 @@ class EinsumCounts:
         if tiles.regular() and sum(1 for _ in tiles.classes()) == 1:
             return
         text = (
-            f"{self.structure.name}: tiles of {leader} differ in size, and its density model knows places; each "
-            "counts as empty as often as one of its size at a random place: give the data for exact numbers"
+            f"{self.structure.name}: tiles of {leader} differ in size, and its density model knows places; "
+            "each counts as one of its size at a random place: give the data for exact numbers"
         )
         if text not in self.notes:
             self.notes.append(text)

@@ -8,6 +8,7 @@ import numpy as np
 
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.model import DensityModel, Floats, Label, Placeless
+from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import SparseTensor
 
 
@@ -55,6 +56,16 @@ class TensorData:
         if self.model is None or self.dense:
             return np.ones(np.broadcast_shapes(*(e.shape for e in extents)) if extents else (1,))
         tiles = np.stack(np.broadcast_arrays(*extents), axis=-1)
+        if self.share is not None and isinstance(self.model, Uniform):
+            # Between the two whole numbers of nonzeros, so that a single point has the exact density.
+            exact = self.share * self.model.size
+            low = min(int(exact), self.model.size - 1)
+            fewer, more = (
+                Uniform.of(self.model.ranks, self.model.shape, nnz=n).p_nonempty(tiles)
+                for n in (low, low + 1)
+            )
+            mixed: Floats = fewer + (exact - low) * (more - fewer)
+            return mixed
         if isinstance(self.model, Placeless):
             return self.model.p_nonempty(tiles)
         return 1 - self.model.p_empty(tiles)

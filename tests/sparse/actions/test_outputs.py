@@ -148,3 +148,17 @@ def test_a_fused_cascade_with_densities_is_close_to_random_data() -> None:
     assert work["Z"].effectual == pytest.approx(6 * 4 * 3 * z)
     given = pm.sparsify(report, densities={"A": 0.3, "B": 0.5, "T": 0.25})
     assert {c.einsum: c for c in given.counts.compute}["Z"].effectual == 6 * 4 * 3 * 0.25
+
+
+def test_a_computed_leader_spares_as_much_as_it_is_empty() -> None:
+    """Its density is no whole number of nonzeros; reads gated by single points follow it all the same."""
+    report = pm.evaluate(pm.load("matmul_chain_2", "simple_two_level", "matmul_chain_2/unfused"))
+    data = tensor_data(
+        report.problem.cascade, densities={report.problem.cascade.einsums[0].inputs[0].tensor: 0.01}
+    )
+    made = data[report.problem.cascade.einsums[0].outputs[0].tensor]
+    assert made.share is not None
+    one = tuple(np.array([1]) for _ in made.model.ranks)
+    assert made.nonempty(one)[0] == pytest.approx(made.share, rel=1e-12)
+    whole = tuple(np.array([s]) for s in made.model.shape)
+    assert made.nonempty(whole)[0] == pytest.approx(1)
