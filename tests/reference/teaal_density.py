@@ -82,11 +82,11 @@ def _statistics(case: Case, outcome: Outcome) -> None:
     model = Uniform.of(RANKS[: len(shape)], shape, nnz=case["nnz"])
     outcome.equal("tiles", int(model.number_of_tiles(tile)), case["num_tiles"])
     sizes, counts = edge_classes(model.tiles(tile), model.shape)
-    ours: dict[int, int] = {}
+    classes: dict[int, int] = {}
     for points, count in zip(sizes.prod(axis=-1).tolist(), counts.tolist(), strict=True):
-        ours[points] = ours.get(points, 0) + int(count)
+        classes[points] = classes.get(points, 0) + int(count)
     for points, number in case.get("tile_sizes", []):
-        outcome.equal(f"tiles of {points} points", ours.get(points, 0), number)
+        outcome.equal(f"tiles of {points} points", classes.get(points, 0), number)
     for what, ours, relative in (
         ("expected_nonempty_tiles", model.expected_tiles(tile), 1e-9),
         ("mean_occupancy_full_tile", model.expected(tile), 1e-9),
