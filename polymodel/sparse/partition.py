@@ -39,6 +39,29 @@ class Columns:
         self.ranks[rest] = LoopRank(rest, old.bases, old.sizes)
         self.columns[rest] = column
 
+    def halo(self, rank: str, parts: Sequence[tuple[str, Ints]], rest: str, low: Ints, high: Ints) -> None:
+        """Put each nonzero into every tile that holds it: tile t holds low[t] to high[t], both ascending, and
+        has the coordinates `parts` (name, one per tile); the rank keeps its place and is shown as `rest`.
+        Nonzeros in no tile are left out."""
+        column = self.columns[rank]
+        first = np.searchsorted(high, column)
+        counts = np.maximum(np.searchsorted(low, column, side="right") - first, 0)
+        rows = np.repeat(np.arange(column.size, dtype=np.int64), counts)
+        tile = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts - first, counts)
+        self.columns = {name: c[rows] for name, c in self.columns.items()}
+        self.values = self.values[rows]
+        old = self.ranks[rank]
+        self.ranks[rank] = LoopRank(rest, old.bases, old.sizes)
+        for name, coords in parts:
+            self.ranks[name] = LoopRank(name, old.bases, old.sizes)
+            self.columns[name] = coords[tile]
+
+    def residue(self, rank: str, factor: int, name: str) -> None:
+        """Tell coordinates by their remainder, which becomes a rank of its own, and their quotient."""
+        column = self.columns[rank]
+        self.ranks[name] = LoopRank(f"{self.ranks[rank].name}%{factor}", (name,), (factor,))
+        self.columns[name], self.columns[rank] = column % factor, column // factor
+
     def flatten(self, ranks: Sequence[str], name: str) -> None:
         """Make one rank of several; its coordinates are their tuples."""
         old = [self.ranks.pop(r) for r in ranks]

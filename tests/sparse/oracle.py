@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product as all_of
 from math import prod
 
 import numpy as np
 
-from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Stamp, Take, TeaalSpec
-from tests.sparse.referee import Coord, Nonzeros, Referee, filled, slices, tiling, two_finger
+from polymodel.spec.teaal.records import EinsumMapping, Expression, Operand, Partition, Stamp, Take, TeaalSpec
+from tests.sparse.referee import Coord, Nonzeros, Referee, filled, haloed, slices, tiling, two_finger
 
 
 class Interpreter:
@@ -26,6 +27,7 @@ class Interpreter:
         mapping: EinsumMapping,
         tensors: dict[str, np.ndarray],
         sizes: dict[str, int],
+        declaration: dict[str, tuple[str, ...]],
     ) -> None:
         self.expression, self.mapping, self.sizes = expression, mapping, sizes
         self.seen = Referee()
@@ -42,15 +44,21 @@ class Interpreter:
             if i.variable is None
         }
         self.chains = {r: [r] for r in sizes}
-        for partition in mapping.partitioning:
+        self.as_leader: dict[str, Partition] = {}
+        self.cuts: dict[str, dict[str, Callable[[int], int]]] = {}
+        self.followed: dict[str, set[str]] = {}
+        followers = [p for p in mapping.partitioning if p.directives[0].kind == "follow"]
+        for partition in [p for p in mapping.partitioning if p not in followers]:
             state = self._partition(partition, state)
+        for partition in followers:
+            state = self._follow(partition, state, declaration)
         self.output: dict = {}
         self._loop(0, state, self.output, {}, {})
         self._collect(self.output, ())
 
     def _load(self, operand: Operand, array: np.ndarray) -> Nonzeros:
         count = sum(n.split("#")[0] == operand.tensor for n in self.names) + 1
-        self.names.append(operand.tensor if count == 1 else f"{operand.tensor}#{count}")
+        self.names.append(operand.tensor + (f"#{count}" if count > 1 else ""))
         ranks = [i.variable.upper() if i.variable else f"={k}" for k, i in enumerate(operand.indices)]
         points = [
             (dict(zip(ranks, map(int, where), strict=True)), array[where].item())
@@ -90,6 +98,7 @@ class Interpreter:
             if d.kind == "uniform_occupancy":
                 self.splits[name] = (d.leader, d.size)
                 self.parent[name] = parts[-1]
+        self.cuts[rank] = cuts
         found = []
         for tensor in state:
             points = []
@@ -100,6 +109,24 @@ class Interpreter:
                     q.update({name: cut(c) for name, cut in cuts.items()})
                     q[parts[-1]] = c
                 points.append((q, v))
+            found.append(Nonzeros(tensor.name, points))
+        return found
+
+    def _follow(self, partition, state: list[Nonzeros], declaration: dict) -> list[Nonzeros]:
+        """A rank that follows: split as its leader, or, of index math, by what each of its tiles reaches."""
+        (rank,), leader = partition.ranks, partition.directives[0].leader
+        led = next(p for p in self.mapping.partitioning if p.ranks == (leader,))
+        if rank in self.chains and not any(rank in declaration[n.split("#")[0]] for n, _ in self.affine):
+            self.as_leader[rank] = replace(led, ranks=(rank,))
+            return self._partition(self.as_leader[rank], state)
+        found = []
+        for tensor in state:
+            ours = declaration[tensor.name.split("#")[0]]
+            points = tensor.points
+            for (name, index), terms in self.affine.items():
+                if name == tensor.name and ours[int(index[1:])] == rank:
+                    points = haloed(points, index, terms, leader, self.cuts[leader], self.sizes)
+                    self.followed.setdefault(name, set()).update(self.cuts[leader])
             found.append(Nonzeros(tensor.name, points))
         return found
 
@@ -183,14 +210,14 @@ class Interpreter:
     def ranks_of(self, name: str) -> set[str]:
         """The loop ranks that a tensor has, by the declaration and the partitioning alone."""
         found = self._declares(name)
-        for p in self.mapping.partitioning:
+        for p in (self.as_leader.get(p.ranks[0], p) for p in self.mapping.partitioning):
             if p.directives[0].kind == "flatten":
                 if set(p.ranks) <= found:
                     found = found - set(p.ranks) | {"".join(p.ranks)}
             elif p.ranks[0] in found:
                 names = {f"{p.ranks[0]}{i}" for i in range(len(p.directives) + 1)}
                 found = found - set(p.ranks) | names
-        return found
+        return found | self.followed.get(name, set())
 
     def _projected(self, name: str, rank: str, bound: dict) -> str | None:
         """The index of a tensor that this loop is the last variable of."""
@@ -207,8 +234,7 @@ class Interpreter:
         at = 0
         streams = []
         for term in self.expression.terms:
-            slots = [k for k, f in enumerate(f for f in term.factors if isinstance(f, Operand))]
-            slots = [at + k for k in slots]
+            slots = list(range(at, at + sum(isinstance(f, Operand) for f in term.factors)))
             at += len(slots)
             taking = [s for s in slots if state[s] is not None and self._takes(state[s], rank, bound)]
             if any(state[s] is None for s in slots):
@@ -216,10 +242,9 @@ class Interpreter:
             alone = len(taking) == 1 and len(self.expression.terms) == 1
             stream = self._co_iterate(rank, taking, state, bound, alone)
             streams.append((slots, stream))
-        others = [list(range(len(state)))]
         if len(self.expression.terms) == 1:
             for coord, parts in streams[0][1] if streams else ():
-                yield coord, [parts.get(s, state[s]) for s in others[0]]
+                yield coord, [parts.get(s, state[s]) for s in range(len(state))]
             return
         merged: dict[Coord, list[Nonzeros | None]] = {}
         for slots, stream in streams:
@@ -269,17 +294,22 @@ class Interpreter:
         index = self._projected(tensor.name, rank, bound)
         if index is None or rank in self.ranks_of(tensor.name):
             return [(c, tensor.at(rank, c)) for c in tensor.fiber(rank)]
-        terms = self.affine[tensor.name, index]
-        offset = sum(
-            f * bound[self.chains[v.upper()][-1]] for v, f in terms if self.chains[v.upper()][-1] != rank
-        )
-        fiber = [c for c in tensor.fiber(index) if 0 <= c - offset < self.sizes[rank]]
-        return [(c - offset, tensor.at(index, c)) for c in fiber]
+        terms = {v.upper(): f for v, f in self.affine[tensor.name, index]}
+        (base,) = (v for v in terms if self.chains[v][-1] == rank)
+        offset = sum(f * bound[self.chains[v][-1]] for v, f in terms.items() if v != base)
+        places = {offset + terms[base] * c: c for c in range(self.sizes[base])}
+        tiles = self.cuts.get(base, {})
+        return [
+            (places[c], tensor.at(index, c))
+            for c in tensor.fiber(index)
+            if c in places and all(cut(places[c]) == bound[part] for part, cut in tiles.items())
+        ]
 
     def _dense(self, rank: str, state: list, bound: dict) -> Iterator:
         base = next(r for r, chain in self.chains.items() if rank in chain)
         chain = self.chains[base]
-        p = next((p for p in self.mapping.partitioning if p.ranks == (base,)), None)
+        partitioning = (self.as_leader.get(p.ranks[0], p) for p in self.mapping.partitioning)
+        p = next((p for p in partitioning if p.ranks == (base,)), None)
         steps = [] if p is None else [d.size for d in p.directives]
         if p is not None and p.directives[0].kind == "nway_shape":
             steps = [(self.sizes[base] - 1) // n + 1 for n in reversed(steps)]
@@ -307,8 +337,7 @@ class Interpreter:
             at += count
             if any(t is None or not t.points for t in mine):
                 continue
-            values = [t.points[0][1] for t in mine]
-            terms += 1
+            values, terms = [t.points[0][1] for t in mine], terms + 1
             if isinstance(term, Take):
                 total = values[term.which]
                 continue
@@ -362,7 +391,7 @@ def interpret(teaal: TeaalSpec, tensors: dict[str, np.ndarray], sizes: dict[str,
     found: dict[str, Referee] = {}
     for expression in teaal.expressions:
         mapping = next(m for m in teaal.mappings if m.einsum == expression.name)
-        found[expression.name] = Interpreter(expression, mapping, known, sizes).seen
+        found[expression.name] = Interpreter(expression, mapping, known, sizes, teaal.declaration).seen
         made = np.zeros([sizes[i.variable.upper()] for i in expression.output.indices])
         for where, value in found[expression.name].result.items():
             made[where] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ SHAPED: list[tuple[dict[str, str], list[tuple[str, str]]]] = [
     ({"A": "I J", "Y": "I J K"}, [("Y[i, j, k] = A[i, j]", "IJK")]),
 ]
 UNIONS = (6, 7)
+Chosen = tuple[dict[str, str], list[str], dict[str, dict[str, list[str]]], dict[str, list[str]]]
 MATRICES = {"A": "K M", "B": "K N", "Z": "M N"}
 MATMUL = "Z[m, n] = A[k, m] * B[k, n]"
 
@@ -58,17 +59,25 @@ def shaped(seed: int) -> tuple[TeaalSpec, dict[str, np.ndarray], dict[str, int]]
 
 def by_data(seed: int) -> tuple[TeaalSpec, dict[str, np.ndarray], dict[str, int]]:
     """Splits by occupancy, flattened ranks, index math."""
+    return _made(seed, _by_data)
+
+
+def following(seed: int) -> tuple[TeaalSpec, dict[str, np.ndarray], dict[str, int]]:
+    """Ranks that follow the split of another."""
+    return _made(seed, lambda rnd, n, m: rnd.choice(_following(rnd, n, m)))
+
+
+def _made(
+    seed: int, choose: Callable[[random.Random, int, int], Chosen]
+) -> tuple[TeaalSpec, dict[str, np.ndarray], dict[str, int]]:
     rnd = random.Random(seed)
     n, m = rnd.randint(1, 4), rnd.randint(1, 4)
-    declaration, expressions, partitioning, orders = _by_data(rnd, n, m)
+    declaration, expressions, partitioning, orders = choose(rnd, n, m)
     mapping: dict[str, dict[str, Any]] = {"loop_order": orders, "spacetime": {}}
     mapping["partitioning"] = {e: p for e, p in partitioning.items() if p}
     mapping["spacetime"] = {name: _spacetime(rnd, order) for name, order in orders.items()}
     spec = cascade(declaration, *expressions, **mapping)
     return spec, *_data(rnd, seed, spec)
-
-
-Chosen = tuple[dict[str, str], list[str], dict[str, dict[str, list[str]]], dict[str, list[str]]]
 
 
 def _by_data(rnd: random.Random, n: int, m: int) -> Chosen:
@@ -133,11 +142,59 @@ def _index_math(rnd: random.Random, n: int) -> list[Chosen]:
     ]
 
 
+def _following(rnd: random.Random, n: int, m: int) -> list[Chosen]:
+    """Tiles with halos, index math whose innermost variable is split or has a factor, loops split alike."""
+    one = rnd.choice(["q + s", "2*q + s", "q + 2*s", "2*q + 3*s"])
+    splits = [
+        [f"uniform_shape({n})"],
+        [f"nway_shape({n})"],
+        [f"uniform_shape({n * m})", f"uniform_shape({n})"],
+    ]
+    split = rnd.choice(splits)
+    line = {"Q": split, "W": ["follow(Q)"]} if rnd.random() < 0.7 else {"Q": split}
+    parts = _parts("Q", len(split))
+    plane = {"P": [f"uniform_shape({n})"], "Q": split, "H": ["follow(P)"], "W": ["follow(Q)"]}
+    channels = {"I": "C W", "F": "C S", "O": "Q"}
+    cut = {"C": [f"uniform_occupancy({rnd.choice('IF')}.{m})"]}
+    both = {"I": "W", "F": "S", "J": "W", "G": "S", "O": "Q"}
+    square = {"K": split, "M": ["follow(K)"] * len(split)} if "nway" not in split[0] else {"K": split}
+    inner = _merged(rnd, [parts[-1:], ["S"]])
+    rows = _parts("M", len(split)) if "M" in square else ["M"]
+    return [
+        (
+            {"I": "W", "F": "S", "O": "Q"},
+            [f"O[q] = I[{one}] * F[s]"],
+            {"O": line},
+            {"O": _merged(rnd, [parts, ["S"]])},
+        ),
+        (
+            {"I": "H W", "F": "R S", "O": "P Q"},
+            [f"O[p, q] = I[p + r, {one}] * F[r, s]"],
+            {"O": plane},
+            {"O": _merged(rnd, [["P1", "P0"], parts, ["R"], ["S"]])},
+        ),
+        (
+            channels,
+            [f"O[q] = I[c, {one}] * F[c, s]"],
+            {"O": {**line, **cut}},
+            {"O": [*parts[:-1], *rnd.choice([["C1", "C0", *inner], [inner[0], "C1", "C0", inner[1]]])]},
+        ),
+        (
+            both,
+            [f"O[q] = I[{one}] * F[s] + J[{one}] * G[s]"],
+            {"O": {"Q": split, "W": ["follow(Q)"]}},
+            {"O": _merged(rnd, [parts, ["S"]])},
+        ),
+        (MATRICES, [MATMUL], {"Z": square}, {"Z": _merged(rnd, [_parts("K", len(split)), rows, ["N"]])}),
+    ]
+
+
 def _data(rnd: random.Random, seed: int, spec: TeaalSpec) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Sizes of all ranks, and inputs of any density, with sums that come out zero now and then."""
     rng = np.random.default_rng(seed)
     ranks = sorted({r for declared in spec.declaration.values() for r in declared})
-    sizes = {r: rnd.randint(1, 14 if r == "W" else 9) for r in ranks}
+    small = {"H": 6, "P": 4, "R": 2} if "H" in ranks else {"W": 14}
+    sizes = {r: rnd.randint(1, small.get(r, 9)) for r in ranks}
     signed = rnd.random() < 0.3
     arrays = {}
     for name in spec.inputs:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product as all_of
 
 Coord = int | tuple[int, ...]
 
@@ -70,6 +71,28 @@ def slices(tensor: Nonzeros, rank: str, count: int) -> dict[int, int]:
         found[c] = loads.index(min(loads))
         loads[found[c]] += sum(p[rank] == c for p, _ in tensor.points)
     return found
+
+
+def haloed(
+    points: list,
+    index: str,
+    terms: Sequence[tuple[str, int]],
+    leader: str,
+    cuts: dict[str, Callable[[int], int]],
+    sizes: dict[str, int],
+) -> list:
+    """Each nonzero once for every tile of the leader whose lowest and highest coordinate enclose it."""
+    reached: dict[tuple[int, ...], set[int]] = {}
+    for where in all_of(*(range(sizes[v.upper()]) for v, _ in terms)):
+        at = {v.upper(): c for (v, _), c in zip(terms, where, strict=True)}
+        tile = tuple(cut(at[leader]) for cut in cuts.values())
+        reached.setdefault(tile, set()).add(sum(f * at[v.upper()] for v, f in terms))
+    return [
+        ({**p, **dict(zip(cuts, tile, strict=True))}, value)
+        for tile, coords in reached.items()
+        for p, value in points
+        if min(coords) <= p[index] <= max(coords)
+    ]
 
 
 def two_finger(a: Iterator, b: Iterator) -> Iterator:

@@ -232,10 +232,6 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
     both = cascade({"A": "I", "B": "J", "Y": "I J"}, "Y[i, j] = A[i] + B[j]")
     with pytest.raises(Refused, match="no tensor with rank I"):
         run(both, {"A": one, "B": one})
-    order = {"loop_order": {"O": ["S", "Q"]}}
-    strided = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[2*q + s] * F[s]", **order)
-    with pytest.raises(Refused, match="has the factor 2"):
-        run(strided, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 3})
     compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "Q"]})
     with pytest.raises(Refused, match="a loop over W, a rank of index math"):
         run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.execute.following import alike, follows, leading, spread_halos
 from polymodel.sparse.fibertree import Ints, LoopRank
 from polymodel.sparse.partition import (
     Columns,
@@ -26,6 +27,7 @@ class Arrangement:
     `chains`: rank -> its parts, outermost first; `inside`: a rank that was flattened -> (the flattened rank,
     its column there); `tiles`: loop rank -> (step, step of the tile around it) of splits by shape;
     `leaders`: loop rank -> the tensor whose coordinates make its parts;
+    `parts`: (tensor, its rank) -> the loop of the tiles that a rank of index math follows;
     `dynamic`: tensor -> its rank -> the loops that cut it where a leader's parts begin, fiber by fiber.
     """
 
@@ -42,6 +44,7 @@ class Arrangement:
         self.einsum = expression.name
         self.mapping = mapping
         self.columns = columns
+        self.operands = expression.operands
         self.sizes = sizes
         self.symbols = symbols
         self.slices = slices
@@ -53,6 +56,7 @@ class Arrangement:
         self.tiles: dict[str, tuple[int, int | None]] = {}
         self.dynamic: dict[str, dict[str, tuple[str, ...]]] = {}
         self.leaders: dict[str, str] = {}
+        self.parts: dict[tuple[str, str], str] = {}
         self.info: dict[str, LoopRank] = {}
         self.affine = {
             (c.name, f"{rank}="): tuple(v.upper() for v, _ in i.terms)
@@ -69,6 +73,8 @@ class Arrangement:
             names = [rank]
             if (columns.name, rank) in self.affine:
                 names = [self.chains[v][-1] for v in self.affine[columns.name, rank] if v in self.chains]
+            elif (columns.name, rank) in self.parts:
+                names = [self.parts[columns.name, rank]]
             elif rank in self.inside:
                 names = [self.chains[self.inside[rank][0]][-1]]
             # A rank still to be split is bound by its last part.
@@ -90,14 +96,16 @@ class Arrangement:
         faults = check_sizes(self.mapping.partitioning, self.symbols, self.einsum)
         if faults:
             raise SpecError(faults)
-        waiting = list(self.mapping.partitioning)
+        waiting, followers = self._followers()
         pending: list[tuple[str, list[Directive]]] = []
-        while waiting or pending:
+        while waiting or followers or pending:
             ready = next((p for p in waiting if all(r in self.info for r in p.ranks)), None)
             if ready is not None:
                 waiting.remove(ready)
                 rest = self._apply(ready)
                 pending += [rest] if rest else []
+            elif followers:
+                self._follow(*followers.pop(0))
             elif pending:
                 pending.sort(key=lambda p: self._place(f"{p[0]}{len(p[1])}"))
                 rest = self._occupy(*pending.pop(0))
@@ -106,6 +114,39 @@ class Arrangement:
                 ranks = sorted({r for p in waiting for r in p.ranks if r not in self.info})
                 what = f"{self.einsum}: the partitioning names {', '.join(ranks)}, which is no rank of it"
                 raise SpecError([Diagnostic(what, "name ranks of the Einsum's tensors")])
+
+    def _followers(self) -> tuple[list[Partition], list[tuple[str, Partition]]]:
+        """The splits, those of loops that follow too; and ranks of index math with the splits they follow."""
+        splits: list[Partition] = []
+        followers: list[tuple[str, Partition]] = []
+        for partition in self.mapping.partitioning:
+            if not follows(partition):
+                splits.append(partition)
+                continue
+            rank = partition.ranks[0]
+            led = leading(partition, self.mapping.partitioning, self.einsum)
+            compound = any(r == f"{rank}=" for _, r in self.affine)
+            if compound and rank in self.info:
+                what = f"{self.einsum}: rank {rank} follows {led.ranks[0]} as a loop and as index math"
+                raise Refused(what, "name the two ranks differently")
+            if rank in self.info:
+                splits.append(alike(partition, led, self.sizes, self.einsum))
+            else:
+                followers.append((rank, led))
+        return splits, followers
+
+    def _follow(self, rank: str, led: Partition) -> None:
+        """Put tiles of index math above it."""
+        leader = (led.ranks[0], led.directives, self.chains.get(led.ranks[0], ()))
+        made = spread_halos(
+            self.columns, self.operands, self.declared, rank, leader, self.sizes, self.symbols
+        )
+        for tensor, loop in [*made.items()]:
+            twice = [r for (t, r), other in self.parts.items() if (t, other) == (tensor[0], loop)]
+            if twice:
+                what = f"{self.einsum}: {tensor[0]} has two ranks that follow {led.ranks[0]}"
+                raise Refused(f"{what}, {rank} and {twice[0][:-1]}", "let one of them follow")
+        self.parts |= made
 
     def loops(self) -> tuple[LoopRank, ...]:
         """The loop ranks in order. SpecError where the loop order is not that of the partitioned ranks."""
@@ -135,9 +176,6 @@ class Arrangement:
             return None
         rank = partition.ranks[0]
         kinds = [d.kind for d in directives]
-        if "follow" in kinds:
-            what = f"{self.einsum}: rank {rank} follows the parts of another rank, which is not executed"
-            raise Refused(what, "split the other rank only: index math reads what each of its tiles needs")
         static = kinds.index("uniform_occupancy") if "uniform_occupancy" in kinds else len(kinds)
         if set(kinds[static:]) - {"uniform_occupancy"}:
             raise Refused(f"{self.einsum}: rank {rank} is split by shape below a split by occupancy")

@@ -148,8 +148,9 @@ class Walk:
             (s, step)
             for s, slot in enumerate(self.plan.slots)
             for step in slot.steps.get(at, ())
-            if step.kind != "lookup"
+            if step.kind not in ("lookup", "residue")
         ]
+        self._residues(at)
         fibers = {s: self._fibers(s, step, at) for s, step in taking}
         cuts = [s for s, step in taking if step.kind == "cut"]
         if cuts:
@@ -170,14 +171,33 @@ class Walk:
         found = cursor.fibers(self.nodes)
         if step.kind != "project":
             return found
+        shift = self._shift(step) // step.factor
+        stop = np.full(self.nodes, self.plan.order[at].size, dtype=np.int64)
+        start = np.zeros(self.nodes, dtype=np.int64)
+        if step.tile is not None:
+            start = self.coords_of(step.tile[0])
+            stop = np.minimum(start + step.tile[1], stop)
+        whole = Fibers(found.level, found.fiber, found.low, found.high, shift)
+        low = found.low + whole.upto(start - 1)
+        high = found.low + whole.upto(stop - 1)
+        return Fibers(found.level, found.fiber, low, high, shift)
+
+    def _shift(self, step: Step) -> Ints:
+        """The sum of the earlier variables of index math."""
         shift = np.zeros(self.nodes, dtype=np.int64)
         for loop, factor in step.offset:
             shift += factor * self.coords_of(loop)
-        size = self.plan.order[at].size
-        whole = Fibers(found.level, found.fiber, found.low, found.high, shift)
-        low = found.low + whole.upto(np.full(self.nodes, -1))
-        high = found.low + whole.upto(np.full(self.nodes, size - 1))
-        return Fibers(found.level, found.fiber, low, high, shift)
+        return shift
+
+    def _residues(self, at: int) -> None:
+        """Of index math whose last variable has a factor, only coordinates with the right remainder fit."""
+        for s, slot in enumerate(self.plan.slots):
+            for step in slot.steps.get(at, ()):
+                if step.kind == "residue":
+                    cursor = self.cursors[s]
+                    wanted = self._shift(step) % step.factor
+                    cursor.bind(cursor.fibers(self.nodes).find(np.arange(self.nodes), wanted))
+                    cursor.partial = True
 
     def ancestors(self, loop: int) -> Ints | None:
         """The node of an outer loop that each node of the last loop lies in; None: each its own."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from polymodel.errors import Diagnostic, Refused, SpecError
@@ -20,13 +21,17 @@ class Step:
 
     iterate: its level `level` co-iterates. cut: its fiber is cut where the leader's parts begin. lookup: the
     coordinate of `level` is column `column` of the flattened loop rank. project: `level` co-iterates shifted
-    by the sum of factor x coordinate of the earlier loops in `offset`.
+    by the sum of factor x coordinate of the earlier loops in `offset`, over `factor` of its own variable;
+    `tile`: (loop, step) of the part around it that bounds it. residue: the remainder of that sum by `factor`
+    is looked up in `level`, and the next level has the quotients.
     """
 
-    kind: Literal["iterate", "cut", "lookup", "project"]
+    kind: Literal["iterate", "cut", "lookup", "project", "residue"]
     level: int
     column: int = 0
     offset: tuple[tuple[int, int], ...] = ()
+    factor: int = 1
+    tile: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def _columns(operand: Operand, name: str, tensor: SparseTensor) -> Columns:
         called = rank_of(index.variable) if index.variable else f"{rank}="
         if called in ranks:
             raise Refused(f"{name} has the rank {called} twice: the diagonal of a tensor is not executed")
-        ranks[called] = LoopRank(called, (called,), (size,))
+        ranks[called] = LoopRank(called.rstrip("="), (called,), (size,))
         columns[called] = column
     return Columns(name, ranks, columns, tensor.values)
 
@@ -144,9 +149,11 @@ def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapp
         for rank, i in zip(arranged.declared[columns.name], operand.indices, strict=True)
         if i.variable is None
     }
-    for name in columns.ranks:
+    for name in tuple(columns.ranks):
         if name in affine:
-            placed.append(_projected(name, affine[name].terms, arranged, index, columns.name))
+            placed += _projected(name, affine[name].terms, arranged, index, columns)
+        elif (columns.name, name) in arranged.parts:
+            placed.append((index[arranged.parts[columns.name, name]], name, Step("iterate", 0)))
         elif name in index:
             placed.append((index[name], name, Step("iterate", 0)))
         else:
@@ -158,7 +165,7 @@ def _slot(operand: Operand, columns: Columns, arranged: Arrangement, index: Mapp
     order = [name for _, name, _ in placed]
     steps: dict[int, list[Step]] = {}
     for level, (at, _, step) in enumerate(placed):
-        steps.setdefault(at, []).append(Step(step.kind, level, step.column, step.offset))
+        steps.setdefault(at, []).append(replace(step, level=level))
     for at, name in cuts:
         level = order.index(name)
         if any(at < other < placed[level][0] for other, _, _ in placed):
@@ -176,9 +183,10 @@ def _projected(
     terms: Sequence[tuple[str, int]],
     arranged: Arrangement,
     index: Mapping[str, int],
-    tensor: str,
-) -> tuple[int, str, Step]:
-    """Index math is bound by the last loop of its variables, which must have the factor 1."""
+    columns: Columns,
+) -> list[tuple[int, str, Step]]:
+    """Index math is bound by the last loop of its variables, inside the tile there if that is split."""
+    tensor = columns.name
     bound = []
     for variable, factor in terms:
         chain = arranged.chains.get(rank_of(variable), [])
@@ -187,11 +195,19 @@ def _projected(
         bound.append((index[chain[-1]], factor, chain))
     bound.sort(key=lambda b: b[0])
     last, factor, chain = bound[-1]
-    if factor != 1 or len(chain) > 1:
+    steps = [arranged.tiles.get(part, (0, None))[0] for part in chain[:-1]]
+    nested = all(inner and outer % inner == 0 for outer, inner in pairwise([*steps, 1]))
+    if factor < 1 or (steps and not (steps[-1] and nested)):
         what = f"{tensor}: the innermost variable of the index math of {name[:-1]} "
-        what += "is split" if factor == 1 else f"has the factor {factor}"
-        raise Refused(what, "put the loop of an unsplit variable with factor 1 innermost")
-    return last, name, Step("project", 0, 0, tuple((at, f) for at, f, _ in bound[:-1]))
+        what += f"has the factor {factor}" if factor < 1 else "is not split by shape into tiles that nest"
+        raise Refused(what, "put the loop of an unsplit variable with a factor of at least 1 innermost")
+    offset = tuple((at, f) for at, f, _ in bound[:-1])
+    tile = (index[chain[-2]], steps[-1]) if steps else None
+    step = Step("project", 0, 0, offset, factor, tile)
+    if factor == 1:
+        return [(last, name, step)]
+    columns.residue(name, factor, f"{name}%")
+    return [(last, f"{name}%", replace(step, kind="residue")), (last, name, step)]
 
 
 def _output(

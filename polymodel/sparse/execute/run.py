@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from polymodel.sparse.execute.records import EinsumCounts, Execution
 from polymodel.sparse.execute.thin import find_thin
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]
@@ -41,7 +43,7 @@ def run(
     (`EinsumCounts.levels`), for drawings and traffic; otherwise innermost loops over dense fibers are walked
     once for all nodes that are alike.
     Raises SpecError for tensors that are missing, unknown or do not fit, all at once; Refused, by name, for
-    what is not executed: index math in outputs, `follow`, terms without a tensor.
+    what is not executed: index math in outputs, loops over index math, terms without a tensor.
     """
     given = _tensors(teaal, tensors)
     sizes = _sizes(teaal, given, rank_sizes or {})
@@ -94,6 +96,8 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
     """The inputs in declared rank order. SpecError with everything that does not fit."""
     faults: list[Diagnostic] = []
     found: dict[str, SparseTensor] = {}
+    if not isinstance(tensors, Mapping):
+        raise not_a("mapping", "tensors", tensors, "write e.g. tensors={'A': a, 'B': b}")
     for name in teaal.inputs:
         if name not in tensors:
             faults.append(Diagnostic(f"tensor {name} is missing", f"give tensors={{{name!r}: ...}}"))
@@ -103,6 +107,10 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             faults.append(Diagnostic(f"{name} is no input of the cascade", f"its inputs are {known}"))
             continue
         ranks = teaal.declaration[name]
+        if isinstance(tensor, (str, PathLike)):
+            what = f"{name}: {str(tensor)!r} is no tensor"
+            faults.append(Diagnostic(what, f"pass pm.read_tensor({str(tensor)!r})"))
+            continue
         there = len(tensor.ranks) if isinstance(tensor, SparseTensor) else np.ndim(tensor)
         if there != len(ranks):
             what = f"{name} is declared with {len(ranks)} ranks {list(ranks)}, the tensor has {there}"

@@ -1,0 +1,121 @@
+"""Ranks that follow the split of another; index math whose innermost variable is split or has a factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.errors import Refused, SpecError
+from polymodel.sparse.execute.records import Execution
+from polymodel.sparse.execute.run import run
+from tests.sparse.cascades import agree, cascade, sparse
+from tests.sparse.random_cascades import following
+
+LINE = {"I": "W", "F": "S", "O": "Q"}
+PLANE = {"I": "C H W", "F": "M C R S", "O": "M P Q"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_every_count_equals_the_referee(seed: int) -> None:
+    agree(*following(seed))
+
+
+def line(order: str, partitioning: dict[str, list[str]], **sizes: int) -> Execution:
+    spec = cascade(
+        LINE, "O[q] = I[q + s] * F[s]", loop_order={"O": order.split()}, partitioning={"O": partitioning}
+    )
+    i, f = np.arange(1, 9), np.ones(3, dtype=int)
+    i[6] = 0
+    return run(spec, {"I": i, "F": f}, rank_sizes={"Q": 6, **sizes})
+
+
+def test_tiles_overlap_by_the_halo() -> None:
+    """q = 0 to 3 reach w = 0 to 5, q = 4 and 5 reach w = 4 to 7, where 6 is zero."""
+    found = line("Q1 S Q0", {"Q": ["uniform_shape(4)"], "W": ["follow(Q)"]})
+    tree = found.einsum("O").inputs["I"]
+    assert tree.ranks == ("W1", "W0")
+    first = [[w, w + 1] for w in (0, 1, 2, 3, 4, 5)]
+    assert tree.nested() == [[0, first], [4, [[4, 5], [5, 6], [7, 8]]]]
+    assert found.results["O"].to_dense().tolist() == [6, 9, 12, 15, 11, 14]
+    q1, s, q0 = found.einsums[0].accesses
+    assert (q1.iterations, dict(q1.driver_coord_accesses)) == (2, {"I": 2})
+    # Of the first tile 4 coordinates at each s; of the second 4 and 5, then 5, then 7.
+    assert (s.iterations, q0.iterations, dict(q0.driver_coord_accesses)) == (6, 16, {"I": 12 + 4})
+
+
+def test_without_follow_a_tile_of_the_innermost_variable_bounds_what_is_read() -> None:
+    halo = line("Q1 S Q0", {"Q": ["uniform_shape(4)"], "W": ["follow(Q)"]})
+    plain = line("Q1 S Q0", {"Q": ["uniform_shape(4)"]})
+    assert plain.einsum("O").inputs["I"].nnz == 7
+    assert plain.einsums[0].accesses[1:] == halo.einsums[0].accesses[1:]
+    assert dict(plain.einsums[0].accesses[0].driver_coord_accesses) == {}
+
+
+@pytest.mark.parametrize("order", ["P1 Q1 P0 Q0 R S M C", "M C R S P1 Q1 P0 Q0", "P1 Q1 M C R S P0 Q0"])
+@pytest.mark.parametrize("both", [True, False])
+def test_sparse_convolutions_with_strides_equal_numpy(order: str, both: bool) -> None:
+    """Input and filter sparse; both ranks of the input follow, or the reading ones only."""
+    rng = np.random.default_rng(3)
+    i, f = sparse(rng, (3, 12, 13), 0.4), sparse(rng, (2, 3, 3, 2), 0.6)
+    p, q = 5, 6
+    splits = {"P": ["uniform_shape(2)"], "Q": ["uniform_shape(3)"], "W": ["follow(Q)"]}
+    splits |= {"H": ["follow(P)"]} if both else {}
+    mapping: dict[str, Any] = {"partitioning": {"O": splits}, "loop_order": {"O": order.split()}}
+    spec = cascade(PLANE, "O[m, p, q] = I[c, 2*p + r, 2*q + s] * F[m, c, r, s]", **mapping)
+    found = run(spec, {"I": i, "F": f}, rank_sizes={"P": p, "Q": q})
+    expected = np.zeros((2, p, q), dtype=int)
+    for r in range(3):
+        for s in range(2):
+            window = i[:, r : r + 2 * p - 1 : 2, s : s + 2 * q - 1 : 2]
+            expected += np.einsum("chw,mc->mhw", window, f[:, :, r, s])
+    assert (found.results["O"].to_dense() == expected).all()
+    assert all(c.agrees for c in found.check())
+    # Every pair of nonzeros that meet is one product, in any order.
+    pairs = sum(
+        (i[:, r : r + 2 * p - 1 : 2, s : s + 2 * q - 1 : 2] != 0).sum(axis=(1, 2))
+        @ (f[:, :, r, s] != 0).sum(axis=0)
+        for r in range(3)
+        for s in range(2)
+    )
+    assert found.einsums[0].multiplies == pairs
+
+
+def test_a_loop_rank_that_follows_has_the_tiles_of_its_leader() -> None:
+    declared, product = {"A": "K M", "B": "K N", "Z": "M N"}, "Z[m, n] = A[k, m] * B[k, n]"
+    order = {"loop_order": {"Z": ["K1", "M1", "K0", "M0", "N"]}}
+    split = {"K": ["uniform_shape(3)"]}
+    rng = np.random.default_rng(0)
+    arrays = {"A": sparse(rng, (8, 7), 0.5), "B": sparse(rng, (8, 4), 0.5)}
+    follows = cascade(declared, product, partitioning={"Z": {**split, "M": ["follow(K)"]}}, **order)
+    itself = cascade(declared, product, partitioning={"Z": {**split, "M": ["uniform_shape(3)"]}}, **order)
+    assert run(follows, arrays).einsums[0].accesses == run(itself, arrays).einsums[0].accesses
+
+
+def test_what_cannot_follow_is_refused_by_name() -> None:
+    with pytest.raises(Refused, match="follows Q 2 times, which is split 1 times"):
+        line("Q1 Q0 S", {"Q": ["uniform_shape(4)"], "W": ["follow(Q)", "follow(Q)"]})
+    spec = cascade(
+        {"I": "W", "F": "S Q", "O": "Q"},
+        "O[q] = I[s] * F[s, q]",
+        partitioning={"O": {"Q": ["uniform_shape(2)"], "W": ["follow(Q)"]}},
+        loop_order={"O": ["Q1", "Q0", "S"]},
+    )
+    with pytest.raises(SpecError, match="W follows Q, but no index math of W has the variable q"):
+        run(spec, {"I": np.ones(3), "F": np.ones((3, 4))})
+    by_data = {"Q": ["uniform_occupancy(M.2)"], "W": ["follow(Q)"]}
+    masked: dict[str, Any] = {"partitioning": {"O": by_data}, "loop_order": {"O": ["Q1", "Q0", "S"]}}
+    spec = cascade({**LINE, "M": "Q"}, "O[q] = I[q + s] * F[s] * M[q]", **masked)
+    with pytest.raises(Refused, match="follows Q, which is not split by shape"):
+        run(spec, {"I": np.ones(8), "F": np.ones(3), "M": np.ones(6)})
+    inner: dict[str, Any] = {
+        "partitioning": {"O": {"Q": by_data["Q"]}},
+        "loop_order": {"O": ["S", "Q1", "Q0"]},
+    }
+    spec = cascade({**LINE, "M": "Q"}, "O[q] = I[q + s] * F[s] * M[q]", **inner)
+    with pytest.raises(Refused, match="is not split by shape into tiles that nest"):
+        run(spec, {"I": np.ones(8), "F": np.ones(3), "M": np.ones(6)})
