@@ -20,6 +20,7 @@ from polymodel.report.svg_activity import draw_activity
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses, Times
 from polymodel.sparse.fibertree import Fibertree
+from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
     import pandas
@@ -46,6 +47,12 @@ class ExecutionReport:
     """
 
     execution: Execution
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.execution, Execution):
+            raise not_a(
+                "execution", "ExecutionReport", self.execution, "pass what pm.execute(spec, tensors) gives"
+            )
 
     @cached_property
     def tables(self) -> dict[str, Table]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from polymodel.report.drawing import CHAR
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 Ints = NDArray[np.int64]
 # A plain coordinate, or that of flattened ranks.
@@ -47,6 +48,8 @@ def levels(tensor: SparseTensor | Fibertree | Levels) -> Levels:
         return _ordered(tensor)
     if isinstance(tensor, Fibertree):
         return _partitioned(tensor)
+    if not isinstance(tensor, SparseTensor):
+        raise not_a("tensor", "draw_fibertree", tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
     sizes = " x ".join(str(s) for s in tensor.shape)
     return Levels(
         tensor.name, tensor.ranks, (1,) * len(tensor.ranks), tensor.coords, tensor.values,

@@ -12,7 +12,7 @@ from polymodel.sparse.actions.outputs import output_data
 from polymodel.sparse.density import Actual, DensityModel, SparseWarning, model_of, unfit
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.energy import confined
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import not_a, suggestion
 from polymodel.workload.einsum import Cascade, TensorAccess
 
 
@@ -68,6 +68,9 @@ def tensor_data(
     (None: all are), else no zeros. Raises SpecError for unknown tensors, shapes that do not fit and densities
     that are none.
     """
+    for name, value in (("tensors", tensors), ("densities", densities)):
+        if value is not None and not isinstance(value, Mapping):
+            raise not_a("mapping", name, value, f"write e.g. {name}={{'A': ...}}")
     given, asked = tensors or {}, {**written_densities(cascade), **(densities or {})}
     faults = [
         Diagnostic(f"unknown tensor {name}", suggestion(name, cascade.tensors, "tensors"))
@@ -146,8 +149,11 @@ def density_model(access: TensorAccess, shape: tuple[int, ...], written: object,
     return model
 
 
-def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: SparseTensor) -> TensorData:
+def _actual(access: TensorAccess, shape: tuple[int, ...], tensor: object) -> TensorData:
     """A given tensor, its ranks in the order of the access; ranks of other names go by position."""
+    if not isinstance(tensor, SparseTensor):
+        how = "pass pm.read_tensor(FILE), or SparseTensor.from_dense(name, ranks, array)"
+        raise not_a("sparse tensor", access.tensor, tensor, how)
     ranks = tensor.ranks
     if sorted(ranks) == sorted(access.ranks):
         ordered = tensor if ranks == access.ranks else tensor.swizzled(access.ranks)

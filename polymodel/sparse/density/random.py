@@ -10,6 +10,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 # More nonzeros than this do not fit into the memory of a workstation.
 _MOST = 10**9
@@ -33,14 +34,21 @@ def random_tensor(
 
     Raises SpecError for densities outside [0, 1] or not one per rank; Refused above 10^9 nonzeros.
     """
+    _check_kinds(shape, density)
+    whole = [s for s in shape if not isinstance(s, (int, np.integer))]
+    if whole:
+        what = f"{name}: size {whole[0]!r} of a rank is no whole number"
+        raise SpecError([Diagnostic(what, "write e.g. [400, 300]")])
     ranks, sizes = tuple(ranks), tuple(int(s) for s in shape)
     several = not isinstance(density, int | float | Fraction)
     densities = tuple(density) if isinstance(density, Sequence) else (density,)
     faults = [
-        Diagnostic(f"{name}: density {d} is outside [0, 1]", "give a share of the points")
+        Diagnostic(f"{name}: density {d!r} is outside [0, 1]", "give a share of the points")
         for d in densities
         if not 0 <= d <= 1
     ]
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        faults.append(Diagnostic(f"{name}: seed {seed!r}", "a whole number of at least 0"))
     if several and len(densities) != len(ranks):
         what = f"{name}: {len(densities)} densities for {len(ranks)} ranks"
         faults.append(Diagnostic(what, "one per rank, or a single number for uniform data"))
@@ -52,6 +60,18 @@ def random_tensor(
     coords = _thinned(generator, sizes, densities) if several else _uniform(generator, sizes, densities[0])
     values = generator.integers(1, 10, coords.shape[1])
     return SparseTensor.from_coo(name, ranks, sizes, coords, values)
+
+
+def _check_kinds(shape: object, density: object) -> None:
+    """SpecError where one of them is something else altogether."""
+    if not isinstance(shape, (Sequence, np.ndarray)) or isinstance(shape, str):
+        raise not_a("shape", "random_tensor", shape, "write e.g. [400, 300]: one size per rank")
+    several = (
+        density if isinstance(density, (Sequence, np.ndarray)) and not isinstance(density, str) else [density]
+    )
+    wrong = [d for d in several if not isinstance(d, (int, float, Fraction, np.number))]
+    if wrong:
+        raise not_a("density", "random_tensor", wrong[0], "give a share of the points, or one per rank")
 
 
 def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float) -> Ints:

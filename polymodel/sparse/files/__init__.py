@@ -13,6 +13,7 @@ from polymodel.sparse.files.record import TensorFile
 from polymodel.sparse.files.text import Faults, Text
 from polymodel.sparse.files.write import write_tensor
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 __all__ = ["TensorFile", "read_file", "read_tensor", "write_tensor"]
 
@@ -46,6 +47,8 @@ def read_file(
     limit: int | None = None,
 ) -> TensorFile:
     """As `read_tensor`, with the record of the file."""
+    if not isinstance(path, (str, PathLike)):
+        raise not_a("name of a file", "read_tensor", path, "pass e.g. 'matrix.mtx.gz'")
     file = Path(fspath(path))
     stem, kind = _kind(file)
     _check(kind, ranks, shape)

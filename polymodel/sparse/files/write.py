@@ -14,6 +14,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.sparse.files.entries import Field
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 # Entries turned into text at a time.
 _PIECE = 1 << 20
@@ -26,6 +27,12 @@ def write_tensor(tensor: SparseTensor, path: str | PathLike[str], *, comment: st
     shape and field as comments, which `read_tensor` honours. Raises SpecError for endings of other formats,
     for tensors the format cannot hold, and where the file cannot be written.
     """
+    if not isinstance(tensor, SparseTensor):
+        raise not_a(
+            "sparse tensor", "write_tensor", tensor, "pass the tensor first, then the name of the file"
+        )
+    if not isinstance(path, (str, PathLike)):
+        raise not_a("name of a file", "write_tensor", path, "pass e.g. 'matrix.mtx.gz'")
     file = Path(fspath(path))
     packed = file.suffix.lower() == ".gz"
     kind = (file.with_suffix("") if packed else file).suffix.lower()

@@ -26,6 +26,7 @@ from polymodel.sparse.formats.parse import parse_format, teaal_format
 from polymodel.sparse.formats.ranks import RankBits
 from polymodel.sparse.formats.whole import Footprint, Format
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 from polymodel.spec.teaal.records import TensorFormat
 
 Source = SparseTensor | Fibertree | DensityModel | Levels
@@ -40,6 +41,10 @@ def footprint(source: Source, format: Format | object, tile: ArrayLike | None = 
     elementwise; of the model `Actual` the mean over all tiles, empty ones included; of a tensor use
     `tile_footprints`.
     """
+    if not isinstance(source, Source):
+        raise not_a(
+            "tensor or density model", "footprint", source, "pass e.g. pm.read_tensor('matrix.mtx.gz')"
+        )
     format = format_of(format, source.ranks)
     if isinstance(source, Actual):
         if tile is not None:
