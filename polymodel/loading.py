@@ -303,7 +303,7 @@ def _resolve(spec: Spec) -> _Resolution:
         check_bound(mapping, faults)
         if workload is not None and arch is not None:
             check_mapping(mapping, workload.cascade, arch, faults)
-    if workload is not None and spec.raw_workload is not None and _sparse(spec):
+    if workload is not None and spec.raw_workload is not None and says_sparse(spec):
         from polymodel.sparse.check import check_sparse
 
         check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
@@ -311,7 +311,7 @@ def _resolve(spec: Spec) -> _Resolution:
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
 
 
-def _sparse(spec: Spec) -> bool:
+def says_sparse(spec: Spec) -> bool:
     """True if anything is said of zeros; only then the room that knows about them is entered."""
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()
     raw = spec.raw_workload

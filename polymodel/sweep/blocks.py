@@ -14,6 +14,7 @@ from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import objective
 from polymodel.sweep.scenario import Scenario, Variant
 from polymodel.sweep.scratch import Memory
+from polymodel.sweep.sparse.rows import is_sparse
 from polymodel.sweep.units import Units
 
 Array = Any
@@ -123,7 +124,11 @@ def _one(
         left = now
     if state.keep == "all":
         kept = np.flatnonzero(np.broadcast_to(legal, shape))
-        state.everything(ids[0][kept // shape[1]] + ids[1][kept % shape[1]] + variant.share)
+        numbers = ids[0][kept // shape[1]] + ids[1][kept % shape[1]] + variant.share
+        state.everything(numbers)
+        if is_sparse(objectives):
+            found_there = zip(*(v.reshape(-1)[kept].tolist() for v in values), strict=True)
+            state.figures |= dict(zip(numbers.tolist(), found_there, strict=True))
         return
     if not left:
         return

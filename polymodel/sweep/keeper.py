@@ -28,7 +28,7 @@ class Keeper:
 
     `limit`: rows that may be kept; a front beyond it goes to `spill`, or is thinned by `eps`, or ends the
     sweep, while it is `bounded`. `parts`: spilled parts of the front; `rows`: cells of points that were
-    evaluated one by one.
+    evaluated one by one; `figures`: objectives of points of which all are kept, on sparse data.
     """
 
     keep: Keep
@@ -48,6 +48,7 @@ class Keeper:
     full: bool = False
     rows: dict[int, Cells] = field(default_factory=dict)
     bounded: bool = True
+    figures: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     def count(self, points: int, refused: Mapping[str, int]) -> None:
         """Points whose costs were found, and how many of them do not count, by reason."""
@@ -146,12 +147,14 @@ class Keeper:
             self.offer(other.front_values, other.front_ids)
 
     def values(self, number: int) -> tuple[float, ...]:
-        """What was found for a kept point: all objectives of a front, the first one of the best."""
+        """What was found for a kept point here: all objectives, of the best ones the first."""
+        if self.keep == "all":
+            return self.figures.get(number, ())
         if self.keep == "front":
             at = np.flatnonzero(self.front.ids == number)
             return tuple(self.front.values[:, at[0]].tolist()) if len(at) else ()
         at = np.flatnonzero(np.concatenate([np.empty(0, np.int64), *self.ids]) == number)
-        return (float(self.best[at[0]]),) if self.keep == "top" and len(at) else ()
+        return (float(self.best[at[0]]),) if len(at) else ()
 
     def numbers(self) -> list[int]:
         """Point numbers of the kept rows: a front by its first objective, all by number, top best first."""

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from polymodel.errors import Refused, SpecError
-from polymodel.loading import Spec
+from polymodel.loading import Spec, says_sparse
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
 from polymodel.spec.faults import not_a_spec
@@ -106,7 +106,7 @@ def sweep(
         for share, place in enumerate(files(store, workers))
     ]
     found = _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
-    return replace(found, notes=(*found.notes, *_replaced(spec, specs)))
+    return replace(found, notes=(*found.notes, *_replaced(spec, specs), *_dense(specs, asked)))
 
 
 def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
@@ -126,6 +126,13 @@ def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
     name = spec.names.get("mapping", "")
     own = f"the spec's own mapping{f', {name},' if name else ''}"
     return [f"{own} was not swept: the mappings given take its place"]
+
+
+def _dense(specs: Sequence[Spec], asked: Asked) -> list[str]:
+    """A note if sparse figures were asked for, and no spec says anything of zeros."""
+    if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
+        return []
+    return ["nothing is said of zeros, so sparse figures are the dense ones: give `densities:` or `sparse:`"]
 
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:

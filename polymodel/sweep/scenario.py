@@ -153,14 +153,18 @@ def scenario(
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
     check_legality(problem, axes, varying, found, plain)
-    rows, made, whole = Rows(), [], all(a.size for a in axes)
+    rows, whole = Rows(), all(a.size for a in axes)
+    made: list[Variant] = []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
         _refuse_what_is_not_swept(own)
         cost = costing(own, found, rows)
         evaluator = Evaluator(cost)
         if sparse and whole:
-            evaluator = _sparse_evaluator(own, found, cost, rows, axes, values_of(plain), spec.data_folder)
+            earlier = made[0].evaluator if made else None
+            evaluator = _sparse_evaluator(
+                own, found, cost, rows, axes, values_of(plain), spec.data_folder, earlier
+            )
         made.append(Variant(part, arch, own, cost, evaluator))
     if whole:
         point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
@@ -195,11 +199,17 @@ def _sparse_evaluator(
     axes: Sequence[Axis],
     fixed: Mapping[str, int],
     folder: str,
+    earlier: Evaluator | None,
 ) -> Evaluator:
+    """`earlier`: of another architecture, whose sums are taken if they are the same."""
     # Only sweeps on sparse data load the room that knows about them.
     from polymodel.sweep.sparse.found import SparseEvaluator
-    from polymodel.sweep.sparse.plan import sparse_plan
+    from polymodel.sweep.sparse.plan import on_another, sparse_plan
 
+    if isinstance(earlier, SparseEvaluator):
+        same = on_another(earlier.plan, problem, cost)
+        if same is not None:
+            return SparseEvaluator(cost, same)
     return SparseEvaluator(cost, sparse_plan(problem, forms, cost, rows, axes, fixed, folder))
 
 

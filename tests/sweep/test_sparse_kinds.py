@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.errors import InternalError
 from tests.sweep.small import same
 from tests.sweep.test_sparse import SKIP, SYMBOLS, spec
 
@@ -179,3 +180,40 @@ def test_tile_sizes_are_not_pruned() -> None:
     found = pm.sweep(one, SYMBOLS, objectives=["sparse_energy", "sparse_latency"], prune=True)
     assert found.pruned == 0
     assert found.frame.equals(pm.sweep(one, SYMBOLS, objectives=["sparse_energy", "sparse_latency"]).frame)
+
+
+def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polymodel.sweep.sparse.found import SparseFound
+
+    monkeypatch.setattr(SparseFound, "sparse", lambda self, name: self.sparse_latency * (1 + 1e-8))
+    with pytest.raises(InternalError, match="sparse_latency is"):
+        pm.sweep(spec(dram=SKIP), SYMBOLS, objectives=["sparse_latency"], keep="all")
+
+
+def test_architectures_that_differ_in_costs_share_their_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polymodel.sweep.sparse import plan
+
+    made: list[Any] = []
+    whole = plan.sparse_plan
+
+    def counted(*given: Any) -> Any:
+        made.append(whole(*given))
+        return made[-1]
+
+    monkeypatch.setattr(plan, "sparse_plan", counted)
+    symbols: dict[str, Any] = {"TM": [2, 12], "TN": [4], "TK": [5], "JOULES": [1.0, 7.0, 9.0]}
+    found = pm.sweep(loaded(tmp_path, CHAIN), symbols, objectives=["sparse_energy"], keep="top", top=10)
+    assert len(found.frame) == 6
+    assert len(made) == 1
+
+
+def test_a_spec_that_says_nothing_of_zeros_is_told() -> None:
+    found = pm.sweep(spec(densities={}), SYMBOLS, objectives=["sparse_energy"], keep="top", top=100)
+    assert "nothing is said of zeros" in found.notes[0]
+    assert found.frame["sparse_energy"].to_numpy() == pytest.approx(
+        found.frame["energy"].to_numpy(), rel=1e-12
+    )
+    assert (found.frame["label"] == "exact").all()
+    assert not pm.sweep(spec(dram=SKIP), {"TM": [4], "TN": [4], "TK": [4]}, objectives=["sparse_edp"]).notes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import TRAFFIC, SymbolicAnalysis
+from polymodel.architecture.hierarchy import Component
 from polymodel.cost.context import Counts
 from polymodel.errors import NotSeparable
 from polymodel.mapping.placement import storage_chain
@@ -173,6 +174,20 @@ def sparse_plan(
         columns,
         {name: Structures(problem, name, mine, data) for name, mine in columns.items()},
     )
+
+
+def on_another(plan: SparsePlan, problem: Problem, costing: Costing) -> SparsePlan | None:
+    """The plan on another architecture, if that differs in costs and sizes only; else None."""
+    old, new = plan.problem, problem
+    kinds = [[_structure(c) for c in p.hierarchy.components] for p in (old, new)]
+    if kinds[0] != kinds[1] or old.cascade != new.cascade or old.tree != new.tree:
+        return None
+    return replace(plan, counts=Counts(problem, plan.counts.analysis), costing=costing)
+
+
+def _structure(c: Component) -> tuple[object, ...]:
+    """What sparse counts depend on."""
+    return c.name, c.kind, c.sparse, c.spatial, c.read_first, c.allocation
 
 
 def _part(held: Held, rows: Rows) -> Part:
