@@ -235,6 +235,14 @@ def test_what_is_not_executed_is_refused_by_name() -> None:
     compound = cascade({"I": "W", "F": "S", "O": "Q"}, "O[q] = I[q + s] * F[s]", loop_order={"O": ["W", "Q"]})
     with pytest.raises(Refused, match="a loop over W, a rank of index math"):
         run(compound, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
+    split = cascade(
+        {"I": "W", "F": "S", "O": "Q"},
+        "O[q] = I[q + s] * F[s]",
+        partitioning={"O": {"Q": ["uniform_shape(2)"], "W": ["follow(Q)"]}},
+        loop_order={"O": ["Q1", "W0", "Q0"]},
+    )
+    with pytest.raises(Refused, match="a loop over W0, a rank of index math"):
+        run(split, {"I": np.ones(7), "F": one}, rank_sizes={"Q": 5})
     taken = cascade({"A": "I", "Y": "I"}, "Y[i] = take(a, A[i], 1)")
     with pytest.raises(Refused, match="of a scalar is not executed"):
         run(taken, {"A": one}, symbols={"a": 2})

@@ -154,8 +154,9 @@ class Arrangement:
         missing = [n for n in made if n not in self.order]
         strange = [n for n in self.order if n not in made]
         compound = {rank.rstrip("=") for _, rank in self.affine}
-        if compound & set(strange):
-            what = f"{self.einsum}: a loop over {', '.join(compound & set(strange))}, a rank of index math"
+        looped = [n for n in strange if n in compound or n.rstrip("0123456789") in compound]
+        if looped:
+            what = f"{self.einsum}: a loop over {', '.join(looped)}, a rank of index math"
             raise Refused(what, "loop over the ranks of its variables")
         if missing or strange or len(set(self.order)) != len(self.order):
             what = f"{self.einsum}: the loop order {list(self.order)} is not one of {sorted(made)}"
