@@ -26,33 +26,26 @@ class RankNnz(Placed):
     """`histogram[i]` nonzeros in fiber i of the ranks `along` (one number per row: along = the top rank).
 
     Inside a fiber every placement is alike: a part of it is hypergeometric, and fibers are independent. The
-    histogram has one axis per rank of `along`; `RankNnz.of` checks it, `RankNnz.from_tensor` counts it.
+    histogram has one axis per rank of `along`; `RankNnz.from_tensor` counts it. SpecError for a histogram of
+    another length, entries below 0 or above a fiber's points.
     """
 
     histogram: Ints
     along: tuple[str, ...]
 
-    @classmethod
-    def of(
-        cls,
-        ranks: Sequence[str],
-        shape: Sequence[int],
-        histogram: ArrayLike,
-        along: Sequence[str] | None = None,
-    ) -> RankNnz:
-        """Checked: SpecError for a histogram of another length, entries below 0 or above a fiber's points."""
-        names, sizes = tuple(ranks), tuple(int(s) for s in shape)
-        points_of(sizes)
-        kept = tuple(along) if along is not None else names[:1]
-        given = np.asarray(histogram)
-        if not kept or len(set(kept)) != len(kept) or not set(kept) <= set(names):
-            what = f"a histogram along {list(kept)} of a tensor of ranks {list(names)}"
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        points_of(self.shape)
+        kept = tuple(self.along)
+        if not kept or len(set(kept)) != len(kept) or not set(kept) <= set(self.ranks):
+            what = f"a histogram along {list(kept)} of a tensor of ranks {list(self.ranks)}"
             raise SpecError([Diagnostic(what, "name ranks of the tensor")])
-        wanted = tuple(sizes[names.index(r)] for r in kept)
+        given = np.asarray(self.histogram)
+        wanted = tuple(self.shape[self.ranks.index(r)] for r in kept)
         if given.shape != wanted:
             what = f"the histogram along {list(kept)} has {given.shape} entries, not {wanted}"
             raise SpecError([Diagnostic(what, "one number of nonzeros per coordinate")])
-        room = prod(sizes) // prod(wanted)
+        room = self.size // prod(wanted)
         with np.errstate(invalid="ignore"):
             wrong = np.argwhere(~((given >= 0) & (given <= room) & (given == np.floor(given))))
         if len(wrong):
@@ -62,7 +55,21 @@ class RankNnz(Placed):
             raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points")])
         counts = given.astype(np.int64)
         counts.flags.writeable = False
-        return cls(names, sizes, counts, kept)
+        object.__setattr__(self, "histogram", counts)
+        object.__setattr__(self, "along", kept)
+
+    @classmethod
+    def of(
+        cls,
+        ranks: Sequence[str],
+        shape: Sequence[int],
+        histogram: ArrayLike,
+        along: Sequence[str] | None = None,
+    ) -> RankNnz:
+        """Of the top rank unless `along` names others."""
+        names = tuple(ranks)
+        kept = tuple(along) if along is not None else names[:1]
+        return cls(names, tuple(int(s) for s in shape), np.asarray(histogram), kept)
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor, along: Sequence[str] | None = None) -> RankNnz:

@@ -276,6 +276,8 @@ def test_what_does_not_fit_is_told() -> None:
         RankNnz.of(("I", "J"), (2, 4), [5, -1])
     with pytest.raises(SpecError, match="name ranks"):
         RankNnz.of(("I", "J"), (2, 4), [1, 1], ("Q",))
+    with pytest.raises(SpecError, match="no whole number of 0 to 4"):
+        RankNnz(("I", "J"), (2, 4), np.array([0.5, 1]), ("I",))
 
 
 def test_laws_too_long_to_write_out_are_normal() -> None:
