@@ -146,12 +146,14 @@ class Front:
         name = objective or self.objectives[0]
         known = self._minimised()
         if name not in known:
+            # Objectives of dense and of sparse data do not go together.
+            others = "" if (self.sparse is None) == name.startswith("sparse_") else "..., "
             remedy = suggestion(name, known, "objectives of this front") if name not in UNITS else ""
             raise SpecError(
                 [
                     Diagnostic(
                         f"the front is over {', '.join(self.objectives)}: it need not have the least {name}",
-                        remedy or f"explore with objectives=[..., {name!r}]",
+                        remedy or f"explore with objectives=[{others}{name!r}]",
                     )
                 ]
             )
@@ -330,10 +332,8 @@ def _sparse(front: Front) -> Iterator[str]:
         "were zero: mappings that fit compressed only were not looked at"
     )
     if front.complete and len(front.objectives) > 1 and not _attained(front):
-        each = [
-            f"{n} by a factor of {_upwards(x)}"
-            for n, x in zip(front.objectives, front.sparse.each, strict=True)
-        ]
+        most = ((1 + front.request.eps) * x for x in front.sparse.each)
+        each = [f"{n} by a factor of {_upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
         yield f"the least here may be above the least there is: {', '.join(each)}"
     left = front.sparse.found - front.sparse.evaluated
     if left:

@@ -15,6 +15,7 @@ import yaml
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
+from polymodel.cli import main
 from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore import run, sparsely
@@ -362,3 +363,22 @@ def test_factors() -> None:
     assert sparsely.factor(low, high) == 1.5
     assert sparsely.factor(np.array([[0.0, 1.0]]), np.array([[0.0, 1.0]])) == 1
     assert sparsely.factor(np.array([[0.0, 1.0]]), np.array([[1.0, 1.0]])) == inf
+
+
+def test_the_command_and_what_is_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "case.yaml"
+    path.write_text(yaml.safe_dump(BOUNDED[0].document))
+    wanted = [x for name in BOTH for x in ("--objective", name)]
+    assert main(["explore", str(path), *wanted, "--eps", "0.01"]) == 0
+    text = capsys.readouterr().out
+    for part in ("speedup", "eps=0.01, a bound:", "sparse_latency by a factor of", "decided by dense tiles"):
+        assert part in text
+    assert main(["explore", str(path), *wanted, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("mapping,sparse_energy_J,sparse_latency_s,speedup,energy_J")
+    front = pm.explore(pm.load(path), objectives=BOTH)
+    with pytest.raises(SpecError, match=r"objectives=\['energy'\]"):
+        front.best("energy")
+    assert "sparse" in repr(front[0])
+    assert pm.explore(pm.load(path), objectives=("energy",))[0].sparse_energy is None
+    section = BOUNDED[0].document | {"explore": {"objectives": "sparse_energy"}}
+    assert pm.explore(pm.load(section)).objectives == ("sparse_energy",)
