@@ -52,7 +52,9 @@ class Diagnostic:
             if len(text) > _WIDTH:
                 start = max(0, column - _WIDTH // 2)
                 text, column = text[start : start + _WIDTH], column - start
-            lines.append("    " + text)
+            # A damaged file must not steer the terminal; tabs keep the caret below its place.
+            shown = "".join(c if c == "\t" or (c.isprintable() and c != "\ufffd") else "?" for c in text)
+            lines.append("    " + shown)
             pad = "".join("\t" if c == "\t" else " " for c in text[:column])
             lines.append("    " + pad + "^")
         if self.remedy:

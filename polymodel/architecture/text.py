@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.quantities import engineering
 
 
@@ -36,7 +37,24 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             depth += 1
         if c.kind != "container":
             lines.append("  " * depth + f"{c.name} ({c.kind}): {'; '.join(facts(c))}".rstrip(": "))
+            if c.sparse is not None:
+                lines.append("  " * depth + f"  sparse: {sparse_text(c.sparse)}")
     return "\n".join(lines) + "\n"
+
+
+def sparse_text(rules: SparseRules) -> str:
+    """`A in CSR; skip B on A; two_finger of A, B`."""
+    found = [f"{tensor} in {_written(form)}" for tensor, form in rules.formats]
+    for action in rules.actions:
+        for _, targets, leaders in action.by_einsum:
+            if leaders:
+                found.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
+    found += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
+    return "; ".join(dict.fromkeys(found))
+
+
+def _written(form: object) -> str:
+    return "-".join(map(str, form)) if isinstance(form, list | tuple) else str(form)
 
 
 def names_text(hierarchy: Hierarchy) -> str:

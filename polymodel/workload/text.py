@@ -69,4 +69,7 @@ def cascade_text(cascade: Cascade) -> str:
             f"{low} <= {v} <= {high}" for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True)
         )
         lines.append(f"{e.name.ljust(wide)}  {with_remarks(e)}    {ranges}")
+    known = {a.tensor: a.density for e in cascade for a in e.accesses if a.density is not None}
+    if known:
+        lines.append("densities: " + ", ".join(f"{name} {written}" for name, written in known.items()))
     return "\n".join(lines) + "\n"

@@ -137,3 +137,23 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...
     assert code == 2
     assert told in err
     assert "Traceback" not in err
+
+
+def test_show_tells_densities_and_what_is_done_about_zeros(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "show", str(Path(__file__).resolve().parents[2] / "docs/sparse/actions.yaml"))
+    assert code == 0
+    for line in (
+        "densities: A 0.25",
+        "sparse: A in COO; skip B on A",
+        "sparse: gate B on A",
+        "skip compute on A",
+    ):
+        assert line in out
+
+
+def test_damaged_text_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "a.mtx"
+    file.write_bytes(b"%%Matrix\x1b[31m\x07\xff\n1 1 1\n")
+    code, _, err = run(capsys, "sparse", str(file))
+    assert code == 2
+    assert not any(c in err for c in "\x1b\x07\ufffd")

@@ -258,6 +258,8 @@ def _size(reader: _Reader, kind: str) -> int | str:
 def _positive(value: int, offset: int, kind: str) -> int:
     if value < 1:
         raise TextFault(f"{kind}: the size {value} is below 1", offset, "write a size of at least 1")
+    if value >= 2**63:
+        raise TextFault(f"{kind}: the size {value} is above 64 bits", offset, "write a smaller size")
     return value
 
 

@@ -24,6 +24,11 @@ def faults(text: str) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
+def test_sizes_beyond_64_bits_are_told() -> None:
+    (found,) = faults(HEAD + PRODUCT + f"mapping:\n  partitioning: {{Z: {{K: [uniform_shape({10**30})]}}}}\n")
+    assert "above 64 bits" in found.message
+
+
 @pytest.mark.parametrize("expressions", ["  - Z[m, n] = A[k, m] *\n", "  - 5\n"])
 def test_an_expression_that_cannot_be_read_is_told_once(expressions: str) -> None:
     """What the mapping says of its Einsum is no fault of its own; of another name it is."""
