@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -153,64 +153,45 @@ def scenario(
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
     check_legality(problem, axes, varying, found, plain)
-    rows, whole = Rows(), all(a.size for a in axes)
-    made: list[Variant] = []
+    rows, made = Rows(), []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
         _refuse_what_is_not_swept(own)
         cost = costing(own, found, rows)
-        evaluator = Evaluator(cost)
-        if sparse and whole:
-            earlier = made[0].evaluator if made else None
-            evaluator = _sparse_evaluator(
-                own, found, cost, rows, axes, values_of(plain), spec.data_folder, earlier
-            )
-        made.append(Variant(part, arch, own, cost, evaluator))
-    if whole:
+        made.append(Variant(part, arch, own, cost, Evaluator(cost)))
+    if all(a.size for a in axes):
         point = {n: int(c[0]) for a in axes for n, c in a.columns.items()}
         costs(made[0].problem, found.at({**values_of(plain), **point}))
     number = mapping * grid.size + share
     block = Scenario(
         mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit
     )
-    if sparse and whole:
-        _look_at_one_point(block)
-    return block
+    return _on_sparse_data(block) if sparse and block.legal else block
 
 
-def _look_at_one_point(block: Scenario) -> None:
-    """All sums are prepared at the first point: what cannot be counted is refused there."""
-    from polymodel.sweep.sparse.found import SparseFound
-
-    kernel, first = block.kernel, slice(0, 1)
-    digits = kernel.left_digits(0, 1)
-    for v in block.variants:
-        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
-        found = v.evaluator(rows)
-        if isinstance(found, SparseFound):
-            found.prepare()
-
-
-def _sparse_evaluator(
-    problem: Problem,
-    forms: SymbolicAnalysis,
-    cost: Costing,
-    rows: Rows,
-    axes: Sequence[Axis],
-    fixed: Mapping[str, int],
-    folder: str,
-    earlier: Evaluator | None,
-) -> Evaluator:
-    """`earlier`: of another architecture, whose sums are taken if they are the same."""
+def _on_sparse_data(block: Scenario) -> Scenario:
+    """The block with costs on sparse data. All sums are prepared at the first point: what cannot be counted
+    is refused there."""
     # Only sweeps on sparse data load the room that knows about them.
     from polymodel.sweep.sparse.found import SparseEvaluator
-    from polymodel.sweep.sparse.plan import on_another, sparse_plan
+    from polymodel.sweep.sparse.plan import SparsePlan, on_another, sparse_plan
 
-    if isinstance(earlier, SparseEvaluator):
-        same = on_another(earlier.plan, problem, cost)
-        if same is not None:
-            return SparseEvaluator(cost, same)
-    return SparseEvaluator(cost, sparse_plan(problem, forms, cost, rows, axes, fixed, folder))
+    plan: SparsePlan | None = None
+    made = []
+    for v in block.variants:
+        # Architectures that differ in costs only have the same sums.
+        plan = on_another(plan, v.problem, v.costing) if plan is not None else None
+        if plan is None:
+            folder = block.spec.data_folder
+            plan = sparse_plan(v.problem, block.forms, v.costing, block.rows, block.axes, block.fixed, folder)
+        made.append((v, SparseEvaluator(v.costing, plan)))
+    block = replace(block, variants=tuple(replace(v, evaluator=e) for v, e in made))
+    kernel, first = block.kernel, slice(0, 1)
+    digits = kernel.left_digits(0, 1)
+    for _, evaluator in made:
+        rows = Block(kernel.rows, kernel.left(digits, 1), first, first, None, kernel.placed(digits, first))
+        evaluator(rows).prepare()
+    return block
 
 
 def _bound(
