@@ -71,9 +71,9 @@ class Columns:
         self.columns[name] = self.ranks[name].encode(columns)
 
     def tree(self, order: Sequence[str]) -> Fibertree:
-        """The fibertree with its ranks in this order."""
+        """The fibertree with its ranks in this order; the columns are used up, one by one, to save memory."""
         ranks = [self.ranks[r] for r in order]
-        return build(self.name, ranks, [self.columns[r] for r in order], self.values)
+        return build(self.name, ranks, [self.columns.pop(r) for r in order], self.values)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,10 @@ def check_sizes(partitions: Sequence[Partition], symbols: Mapping[str, int], ein
             name = f"{d.kind}({d.size}) of {', '.join(partition.ranks)} in {einsum}"
             if isinstance(d.size, str) and d.size not in symbols:
                 found.append(
-                    Diagnostic(f"{name}: {d.size} has no value", f"give symbols={{{d.size!r}: ...}}")
+                    Diagnostic(
+                        f"{name}: {d.size} has no value",
+                        f"give symbols={{{d.size!r}: ...}}, or --set {d.size}=...",
+                    )
                 )
             elif number(d, symbols) < 1:
                 found.append(Diagnostic(name, "the size of a split is at least 1"))

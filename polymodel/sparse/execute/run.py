@@ -70,6 +70,7 @@ def run(
         ran = walk_through(plan, mapping.spacetime, keep_loops, ours)
         made, zeros = result(ran, values)
         einsums.append(count(ran, mapping.spacetime, zeros, keep_loops))
+        del plan, ran  # loops of one Einsum at a time: they are large
         declared = teaal.declaration.get(expression.name, made.ranks)
         known[expression.name] = made.renamed(expression.name, declared)
         if values:
@@ -178,6 +179,6 @@ def _unknown_scalars(teaal: TeaalSpec, numbers: Mapping[str, float]) -> list[Dia
         if isinstance(f, str)
     }
     return [
-        Diagnostic(f"scalar {name} has no value", f"give symbols={{{name!r}: ...}}")
+        Diagnostic(f"scalar {name} has no value", f"give symbols={{{name!r}: ...}}, or --set {name}=...")
         for name in sorted(names - set(numbers))
     ]
