@@ -246,7 +246,7 @@ def _version(entry: Entry, document: Document) -> None:
 
 
 def _extra(entry: Entry, document: Document) -> None:
-    """Keys of other tools and of later issues pass; what looks like a slip of the pen does not."""
+    """Keys of other tools and of later versions pass; what looks like a slip of the pen does not."""
     near = suggestion(entry.key, _KNOWN)
     if near.startswith("did you mean") and entry.key not in _OTHER:
         place = entry.source.place(entry.line, entry.column)
