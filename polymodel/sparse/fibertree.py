@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -205,39 +205,51 @@ def sorting(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]] = ()) -> I
     """
     if not columns or columns[0].size < 2:
         return None
-    columns = _offsets(columns, bases) if bases else columns
-    if (key := numbering(columns)) is None:
+    if (key := numbering(columns, _above(bases))) is None:
         return np.lexsort(tuple(reversed(columns)))
     if bool((key[1:] >= key[:-1]).all()):
         return None
     return np.argsort(key)
 
 
-def _offsets(columns: Sequence[Ints], bases: Sequence[tuple[str, ...]]) -> list[Ints]:
-    """Coordinates within the part above them: rows of equal prefix keep their order."""
-    last: dict[tuple[str, ...], Ints] = {}
-    found = []
-    for column, base in zip(columns, bases, strict=True):
-        found.append(column - last[base] if base in last else column)
-        last[base] = column
+def _above(bases: Sequence[tuple[str, ...]]) -> dict[int, int]:
+    """The part above each column that has one."""
+    last: dict[tuple[str, ...], int] = {}
+    found: dict[int, int] = {}
+    for at, base in enumerate(bases):
+        if base in last:
+            found[at] = last[base]
+        last[base] = at
     return found
 
 
-def numbering(columns: Sequence[Ints]) -> Ints | None:
-    """One number per row in the order of the rows; None where 64 bits do not reach."""
-    low = [int(c.min()) for c in columns]
-    sizes = [int(c.max()) - m + 1 for c, m in zip(columns, low, strict=True)]
-    if prod(sizes) > _NUMBERED:
+def numbering(columns: Sequence[Ints], above: Mapping[int, int] | None = None) -> Ints | None:
+    """One number per row in the order of the rows; None where 64 bits do not reach.
+
+    A column with a part `above` it counts from there: rows of equal prefix keep their order.
+    """
+    parts = above or {}
+
+    def piece(at: int, here: slice) -> Ints:
+        column = columns[at][here]
+        return column - columns[parts[at]][here] if at in parts else column
+
+    ends: list[tuple[int, int]] = []
+    for at, column in enumerate(columns):
+        pieces = (piece(at, here) for here in blocks(column.size))
+        found = [(int(p.min()), int(p.max())) for p in pieces]
+        ends.append((min(low for low, _ in found), max(high for _, high in found)))
+    if prod(high - low + 1 for low, high in ends) > _NUMBERED:
         return None
-    found = np.zeros(columns[0].size, dtype=np.int64)
-    for here in blocks(found.size):
-        part = found[here]
-        for column, size, least in zip(columns, sizes, low, strict=True):
-            if size > 1:
-                part *= size
-                part += column[here]
-                part -= least
-    return found
+    numbers = np.zeros(columns[0].size, dtype=np.int64)
+    for here in blocks(numbers.size):
+        part = numbers[here]
+        for at, (low, high) in enumerate(ends):
+            if high > low:
+                part *= high - low + 1
+                part += piece(at, here)
+                part -= low
+    return numbers
 
 
 def changes(columns: Sequence[Ints]) -> Bools:
@@ -250,11 +262,15 @@ def changes(columns: Sequence[Ints]) -> Bools:
     return found
 
 
-def build(name: str, ranks: Sequence[LoopRank], columns: Sequence[Ints], values: NDArray[Any]) -> Fibertree:
-    """From one column per rank, in any order of rows; no row stands twice."""
+def build(name: str, ranks: Sequence[LoopRank], columns: list[Ints], values: NDArray[Any]) -> Fibertree:
+    """From one column per rank, in any order of rows; no row stands twice. The list is used up."""
     order = sorting(columns, [r.bases for r in ranks])
     if order is not None:
-        columns, values = [c[order] for c in columns], values[order]
+        for i, column in enumerate(columns):
+            if column.min() != column.max():
+                columns[i] = column.take(order)
+        values = values.take(order)
+        del column, order
     levels: list[Level] = []
     # Rows where an element of the level above begins; the last mark is the end.
     above = np.zeros(values.size + 1, dtype=bool)

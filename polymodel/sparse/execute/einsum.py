@@ -25,7 +25,7 @@ from polymodel.sparse.execute.values import (
     tail_values,
     term_multiplies,
 )
-from polymodel.sparse.fibertree import Ints
+from polymodel.sparse.fibertree import Ints, sorting
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import SpaceTime
 
@@ -297,13 +297,22 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
             outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
         columns = _columns(ran, first[outputs])
-        if leaves.size > 1:
-            columns = {i: np.repeat(c, leaves.size) for i, c in columns.items()}
-        for i, (_, loop, column) in enumerate(ran.plan.output):
-            if loop >= start:
-                below = tail.spread(loop - start)[leaves]
-                columns[i] = np.tile(ran.plan.order[loop].decode(below)[column], outputs.size)
-        pieces.append(np.array([columns[i] for i in range(len(columns))], dtype=np.int64))
+        below = {
+            i: ran.plan.order[loop].decode(tail.spread(loop - start)[leaves])[column]
+            for i, (_, loop, column) in enumerate(ran.plan.output)
+            if loop >= start
+        }
+        if columns and max(columns) == len(columns) - 1:
+            # Rows in the result's order here need not be put in order one value at a time.
+            order = sorting([columns[i] for i in range(len(columns))])
+            if order is not None:
+                columns, rows = {i: c[order] for i, c in columns.items()}, rows[order]
+        coords = np.empty((len(ran.plan.output), outputs.size, leaves.size), dtype=np.int64)
+        for i, column in columns.items():
+            coords[i] = column[:, None]
+        for i, column in below.items():
+            coords[i] = column[None, :]
+        pieces.append(coords.reshape(len(coords), rows.size))
         data.append(rows.ravel())
     if not pieces:
         return np.zeros((len(ran.plan.output), 0), dtype=np.int64), np.zeros(0)
