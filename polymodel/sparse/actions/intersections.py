@@ -109,11 +109,12 @@ def _reads(
     if all(d.actual is not None for d in known) and len(known) == 2:
         fibers = [_Fibers(structure, t, data[t], digit, before) for t in rule.tensors]
         return times * _exact(structure, rule, *fibers), "exact"
-    sums = {t: _expected(structure, data, rule, t, digit, before) for t in rule.tensors}
+    found = {t: _expected(structure, data, rule, t, digit, before) for t in rule.tensors}
     if rule.kind == "leader_follower":
         label: Label = "exact" if all(d.dense for d in known) else "expected"
-        return times * sums[rule.leader], label
-    return times * sum(sums.values()), "bound"
+        reads, sure = found[rule.leader]
+        return times * reads, label if sure else "bound"
+    return times * sum(reads for reads, _ in found.values()), "bound"
 
 
 def _own(structure: Structure, tensor: str) -> tuple[str, ...]:
@@ -134,8 +135,12 @@ def _expected(
     tensor: str,
     digit: Digit,
     before: tuple[Digit, ...],
-) -> float:
-    """Coordinates of one tensor's fibers at all visits where no other fiber is empty, expected."""
+) -> tuple[float, bool]:
+    """Coordinates of one tensor's fibers at all visits where no other fiber is empty, expected.
+
+    False beside it: the most it can be. A model that knows places tells nothing of tiles of several sizes, so
+    none of them is taken to be empty.
+    """
     names = [
         c.variable for c in structure.counters if any(c.variable in _own(structure, t) for t in rule.tensors)
     ]
@@ -157,6 +162,7 @@ def _expected(
     total = np.ones([1] * len(names))
     for v in names:
         total = total * axes[v]["count"].reshape(shape[v])
+    sure = True
     for t in rule.tensors:
         which = "fine" if t == tensor else "coarse"
         extents = []
@@ -167,8 +173,12 @@ def _expected(
                     "leave out the intersection",
                 )
             extents.append(axes[x.terms[0][0]][which].reshape(shape[x.terms[0][0]]))
+        placed = data[t].actual is None and not data[t].placeless
+        if placed and any(np.unique(e).size > 1 for e in extents):
+            sure = False
+            continue
         total = total * data[t].nonempty(tuple(extents))
-    return float(total.sum())
+    return float(total.sum()), sure
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.architecture.hierarchy import Hierarchy
@@ -135,3 +137,44 @@ def test_densities_give_the_mean_of_leaders_and_bound_fingers(
     else:
         assert total >= mean - 1e-9
         assert {x.label for x in found} <= {"bound"}
+
+
+@pytest.mark.parametrize("kind", ["two_finger", "leader_follower"])
+def test_edge_tiles_of_models_that_know_places_are_bounded(kind: str) -> None:
+    """Rows of A are known, m is cut into 5 and 3: no placement reads more than is told on average."""
+    act = [{"name": n, "energy": 0, "throughput": 1e9} for n in ("read", "write")]
+    rule: dict[str, object] = {"tensors": ["A", "B"], "kind": kind}
+    if kind == "leader_follower":
+        rule["leader"] = "A"
+    memory = {"type": "Memory", "size": "inf", "tensors": {"keep": "All"}, "actions": act}
+    every = {"type": "Storage", "tensors": ["A", "B", "Z"]}
+    spec = {
+        "arch": {"nodes": [
+            {**memory, "name": "DRAM"}, {**memory, "name": "Buf", "sparse": {"intersect": [rule]}},
+            {"type": "Compute", "name": "MAC", "actions": [{**act[0], "name": "compute"}]},
+        ]},
+        "workload": {"rank_sizes": {"M": 8, "K": 10, "N": 6}, "bits_per_value": {"All": 8},
+                     "einsums": ["Z[m, n] = A[m, k] * B[k, n]"]},
+        "mapping": {"nodes": [
+            {**every, "component": "DRAM"}, {"type": "Temporal", "rank_variable": "m", "tile_shape": 5},
+            {**every, "component": "Buf"},
+            *({"type": "Temporal", "rank_variable": v, "tile_shape": 1} for v in "knm"),
+            {"type": "Compute", "einsum": "Z", "component": "MAC"},
+        ]},
+    }  # fmt: skip
+    report = pm.evaluate(pm.load(spec))
+    rows = [0, 1, 5, 2, 0, 3, 7, 1]
+    told = pm.sparsify(report, densities={"A": {"rank_nnz": {"histogram": rows}}, "B": 0.3})
+    read = []
+    generator = np.random.default_rng(0)
+    for seed in range(20):
+        dense = np.zeros((8, 10))
+        for i, n in enumerate(rows):
+            dense[i, generator.choice(10, n, replace=False)] = 1
+        data = {
+            "A": SparseTensor.from_dense("A", ("M", "K"), dense),
+            "B": pm.random_tensor(["K", "N"], [10, 6], 0.3, seed),
+        }
+        read.append(pm.sparsify(report, tensors=data).intersections["coordinates"].sum())
+    assert set(told.intersections["label"]) == {"bound"}
+    assert np.mean(read) <= told.intersections["coordinates"].sum()
