@@ -57,10 +57,9 @@ class Columns:
             self.columns[name] = coords[tile]
 
     def residue(self, rank: str, factor: int, name: str) -> None:
-        """Tell coordinates by their remainder, which becomes a rank of its own, and their quotient."""
-        column = self.columns[rank]
+        """Put the remainder of the coordinates above them, as a rank of its own."""
         self.ranks[name] = LoopRank(f"{self.ranks[rank].name}%{factor}", (name,), (factor,))
-        self.columns[name], self.columns[rank] = column % factor, column // factor
+        self.columns[name] = self.columns[rank] % factor
 
     def flatten(self, ranks: Sequence[str], name: str) -> None:
         """Make one rank of several; its coordinates are their tuples."""

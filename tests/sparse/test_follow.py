@@ -48,6 +48,18 @@ def test_tiles_overlap_by_the_halo() -> None:
     assert (s.iterations, q0.iterations, dict(q0.driver_coord_accesses)) == (6, 16, {"I": 12 + 4})
 
 
+def test_a_factor_sorts_coordinates_by_their_remainder() -> None:
+    """q of 2q + s: at s = 0 and 2 even coordinates of I are read, at s = 1 odd ones, those that q reaches."""
+    spec = cascade(LINE, "O[q] = I[2*q + s] * F[s]", loop_order={"O": ["S", "Q"]})
+    found = run(spec, {"I": np.array([1, 2, 0, 4, 5, 6, 7]), "F": np.array([1, 1, 1])}, rank_sizes={"Q": 3})
+    even, odd = [[0, 1], [4, 5], [6, 7]], [[1, 2], [3, 4], [5, 6]]
+    tree = found.einsum("O").inputs["I"]
+    assert (tree.ranks, tree.nested()) == (("W%2", "W"), [[0, even], [1, odd]])
+    assert found.results["O"].to_dense().tolist() == [1 + 2 + 0, 0 + 4 + 5, 5 + 6 + 7]
+    # s = 0: w = 0, 4; s = 1: w = 1, 3, 5; s = 2: w = 4, 6.
+    assert dict(found.einsums[0].accesses[1].driver_coord_accesses) == {"I": 2 + 3 + 2}
+
+
 def test_without_follow_a_tile_of_the_innermost_variable_bounds_what_is_read() -> None:
     halo = line("Q1 S Q0", {"Q": ["uniform_shape(4)"], "W": ["follow(Q)"]})
     plain = line("Q1 S Q0", {"Q": ["uniform_shape(4)"]})

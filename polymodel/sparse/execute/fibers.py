@@ -20,7 +20,8 @@ MOST_NODES = 10**8
 class Fibers:
     """For each loop node the elements low .. high - 1 of a level, all of one fiber.
 
-    A coordinate is seen less `shift` (index math); then low and high hold only what falls inside the rank.
+    A coordinate is seen less `shift`, over `factor` (index math); then low and high hold only what falls
+    inside the rank, and all of it is divisible.
     """
 
     level: Level
@@ -28,6 +29,7 @@ class Fibers:
     low: Ints
     high: Ints
     shift: Ints | None = None
+    factor: int = 1
 
     @property
     def nodes(self) -> int:
@@ -44,7 +46,7 @@ class Fibers:
     def at(self, nodes: Ints | slice) -> Fibers:
         """Those of some loop nodes."""
         shift = None if self.shift is None else self.shift[nodes]
-        return Fibers(self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift)
+        return Fibers(self.level, self.fiber[nodes], self.low[nodes], self.high[nodes], shift, self.factor)
 
     def last(self) -> Ints:
         """The last coordinate of each, -1 for an empty one."""
@@ -52,13 +54,13 @@ class Fibers:
             return np.full(self.nodes, -1, dtype=np.int64)
         found = self.level.coords[np.maximum(self.high - 1, 0)]
         if self.shift is not None:
-            found = found - self.shift
+            found = (found - self.shift) // self.factor
         return np.where(self.high > self.low, found, -1)
 
     def upto(self, coords: Ints) -> Ints:
         """How many coordinates of each are at most the one given for it."""
         if self.shift is not None:
-            coords = coords + self.shift
+            coords = coords * self.factor + self.shift
         return self.level.upto(self.fiber, self.low, self.high, coords)
 
     def find(self, nodes: Ints, coords: Ints) -> Ints:
@@ -67,7 +69,7 @@ class Fibers:
         for here in blocks(coords.size):
             at, asked = nodes[here], coords[here]
             if self.shift is not None:
-                asked = asked + self.shift[at]
+                asked = asked * self.factor + self.shift[at]
             result[here] = self.level.find(self.fiber[at], self.low[at], self.high[at], asked)
         return result
 
@@ -90,7 +92,7 @@ class Fibers:
             elements += np.arange(total, dtype=np.int64)
             coords = self.level.coords[elements]
         if self.shift is not None:
-            coords = coords - self.shift[nodes]
+            coords = (coords - self.shift[nodes]) // self.factor
         return nodes, coords, elements
 
 
@@ -227,7 +229,7 @@ def cut(leader: Fibers, follower: Fibers) -> tuple[Matched, Ints, Ints]:
     low .. high - 1 of the follower that lie in each. The follower's reads are of its nonempty parts.
     """
     nodes, coords, elements = leader.expand()
-    own = Fibers(follower.level, *(x[nodes] for x in (follower.fiber, follower.low, follower.high)))
+    own = Fibers(follower.level, follower.fiber[nodes], follower.low[nodes], follower.high[nodes])
     ends = np.full(coords.size, np.iinfo(np.int64).max // 2, dtype=np.int64)
     same = nodes[1:] == nodes[:-1]
     ends[:-1][same] = coords[1:][same]

@@ -33,7 +33,8 @@ class Cursor:
             zeros = np.zeros(nodes, dtype=np.int64)
             return Fibers(level, zeros, zeros, np.full(nodes, level.elements, dtype=np.int64))
         if not level.elements:
-            return Fibers(level, *(np.zeros(nodes, dtype=np.int64) for _ in range(3)))
+            none = np.zeros(nodes, dtype=np.int64)
+            return Fibers(level, none, none, none)
         fiber = np.maximum(self.element, 0) if self.partial else self.element
         if fiber.size == level.fibers and bool((fiber[1:] > fiber[:-1]).all()):
             low, high = level.starts[:-1], level.starts[1:]  # every fiber once, in order
@@ -171,16 +172,16 @@ class Walk:
         found = cursor.fibers(self.nodes)
         if step.kind != "project":
             return found
-        shift = self._shift(step) // step.factor
+        shift = self._shift(step)
         stop = np.full(self.nodes, self.plan.order[at].size, dtype=np.int64)
         start = np.zeros(self.nodes, dtype=np.int64)
         if step.tile is not None:
             start = self.coords_of(step.tile[0])
             stop = np.minimum(start + step.tile[1], stop)
-        whole = Fibers(found.level, found.fiber, found.low, found.high, shift)
+        whole = Fibers(found.level, found.fiber, found.low, found.high, shift, step.factor)
         low = found.low + whole.upto(start - 1)
         high = found.low + whole.upto(stop - 1)
-        return Fibers(found.level, found.fiber, low, high, shift)
+        return Fibers(found.level, found.fiber, low, high, shift, step.factor)
 
     def _shift(self, step: Step) -> Ints:
         """The sum of the earlier variables of index math."""

@@ -23,7 +23,7 @@ class Step:
     coordinate of `level` is column `column` of the flattened loop rank. project: `level` co-iterates shifted
     by the sum of factor x coordinate of the earlier loops in `offset`, over `factor` of its own variable;
     `tile`: (loop, step) of the part around it that bounds it. residue: the remainder of that sum by `factor`
-    is looked up in `level`, and the next level has the quotients.
+    is looked up in `level`; the next level has the coordinates with that remainder.
     """
 
     kind: Literal["iterate", "cut", "lookup", "project", "residue"]

@@ -70,8 +70,8 @@ class Nest:
         found = {}
         for loop, steps in slot.steps.items():
             for step in steps:
-                if step.kind in ("cut", "project"):
-                    why = "index math" if step.kind == "project" else "parts of another tensor's fibers"
+                if step.kind in ("cut", "project", "residue"):
+                    why = "parts of another tensor's fibers" if step.kind == "cut" else "index math"
                     what = f"{self.plan.einsum}: {tensor} is read by {why}, whose traffic is not worked out"
                     raise Refused(what, f"leave {tensor} without bindings")
                 found[step.level] = (slot.tree.levels[step.level].rank.name, Place(loop, step.level))
