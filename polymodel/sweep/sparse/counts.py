@@ -75,16 +75,15 @@ class LinkedSums:
         looked = tuple(c for c in conditions if not self.data[c.leader].dense)
         if not looked and not nonzeros:
             return dense
+        if not self.structure.box:
+            return self._bounded(chain, kind, looked, dense, nonzeros, points, points.settings)
         own = self.data[chain[-1].tensor] if nonzeros else None
         scale = own.density if own is not None else 1.0
+        whole = self._total(chain, kind, (), False, points)
         found = self._total(chain, kind, looked, nonzeros, points) * scale
         if own is not None and own.computed and looked:
-            both = (
-                self._total(chain, kind, looked, False, points),
-                self._total(chain, kind, (), False, points) * scale,
-            )
-            found = np.minimum(*both)
-        followed = np.isclose(self._total(chain, kind, (), False, points), dense, rtol=1e-13, atol=0)
+            found = np.minimum(self._total(chain, kind, looked, False, points), whole * scale)
+        followed = np.isclose(whole, dense, rtol=1e-13, atol=0)
         if points.mask is not None:
             followed = followed | ~points.mask
         if np.all(followed):
@@ -92,10 +91,30 @@ class LinkedSums:
         shape = np.broadcast_shapes(np.shape(followed), *(s.shape for s in points.settings.values()))
         apart = ~np.broadcast_to(followed, shape)
         some = {v: np.broadcast_to(s, shape)[apart] for v, s in points.settings.items()}
-        high = self._sum(chain, kind, self._useful(chain, looked, False)).largest(some) if looked else 1.0
         changed = np.broadcast_to(found, shape).copy()
-        changed[apart] = np.broadcast_to(dense, shape)[apart] * high * scale
+        each = np.broadcast_to(dense, shape)[apart]
+        changed[apart] = self._bounded(chain, kind, looked, each, nonzeros, points, some)
         return changed
+
+    def _bounded(
+        self,
+        chain: tuple[Link, ...],
+        kind: str,
+        looked: tuple[Condition, ...],
+        dense: Array,
+        nonzeros: bool,
+        points: Points,
+        settings: Settings,
+    ) -> Array:
+        """The most that is left where transfers are not followed tile by tile."""
+        scale = self.data[chain[-1].tensor].density if nonzeros else 1.0
+        useful = self._useful(chain, looked, nonzeros)
+        if not useful:
+            return dense * scale
+        shape = np.broadcast_shapes(*(s.shape for s in settings.values()))
+        flat = {v: np.broadcast_to(s, shape).reshape(-1) for v, s in settings.items()}
+        high = self._sum(chain, kind, useful).largest(flat).reshape(shape)
+        return dense * high * scale
 
     def _useful(
         self, chain: Sequence[Link], looked: Iterable[Condition], nonzeros: bool
@@ -147,6 +166,8 @@ class LinkedSums:
             access = self.structure.einsum.access_of(leader)
             if not access.variables:
                 raise NotSeparable(f"{self.structure.name}: {leader} has no ranks")
+            if sum(len(x.variables) for x in access.projection) > len(access.variables):
+                raise NotSeparable(f"{self.structure.name}: one rank variable indexes two ranks of {leader}")
             factors.append(Holds(access, self.data[leader], mine, parts, numbers))
         powers: dict[str, int] = {}
         for x in self.structure.einsum.access_of(link.tensor).projection if link else ():

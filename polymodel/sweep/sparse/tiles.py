@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.errors import NotSeparable
 from polymodel.sparse.actions.counters import Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Structure
@@ -18,6 +19,7 @@ from polymodel.sweep.sparse.classes import Classes
 from polymodel.sweep.sparse.columns import Column, Settings
 from polymodel.sweep.sparse.contraction import Contraction
 from polymodel.sweep.sparse.factors import OfTiles
+from polymodel.workload.einsum import TensorAccess
 
 Array = Any
 
@@ -48,12 +50,13 @@ class Tilings:
         key = (*where, digits)
         if key not in self._known:
             access = self.structure.einsum.access_of(where[1])
-            each = {v: self._classes(v, digits, False) for v in access.variables}
+            each = {v: self._classes(v, digits) for v in access.variables}
+            alike = each if self.data[where[1]].placeless else self._alike(access, digits)
             payload, total = self._functions(where[1], how)
             self._known[key] = (
                 Contraction(each, ((1, ()),), (OfTiles(access, _points),)),
-                Contraction(each, ((1, ()),), (OfTiles(access, payload),)),
-                Contraction(each, ((1, ()),), (OfTiles(access, total),)),
+                Contraction(alike, ((1, ()),), (OfTiles(access, payload),)),
+                Contraction(alike, ((1, ()),), (OfTiles(access, total),)),
             )
         return Bits(*(c.values(settings) for c in self._known[key]))
 
@@ -62,7 +65,7 @@ class Tilings:
         key = (tensor, how, digits)
         if key not in self._largest:
             access = self.structure.einsum.access_of(tensor)
-            each = {v: self._classes(v, digits, True) for v in access.variables}
+            each = {v: tuple(map(_largest, self._classes(v, digits))) for v in access.variables}
             _, total = self._functions(tensor, how)
             self._largest[key] = Contraction(each, ((1, ()),), (OfTiles(access, total),))
         return self._largest[key].values(settings)
@@ -80,18 +83,42 @@ class Tilings:
 
         return payload, total
 
-    def _classes(self, variable: str, digits: frozenset[int], largest: bool) -> tuple[Classes, ...]:
-        """Tiles along one rank variable: by extent, or the largest one alone."""
+    def _alike(self, access: TensorAccess, digits: frozenset[int]) -> dict[str, tuple[Classes, ...]]:
+        """Where the model knows places: all tiles as if they were as large as the largest. Raises
+        NotSeparable where some do not lie at multiples of their size."""
+        what = (
+            f"{access.tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
+        )
+        if any(len(x.terms) != 1 or abs(x.terms[0][1]) != 1 for x in access.projection):
+            raise NotSeparable(what)
+        found = {}
+        for v in access.variables:
+            column = self.columns[v]
+            for setting in range(column.settings):
+                counters = column.counters(setting)
+                groups = group_numbers(digit_columns(counters, digits), counters.size)
+                if not np.array_equal(groups, np.arange(groups.size) // int(np.bincount(groups).max())):
+                    raise NotSeparable(what)
+            found[v] = tuple(
+                Classes(c.count.sum(keepdims=True), c.extent[-1:], {}, {}, {})
+                for c in self._classes(v, digits)
+            )
+        return found
+
+    def _classes(self, variable: str, digits: frozenset[int]) -> tuple[Classes, ...]:
+        """Tiles along one rank variable, by extent."""
         column = self.columns[variable]
         found = []
         for setting in range(column.settings):
             counters = column.counters(setting)
             groups = group_numbers(digit_columns(counters, digits), counters.size)
             extents, counts = np.unique(np.bincount(groups), return_counts=True)
-            if largest:
-                extents, counts = extents[-1:], np.ones(1, np.int64)
             found.append(Classes(counts, extents, {}, {}, {}))
         return tuple(found)
+
+
+def _largest(classes: Classes) -> Classes:
+    return Classes(np.ones(1, np.int64), classes.extent[-1:], {}, {}, {})
 
 
 def _points(tiles: Ints) -> Array:
