@@ -30,10 +30,8 @@ from polymodel.sparse.density.model import Label
 PREFIX = "sparse_"
 CLOSE = 1e-9
 LONGEST = 30.0  # seconds of evaluation without a time limit
-LEAST, TIMES = (
-    5.0,
-    3.0,
-)  # for mappings that lower bounds do not lead to: seconds, or times those of the search
+# For mappings that lower bounds do not lead to: seconds, or times those of the search.
+LEAST, TIMES = 5.0, 3.0
 ROUNDS = 3
 MOST = 24  # mappings of each further search that are evaluated
 
@@ -53,11 +51,6 @@ class Quality:
     found: int
     besides: int
     label: Label
-
-
-def is_sparse(objectives: Sequence[str]) -> bool:
-    """True if an objective is about sparse data."""
-    return any(o.startswith(PREFIX) for o in objectives)
 
 
 def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[str, TensorData]) -> Request:
@@ -104,9 +97,9 @@ def more_points(
     search: Callable[[Request], Found],
 ) -> list[Point]:
     """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
-    space that they take. `request`: that of the search. Takes three times as long as it, or five seconds.
+    space that they take. `request`: that of the search. Takes up to three times as long, from 5 to 30 s.
     """
-    end = perf_counter() + max(LEAST, TIMES * found.seconds)
+    end = perf_counter() + min(max(LEAST, TIMES * found.seconds), LONGEST)
     if request.time_limit is not None:
         end = min(end, perf_counter() + request.time_limit - found.seconds)
     every, seen = list(points), {p.candidate.tree for p in points}
