@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
+from polymodel.sparse.execute import check as checking
 from polymodel.sparse.execute.records import Execution
 from polymodel.sparse.execute.run import run
 from tests.sparse.cascades import agree, cascade, sparse
@@ -70,7 +71,9 @@ def test_without_follow_a_tile_of_the_innermost_variable_bounds_what_is_read() -
 
 @pytest.mark.parametrize("order", ["P1 Q1 P0 Q0 R S M C", "M C R S P1 Q1 P0 Q0", "P1 Q1 M C R S P0 Q0"])
 @pytest.mark.parametrize("both", [True, False])
-def test_sparse_convolutions_with_strides_equal_numpy(order: str, both: bool) -> None:
+def test_sparse_convolutions_with_strides_equal_numpy(
+    monkeypatch: pytest.MonkeyPatch, order: str, both: bool
+) -> None:
     """Input and filter sparse; both ranks of the input follow, or the reading ones only."""
     rng = np.random.default_rng(3)
     i, f = sparse(rng, (3, 12, 13), 0.4), sparse(rng, (2, 3, 3, 2), 0.6)
@@ -87,6 +90,8 @@ def test_sparse_convolutions_with_strides_equal_numpy(order: str, both: bool) ->
             expected += np.einsum("chw,mc->mhw", window, f[:, :, r, s])
     assert (found.results["O"].to_dense() == expected).all()
     assert all(c.agrees for c in found.check())
+    monkeypatch.setattr(checking, "DENSE", 0)
+    assert [(c.agrees, c.reference) for c in found.check()] == [(True, "scipy.sparse")]
     # Every pair of nonzeros that meet is one product, in any order.
     pairs = sum(
         (i[:, r : r + 2 * p - 1 : 2, s : s + 2 * q - 1 : 2] != 0).sum(axis=(1, 2))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Dense arrays are used where the whole iteration space has at most this many points.
 DENSE = 2 * 10**7
 TOLERANCE = 1e-9
+# Combinations of variables that are made of one tensor with index math.
+MOST_ENTRIES = 10**8
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = 2**62
 
@@ -48,7 +50,7 @@ def check(execution: Execution) -> tuple[Check, ...]:
         if prod(sizes.values()) <= DENSE:
             found.append(_dense(expression, known, sizes, ours, execution.scalars))
         else:
-            found.append(_sparse(expression, known, ours, execution.scalars))
+            found.append(_sparse(expression, known, sizes, ours, execution.scalars))
     return tuple(found)
 
 
@@ -149,9 +151,35 @@ class _Entries:
     values: NDArray[Any]
 
 
+def _entries(operand: Operand, tensor: SparseTensor, sizes: Mapping[str, int]) -> _Entries:
+    """The nonzeros by variable; of index math every combination of its variables that meets one."""
+    columns: dict[str, NDArray[np.int64]] = {}
+    rows = np.arange(tensor.nnz, dtype=np.int64)
+    for index, coords in sorted(
+        zip(operand.indices, tensor.coords, strict=True), key=lambda i: len(i[0].terms)
+    ):
+        unknown = sorted((v for v, _ in index.terms if v not in columns), key=lambda v: sizes[v])
+        for v in unknown[:-1]:
+            if rows.size * sizes[v] > MOST_ENTRIES:
+                raise Refused(f"{operand.tensor} meets too many combinations of {v} to be checked")
+            rows, columns = np.repeat(rows, sizes[v]), {u: np.repeat(c, sizes[v]) for u, c in columns.items()}
+            columns[v] = np.arange(rows.size) % sizes[v]
+        factors = dict(index.terms)
+        rest = coords[rows] - sum(f * columns[v] for v, f in factors.items() if v in columns)
+        if not unknown:
+            kept = rest == 0
+        else:
+            solved, left = np.divmod(rest, factors[unknown[-1]])
+            kept = (left == 0) & (solved >= 0) & (solved < sizes[unknown[-1]])
+            columns[unknown[-1]] = solved
+        rows, columns = rows[kept], {v: c[kept] for v, c in columns.items()}
+    return _Entries(columns, tensor.values[rows])
+
+
 def _sparse(
     expression: Expression,
     known: Mapping[str, SparseTensor],
+    sizes: Mapping[str, int],
     ours: SparseTensor,
     scalars: Mapping[str, float],
 ) -> Check:
@@ -160,12 +188,9 @@ def _sparse(
     parts = [_Entries(dict(zip(out, ours.coords, strict=True)), -ours.values.astype(np.float64))]
     for term in expression.terms:
         operands = [f for f in term.factors if isinstance(f, Operand)]
-        if isinstance(term, Take) or any(i.variable is None for o in operands for i in o.indices):
-            raise Refused(f"{expression.name} is too large to be checked: take and index math need arrays")
-        entries = [
-            _Entries(dict(zip(_variables(o), known[o.tensor].coords, strict=True)), known[o.tensor].values)
-            for o in operands
-        ]
+        if isinstance(term, Take):
+            raise Refused(f"{expression.name} is too large to be checked: take needs arrays")
+        entries = [_entries(o, known[o.tensor], sizes) for o in operands]
         found = entries[0]
         for k, other in enumerate(entries[1:], 2):
             later = {v for e in entries[k:] for v in e.columns}
