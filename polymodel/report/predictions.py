@@ -81,7 +81,7 @@ def predict(
     with the faults of all sources.
     """
     from polymodel.sparse.density import unfit
-    from polymodel.sparse.files import read_tensor
+    from polymodel.sparse.files import read_file
 
     found: list[Prediction] = []
     warned: list[str] = []
@@ -94,7 +94,12 @@ def predict(
         if not isinstance(source, (SparseTensor, str, PathLike)):
             raise not_a("sparse tensor or file", "predict", source, "pass e.g. 'matrix.mtx.gz'")
         try:
-            tensor = source if isinstance(source, SparseTensor) else read_tensor(source)
+            if isinstance(source, SparseTensor):
+                tensor = source
+            else:
+                file = read_file(source)
+                tensor = file.tensor
+                warned += [f"{tensor.name}: {note}" for note in file.notes]
             found += predictions(tensor, tiles=tiles, slices=slices)
         except SpecError as error:
             faults.append(error)

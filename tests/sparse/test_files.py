@@ -57,7 +57,10 @@ def test_the_knowledge_graph_has_the_counts_of_the_index() -> None:
 def test_a_last_column_that_may_be_coordinates_is_told() -> None:
     found = read_file(data.FOLDER / "KG_JF17K_3.tns.gz")
     assert found.tensor.ranks == ("I", "J", "K")
+    assert "18,981 entries were added to others at their point" in found.notes[0]
     assert "if they are coordinates, give 4 ranks" in found.notes[0]
+    with pytest.warns(UserWarning, match="if they are coordinates, give 4 ranks"):
+        read_tensor(data.FOLDER / "KG_JF17K_3.tns.gz")
 
 
 HEADERS = [

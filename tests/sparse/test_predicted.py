@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,16 @@ def test_table_text_and_faults() -> None:
         predict(drawn((4, 4), 3), tiles=(0,), slices=0)
     assert "tiles of size 0" in str(error.value)
     assert "slices 0" in str(error.value)
+
+
+def test_a_column_that_may_be_coordinates_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "graph.tns"
+    file.write_text("1 1 3\n1 1 4\n2 5 2\n")
+    assert any("1 entries were added to others" in note for note in predict(file).notes)
+    file.write_text("# field: pattern\n1 1 3\n1 1 4\n2 5 2\n")
+    found = predict(file)
+    assert not any("taken for values" in note for note in found.notes)
+    assert found.frame.actual[0] == 2
 
 
 def test_more_rows_than_a_histogram_holds_are_refused() -> None:

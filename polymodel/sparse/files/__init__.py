@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -34,8 +35,13 @@ def read_tensor(
     its comment `# shape: 3 4 5`, else the largest coordinates. `limit`: bytes of text after unpacking;
     without one 8 GB, and 250 times the packed size.
     Raises SpecError with all faults of the file (the first 20, the others counted), each with its line.
+    Warns (UserWarning) where a column taken for values is more likely one of coordinates.
     """
-    return read_file(path, name, ranks, shape=shape, limit=limit).tensor
+    found = read_file(path, name, ranks, shape=shape, limit=limit)
+    if found.duplicates:
+        for note in found.notes:
+            warnings.warn(f"{found.path}: {note}", stacklevel=2)
+    return found.tensor
 
 
 def read_file(

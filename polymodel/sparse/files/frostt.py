@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -56,10 +56,9 @@ def read_frostt(
     if sizes is None:
         sizes = tuple(int(row.max()) + 1 for row in found.coords)
     names = tuple(ranks) if ranks is not None else default_ranks(order)
-    notes = [] if ranks is not None or shape is not None or told.field else _doubt(found, order)
-    return record(
-        str(text.path), (name, names, sizes), found, 0, "FROSTT", field, "general", told.comments, notes
-    )
+    made = record(str(text.path), (name, names, sizes), found, 0, "FROSTT", field, "general", told.comments)
+    certain = ranks is not None or shape is not None or told.field
+    return made if certain else replace(made, notes=_doubt(found, order, made.duplicates))
 
 
 def default_ranks(order: int) -> tuple[str, ...]:
@@ -114,12 +113,13 @@ def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -
     return order, field or "real"
 
 
-def _doubt(found: Entries, order: int) -> list[str]:
+def _doubt(found: Entries, order: int, duplicates: int) -> tuple[str, ...]:
     """A word on a last column that may as well hold coordinates."""
     values = found.values
     if not values.size or (values < 1).any() or (values != np.floor(values)).any() or np.ptp(values) == 0:
-        return []
-    return [
-        f"the last of {order + 1} columns was taken for values, all of them whole numbers above 0; "
-        f"if they are coordinates, give {order + 1} ranks"
-    ]
+        return ()
+    summed = f", and {duplicates:,} entries were added to others at their point" if duplicates else ""
+    return (
+        f"the last of {order + 1} columns was taken for values, all of them whole numbers above 0{summed}; "
+        f"if they are coordinates, give {order + 1} ranks, or the file a line `# field: pattern` on top",
+    )

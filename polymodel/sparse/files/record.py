@@ -68,7 +68,6 @@ def record(
     field: Field,
     symmetry: str = "general",
     comments: Sequence[str] = (),
-    notes: Sequence[str] = (),
 ) -> TensorFile:
     """The record of entries that are all within the shape; `tensor`: its name, ranks and shape.
 
@@ -92,5 +91,4 @@ def record(
         duplicates=int(values.size) - points,
         cancelled=points - made.nnz,
         comments=tuple(comments),
-        notes=tuple(notes),
     )
