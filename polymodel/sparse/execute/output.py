@@ -65,7 +65,8 @@ def _number(fiber: Ints, count: int, coords: Ints) -> tuple[Ints, int, bool]:
     span = int(coords.max(initial=0)) + 1
     if count * span > _NUMBERED:
         raise Refused("the output has more places than 64 bits number")
-    keys = fiber * span + coords
+    keys = fiber * span
+    keys += coords
     if keys.size < 2 or bool((keys[1:] > keys[:-1]).all()):
         return np.arange(keys.size, dtype=np.int64), int(keys.size), True
     if count * span <= 4 * keys.size + 1024:
@@ -97,8 +98,9 @@ def _accesses(
     np.minimum.at(
         born, element if alive is None else element[alive], event if alive is None else event[alive]
     )
-    there = event > born[element]
-    new = event == born[element]
+    age = born[element]
+    there, new = event > age, event == age
+    del event, age
     reads = int(there.sum())
     writes = reads + int(new.sum())
     extra_reads, extra_writes = _insertions(loop, above, element, born, there, new)
