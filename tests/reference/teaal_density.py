@@ -35,7 +35,7 @@ def is_expectations(given: Case) -> bool:
     cases = given.get("cases")
     if not isinstance(cases, list) or not cases or not isinstance(cases[0], dict):
         return False
-    return "slice_max_load" in cases[0].get("monte_carlo", {})
+    return "slice_max_load" in (cases[0].get("monte_carlo") or {})
 
 
 def check(path: Path) -> list[Outcome]:
@@ -85,7 +85,7 @@ def _statistics(case: Case, outcome: Outcome) -> None:
     classes: dict[int, int] = {}
     for points, count in zip(sizes.prod(axis=-1).tolist(), counts.tolist(), strict=True):
         classes[points] = classes.get(points, 0) + int(count)
-    for points, number in case.get("tile_sizes", []):
+    for points, number in case["tile_sizes"]:
         outcome.equal(f"tiles of {points} points", classes.get(points, 0), number)
     for what, ours, relative in (
         ("expected_nonempty_tiles", model.expected_tiles(tile), 1e-9),
@@ -100,8 +100,8 @@ def _statistics(case: Case, outcome: Outcome) -> None:
         outcome.equal(f"quantile {confidence}", int(model.quantile(tile, float(confidence))), value)
     for s, value in exact["cdf_max"].items():
         _near(outcome, f"P(max <= {s})", float(model.cdf_max(tile, int(s))), value, 1e-6, 1e-11)
-    _bounds(case.get("approx", {}), model, tile, exact["expected_max_over_tiles"], outcome)
-    drawn = case.get("monte_carlo", {})
+    _bounds(case.get("approx") or {}, model, tile, exact["expected_max_over_tiles"], outcome)
+    drawn = case.get("monte_carlo") or {}
     for what, ours in (
         ("nonempty", model.expected_tiles(tile)),
         ("max", model.expected_max(tile)),

@@ -306,7 +306,7 @@ def _traffic(given: Mapping[str, Any], outcome: Outcome) -> None:
     sections(given, {"pregenerated": dict, "baselines": dict, "extensor_traffic_errors": list})
     for entry in given["extensor_traffic_errors"]:
         ours, theirs = (
-            next(r for r in given[part][entry["design"]] if r["Matrix"] == entry["matrix"])[entry["stream"]]
+            {r["Matrix"]: r for r in given[part][entry["design"]]}[entry["matrix"]][entry["stream"]]
             for part in ("pregenerated", "baselines")
         )
         what = f"{entry['design']} {entry['matrix']} {entry['stream']}"
