@@ -116,12 +116,12 @@ def test_a_run_that_is_interrupted_at_once_shows_what_the_store_has(
     first = pm.sweep(spec, sizes, **options, progress=interrupt)
     compiled, calls = sweeping.scenario, 0
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(*arguments: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise KeyboardInterrupt
-        return compiled(*arguments)
+        return compiled(*arguments, **named)
 
     monkeypatch.setattr(sweeping, "scenario", interrupted)
     second = pm.sweep(spec, sizes, **options)
