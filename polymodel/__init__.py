@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
     from polymodel.report.traffic import TrafficReport as TrafficReport
+    from polymodel.sparse.density import Actual as Actual
+    from polymodel.sparse.density import Banded as Banded
+    from polymodel.sparse.density import FixedStructured as FixedStructured
+    from polymodel.sparse.density import Hierarchical as Hierarchical
+    from polymodel.sparse.density import RankNnz as RankNnz
+    from polymodel.sparse.density import Uniform as Uniform
     from polymodel.sparse.density.random import random_tensor as random_tensor
     from polymodel.sparse.files import read_tensor as read_tensor
     from polymodel.sparse.files import write_tensor as write_tensor
@@ -91,6 +97,10 @@ _LAZY = {
     "footprint": "polymodel.sparse.formats.footprint",
     "tensaurus": "polymodel.sparse.tensaurus.predict",
     "SparseTensor": "polymodel.sparse.tensor",
+    **dict.fromkeys(
+        ("Actual", "Banded", "FixedStructured", "Hierarchical", "RankNnz", "Uniform"),
+        "polymodel.sparse.density",
+    ),
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (

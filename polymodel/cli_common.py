@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import perf_counter
 
 from polymodel.errors import Diagnostic, SpecError
 
@@ -65,7 +69,10 @@ class Line:
     def show(self, share: float, text: str) -> None:
         """Show a bar of which `share` is done, and a text."""
         filled = int(WIDTH * share)
-        line = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * share:5.1f} %  {text}"
+        self.say(f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * share:5.1f} %  {text}")
+
+    def say(self, line: str) -> None:
+        """Show this text in the place of what was there."""
         if not self.live:
             self.write(line + "\n")
             return
@@ -76,3 +83,26 @@ class Line:
         """Leave the line."""
         if self.shown:
             self.write("\n")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says on stderr what takes so long, and for how long it has, while work that tells no progress runs."""
+    live = sys.stderr.isatty()
+    line, done, begun = Line(sys.stderr.write, live), Event(), perf_counter()
+
+    def tell() -> None:
+        while not done.wait(0.2):
+            seconds = perf_counter() - begun
+            if line.due(seconds):
+                line.say(f"{what}: {seconds:.0f} s so far")
+                sys.stderr.flush()
+
+    teller = Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+        line.finish()

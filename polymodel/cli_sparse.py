@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from polymodel.cli_tensors import rank_sizes, tensors_of
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.execute.check import Check
     from polymodel.sparse.tensor import SparseTensor
 
+Run = Callable[[argparse.Namespace], tuple[str, int]]
 INFEASIBLE = 1
 FORMATS = ("table", "json", "csv", "html")
 MADE = ("dense", "random:DENSITY")
@@ -27,16 +29,30 @@ def add_sparse_commands(
     """The four commands; `add` makes a parser of a name and what it does, `load` reads a spec."""
     parser = add("sparse", "What density models expect of real tensors, beside exact counts.")
     add_sparse_options(parser)
-    parser.set_defaults(run=run_sparse)
+    parser.set_defaults(run=_waited(run_sparse))
     parser = add("execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time.")
     add_execute_options(parser)
-    parser.set_defaults(var=[], run=lambda options: run_execute(options, load(options, [options.spec])))
+    parser.set_defaults(
+        var=[], run=_waited(lambda options: run_execute(options, load(options, [options.spec])))
+    )
     parser = add("traffic", "What a TeAAL spec with format, architecture and bindings moves on data.")
     add_traffic_options(parser)
-    parser.set_defaults(var=[], run=lambda options: run_traffic(options, load(options, [options.spec])))
+    parser.set_defaults(
+        var=[], run=_waited(lambda options: run_traffic(options, load(options, [options.spec])))
+    )
     parser = add("tensaurus", "Predict a kernel on the Tensaurus accelerator.")
     add_tensaurus_options(parser)
-    parser.set_defaults(run=run_tensaurus)
+    parser.set_defaults(run=_waited(run_tensaurus))
+
+
+def _waited(run: Run) -> Run:
+    from polymodel.cli_common import waiting
+
+    def waited(options: argparse.Namespace) -> tuple[str, int]:
+        with waiting("counting"):
+            return run(options)
+
+    return waited
 
 
 def add_sparse_options(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +64,11 @@ def add_sparse_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slices", type=int, default=8, metavar="N", help="parts that rows are dealt to (default: 8)"
     )
+    parser.add_argument(
+        "--ranks",
+        metavar="NAMES",
+        help="of the files, e.g. I,J,K; a .tns file with as many columns as ranks has no values",
+    )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     parser.add_argument(
         "--out", metavar="DIR", help="also save the table as CSV and a picture of every matrix"
@@ -58,11 +79,12 @@ def run_sparse(options: argparse.Namespace) -> tuple[str, int]:
     """What density models expect of real tensors, beside exact counts of their data."""
     from polymodel.report.predictions import predict
 
-    found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices)
+    ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
+    found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
     text = str(found) if options.format == "table" else _formatted([found.table], options.format, found.notes)
     if options.out:
         files = [_write(Path(options.out) / "predictions.csv", found.table.to_csv())]
-        files += _pictures(Path(options.out), options.files)
+        files += _pictures(Path(options.out), options.files, ranks)
         text += _told(files, options.format)
     return text, 0
 
@@ -75,13 +97,13 @@ def _sizes(text: str) -> tuple[int, ...]:
         raise SpecError([fault]) from None
 
 
-def _pictures(folder: Path, files: list[str]) -> list[Path]:
+def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
 
     made = []
     for file in files:
-        tensor = read_tensor(file)
+        tensor = read_tensor(file, ranks=ranks)
         plots = {"rows": plot_occupancies, **({"spy": plot_spy} if len(tensor.ranks) == 2 else {})}
         for name, plot in plots.items():
             path = folder / f"{tensor.name}_{name}.svg"
@@ -137,7 +159,7 @@ def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
 
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
-    tensors = _tensors(options, spec, _rank_sizes(options.size))
+    tensors = tensors_of(options, spec, rank_sizes(options.size))
     found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
     report = TrafficReport(found)
     tables = list(report.tables.values())
@@ -157,8 +179,8 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
     given = symbols(options.set)
-    sizes = _rank_sizes(options.size)
-    tensors = _tensors(options, spec, sizes)
+    sizes = rank_sizes(options.size)
+    tensors = tensors_of(options, spec, sizes)
     slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
     found = run(spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
     report = ExecutionReport(found)
@@ -192,95 +214,6 @@ def _result(folder: Path, tensor: SparseTensor) -> Path:
     with writing(path):
         write_tensor(tensor, path)
     return path
-
-
-def _rank_sizes(texts: list[str]) -> dict[str, int]:
-    from polymodel.cli_common import pairs
-
-    found, faults = {}, []
-    for name, value in pairs(texts, "--size").items():
-        if value.isdigit() and int(value):
-            found[name] = int(value)
-        else:
-            what = f"--size {name}={value}: a whole number of at least 1 is expected"
-            faults.append(Diagnostic(what, f"write e.g. --size {name}=64"))
-    if faults:
-        raise SpecError(faults)
-    return found
-
-
-def _tensors(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
-    """Files first: their shapes give the sizes of ranks that the made ones need."""
-    from polymodel.cli_common import pairs
-    from polymodel.sparse.files import read_tensor
-
-    assert spec.teaal is not None
-    data = pairs(options.tensors, "")
-    declared = spec.teaal.declaration
-    ranks = list(dict.fromkeys(r for own in declared.values() for r in own))
-    faults = [
-        Diagnostic(f"--size {rank}: the spec has no rank {rank}", f"ranks: {', '.join(ranks)}")
-        for rank in sizes
-        if rank not in ranks
-    ]
-    faults += [
-        Diagnostic(f"{name}={data[name]}: {name} is no input of {options.spec}", _inputs(spec))
-        for name in data
-        if name not in spec.teaal.inputs
-    ]
-    made = {n: t for n, t in data.items() if t == "dense" or t.startswith("random:")}
-    found: dict[str, Any] = {}
-    for name, text in data.items():
-        if name in made or name not in declared:
-            continue
-        try:
-            tensor = read_tensor(text, name)
-        except SpecError as error:
-            faults += error.diagnostics
-            continue
-        if len(tensor.ranks) != len(declared[name]):
-            what = f"{name} has ranks {list(declared[name])}, {text} has {len(tensor.ranks)}"
-            faults.append(Diagnostic(what, "give a file with as many ranks"))
-            continue
-        found[name] = tensor.renamed(name, declared[name])
-        for rank, size in zip(declared[name], tensor.shape, strict=True):
-            sizes.setdefault(rank, size)
-    for name, text in made.items():
-        if name in declared:
-            found[name] = _made(name, text, declared[name], sizes, options.seed, faults)
-    if faults:
-        raise SpecError(faults)
-    return found
-
-
-def _inputs(spec: Spec) -> str:
-    return "inputs: " + ", ".join(spec.teaal.inputs if spec.teaal is not None else ())
-
-
-def _made(
-    name: str, text: str, ranks: tuple[str, ...], sizes: dict[str, int], seed: int, faults: list[Diagnostic]
-) -> SparseTensor | None:
-    from polymodel.sparse.density import random_tensor
-
-    lacking = [r for r in ranks if r not in sizes]
-    faults += [
-        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add --size {r}=N") for r in lacking
-    ]
-    try:
-        density = 1.0 if text == "dense" else float(text.removeprefix("random:"))
-    except ValueError:
-        faults.append(Diagnostic(f"{name}={text}: a density is expected", f"write e.g. {name}=random:0.1"))
-        return None
-    if lacking:
-        return None
-    shape = tuple(sizes[r] for r in ranks)
-    # Each tensor draws from a seed of its own, whatever the order of the arguments.
-    own = seed + sum(ord(c) * 31**i for i, c in enumerate(name))
-    try:
-        return random_tensor(ranks, shape, density, own % 2**32).renamed(name)
-    except SpecError as error:
-        faults += error.diagnostics
-        return None
 
 
 def add_tensaurus_options(parser: argparse.ArgumentParser) -> None:

@@ -73,12 +73,15 @@ class Predictions:
 
 
 def predict(
-    *sources: SparseTensor | str | PathLike[str], tiles: Sequence[int] = TILES, slices: int = 8
+    *sources: SparseTensor | str | PathLike[str],
+    tiles: Sequence[int] = TILES,
+    slices: int = 8,
+    ranks: Sequence[str] | None = None,
 ) -> Predictions:
     """What uniform and row-histogram models expect of these tensors (or files), beside the actual counts.
 
-    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to. Raises SpecError
-    with the faults of all sources.
+    `tiles`: sizes of tiles, the same in every rank; `slices`: parts that rows are dealt to; `ranks`: names of
+    those of the files, see `read_tensor`. Raises SpecError with the faults of all sources.
     """
     from polymodel.sparse.density import unfit
     from polymodel.sparse.files import read_file
@@ -97,7 +100,7 @@ def predict(
             if isinstance(source, SparseTensor):
                 tensor = source
             else:
-                file = read_file(source)
+                file = read_file(source, ranks=ranks)
                 tensor = file.tensor
                 warned += [f"{tensor.name}: {note}" for note in file.notes]
             found += predictions(tensor, tiles=tiles, slices=slices)

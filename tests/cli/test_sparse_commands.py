@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.cli_common import waiting
 from polymodel.sparse.files import read_tensor
 
 MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "ts_rel5.mtx.gz")
@@ -30,6 +32,18 @@ def test_sparse_prints_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: P
     rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert next(r for r in rows if r["quantity"] == "nonempty rows")["actual"] == "172"
     assert {p.name for p in tmp_path.iterdir()} == {"predictions.csv", "ts_rel5_rows.svg", "ts_rel5_spy.svg"}
+
+
+def test_ranks_tell_how_many_columns_are_coordinates(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = str(Path(MATRIX).with_name("KG_JF17K_3.tns.gz"))
+    code, out, _ = run(capsys, "sparse", graph, "--ranks", "R,E1,E2,E3", "--format", "csv")
+    assert code == 0
+    rows = {r["quantity"]: r for r in csv.DictReader(out.splitlines())}
+    assert rows["nonempty rows"]["actual"] == "104"
+    assert rows["nonempty (R, E1, E2) fibers"]["actual"] == "15563"
+    code, _, err = run(capsys, "sparse", MATRIX, "--ranks", "I,J,K")
+    assert code == 2
+    assert "a matrix has 2 ranks" in err
 
 
 def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,3 +171,14 @@ def test_damaged_text_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[
     code, _, err = run(capsys, "sparse", str(file))
     assert code == 2
     assert not any(c in err for c in "\x1b\x07\ufffd")
+
+
+def test_what_takes_long_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polymodel.cli_common.BAR_AFTER", 0.0)
+    monkeypatch.setattr("polymodel.cli_common.LINE_EVERY", 0.0)
+    with waiting("counting"):
+        time.sleep(0.5)
+    assert "counting: 0 s so far\n" in capsys.readouterr().err
+    code, out, _ = run(capsys, "sparse", MATRIX)
+    assert code == 0
+    assert "so far" not in out

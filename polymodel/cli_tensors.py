@@ -1,0 +1,101 @@
+"""Tensors as the command line names them: `A=matrix.mtx B=random:0.1`, with `--size RANK=N`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.sparse.tensor import SparseTensor
+
+
+def rank_sizes(texts: list[str]) -> dict[str, int]:
+    from polymodel.cli_common import pairs
+
+    found, faults = {}, []
+    for name, value in pairs(texts, "--size").items():
+        if value.isdigit() and int(value):
+            found[name] = int(value)
+        else:
+            what = f"--size {name}={value}: a whole number of at least 1 is expected"
+            faults.append(Diagnostic(what, f"write e.g. --size {name}=64"))
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
+    """Files first: their shapes give the sizes of ranks that the made ones need."""
+    from polymodel.cli_common import pairs
+    from polymodel.sparse.files import read_tensor
+
+    assert spec.teaal is not None
+    data = pairs(options.tensors, "")
+    declared = spec.teaal.declaration
+    ranks = list(dict.fromkeys(r for own in declared.values() for r in own))
+    faults = [
+        Diagnostic(f"--size {rank}: the spec has no rank {rank}", f"ranks: {', '.join(ranks)}")
+        for rank in sizes
+        if rank not in ranks
+    ]
+    faults += [
+        Diagnostic(f"{name}={data[name]}: {name} is no input of {options.spec}", _inputs(spec))
+        for name in data
+        if name not in spec.teaal.inputs
+    ]
+    made = {n: t for n, t in data.items() if t == "dense" or t.startswith("random:")}
+    found: dict[str, Any] = {}
+    for name, text in data.items():
+        if name in made or name not in declared:
+            continue
+        try:
+            tensor = read_tensor(text, name)
+        except SpecError as error:
+            faults += error.diagnostics
+            continue
+        if len(tensor.ranks) != len(declared[name]):
+            what = f"{name} has ranks {list(declared[name])}, {text} has {len(tensor.ranks)}"
+            faults.append(Diagnostic(what, "give a file with as many ranks"))
+            continue
+        found[name] = tensor.renamed(name, declared[name])
+        for rank, size in zip(declared[name], tensor.shape, strict=True):
+            sizes.setdefault(rank, size)
+    for name, text in made.items():
+        if name in declared:
+            found[name] = _made(name, text, declared[name], sizes, options.seed, faults)
+    if faults:
+        raise SpecError(faults)
+    return found
+
+
+def _inputs(spec: Spec) -> str:
+    return "inputs: " + ", ".join(spec.teaal.inputs if spec.teaal is not None else ())
+
+
+def _made(
+    name: str, text: str, ranks: tuple[str, ...], sizes: dict[str, int], seed: int, faults: list[Diagnostic]
+) -> SparseTensor | None:
+    from polymodel.sparse.density import random_tensor
+
+    lacking = [r for r in ranks if r not in sizes]
+    faults += [
+        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add --size {r}=N") for r in lacking
+    ]
+    try:
+        density = 1.0 if text == "dense" else float(text.removeprefix("random:"))
+    except ValueError:
+        faults.append(Diagnostic(f"{name}={text}: a density is expected", f"write e.g. {name}=random:0.1"))
+        return None
+    if lacking:
+        return None
+    shape = tuple(sizes[r] for r in ranks)
+    # Each tensor draws from a seed of its own, whatever the order of the arguments.
+    own = seed + sum(ord(c) * 31**i for i, c in enumerate(name))
+    try:
+        return random_tensor(ranks, shape, density, own % 2**32).renamed(name)
+    except SpecError as error:
+        faults += error.diagnostics
+        return None
