@@ -42,6 +42,7 @@ TABLES = (
 )
 
 
+PLAIN = "no component says `sparse:`, so zeros are stored, moved and computed like any other value"
 _COUNTED = {
     "compute": compute,
     "accesses": accesses,
@@ -183,7 +184,9 @@ class SparseReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures."""
-        return self.counts.notes
+        if any(c.sparse is not None for c in self.dense.problem.hierarchy.components):
+            return self.counts.notes
+        return (*self.counts.notes, PLAIN)
 
     def to_html(self, file: str | Path | None = None) -> str:
         """All tables as one self-contained page, also written to `file` if given."""

@@ -122,3 +122,11 @@ def test_edge_tiles_of_models_that_know_places_are_noted(tmp_path: Path, tile: i
     rows = {"rank_nnz": {"histogram": [0, 1, 5, 2, 0, 3, 0, 0]}}
     found = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": rows})
     assert any("knows places" in note for note in found.notes) is noted
+
+
+def test_a_machine_that_does_nothing_about_zeros_says_so(sparse: pm.SparseReport) -> None:
+    plain = pm.evaluate(pm.load("matmul/weight_stationary", "simple_two_level"))
+    found = pm.sparsify(plain, densities={"A": 0.1})
+    assert found.total_energy == plain.total_energy
+    assert "no component says `sparse:`" in str(found)
+    assert "no component says" not in str(sparse)
