@@ -7,6 +7,7 @@ up through a toll), compute has `compute`. An action that a component does not n
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 from polymodel.architecture.hierarchy import Action, Component
 
@@ -23,8 +24,7 @@ def whole_actions(action: Action, elements: int, bits_per_value: int) -> int:
     """
     bits, each = elements * action.whole_bits(bits_per_value), action.bits_per_action or 1
     # Expected counts are no whole numbers, and stay so.
-    found = bits / each if isinstance(bits, float) else bits // each
-    return found  # type: ignore[return-value]  # annotated as what dense counts are
+    return cast(int, bits / each if isinstance(bits, float) else bits // each)
 
 
 def rounded_actions(action: Action, sizes: Iterable[tuple[int, int]], bits_per_value: int) -> int:
