@@ -224,7 +224,7 @@ def test_what_no_sum_counts_is_evaluated_point_by_point(monkeypatch: pytest.Monk
         raise Refused("not for many points at once")
 
     one, symbols = (
-        spec(dram=SKIP, densities={"A": {"banded": {"width": 3}}}),
+        spec(dram=SKIP, densities={"A": {"hierarchical": {"M": 0.7, "K": 0.4}}}),
         {"TM": [4, 12], "TN": [8], "TK": [3]},
     )
     whole = pm.sweep(one, symbols, objectives=OBJECTIVES, keep="all")
@@ -233,6 +233,14 @@ def test_what_no_sum_counts_is_evaluated_point_by_point(monkeypatch: pytest.Monk
     single = pm.sweep(one, symbols, objectives=OBJECTIVES, keep="all")
     assert single.notes == ("not for many points at once: points evaluated one by one",)
     pd.testing.assert_frame_equal(single.frame, whole.frame, rtol=1e-9)
+
+
+def test_leaders_whose_models_know_places_are_looked_at_one_by_one() -> None:
+    one = spec(dram=SKIP, densities={"A": {"banded": {"width": 3}}})
+    found = pm.sweep(one, {"TM": [4, 5], "TN": [8], "TK": [3]}, objectives=OBJECTIVES, keep="all")
+    assert any("knows places" in n for n in found.notes)
+    for _, row in found.frame.iterrows():
+        assert row["sparse_energy"] == pm.evaluate(found.spec(row)).sparse.total_energy
 
 
 def test_the_chapter_says_what_its_example_gives() -> None:

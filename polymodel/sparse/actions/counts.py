@@ -21,7 +21,6 @@ from polymodel.sparse.actions.storage import (
     Formats,
     Kept,
     TileBits,
-    Tiles,
     resident,
     tiling_bits,
     transfer_digits,
@@ -183,8 +182,7 @@ class EinsumCounts:
         looked = tuple(c for c in conditions if not self.data[c.leader].dense)
         if not looked and not nonzeros:
             return dense, "exact"
-        for c in looked:
-            self._note_places(c)
+        bounded = self._places(sums, looked)
         data = [self.data[c.leader] for c in looked] + ([self.data[sums.tensor]] if nonzeros else [])
         if self.structure.box and sums.total(kind) == dense:
             label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
@@ -194,7 +192,7 @@ class EinsumCounts:
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 both = sums.total(kind, looked), sums.total(kind, (), True)
                 return min(both), "bound"
-            return found, label
+            return found, "bound" if bounded else label
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
         looked = tuple(c for c in looked if not nonzeros or c.leader != sums.tensor)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
@@ -202,7 +200,7 @@ class EinsumCounts:
         # Of data the chance of a tile is that of one at a random place, which bounds nothing.
         alike = low == high or any(self.data[c.leader].actual is not None for c in looked)
         self.note(sums.tensor, alike)
-        return dense * high * scale, "expected" if alike else "bound"
+        return dense * high * scale, "expected" if alike and not bounded else "bound"
 
     def _scaled(self, tensor: str, dense: int, nonzeros: bool) -> tuple[Number, Label]:
         """Of copies, and of tensors without a link: every element moves as often as any other."""
@@ -214,20 +212,17 @@ class EinsumCounts:
             return dense // points * data.actual.nnz, "exact"
         return dense * data.density, "expected"
 
-    def _note_places(self, condition: Condition) -> None:
-        """Remark that a model which knows places answers for edge tiles by what it says of full ones."""
-        leader = condition.leader
-        if self.data[leader].actual is not None or self.data[leader].placeless:
-            return
-        tiles = Tiles(self.structure, leader, condition.digits)
-        if tiles.regular() and sum(1 for _ in tiles.classes()) == 1:
-            return
-        text = (
-            f"{self.structure.name}: tiles of {leader} differ in size, and its density model knows places; "
-            "each counts as one of its size at a random place: give the data for exact numbers"
-        )
-        if text not in self.notes:
-            self.notes.append(text)
+    def _places(self, sums: LinkSums, conditions: Iterable[Condition]) -> bool:
+        """True, with a remark, if a model that knows places leads an action by tiles of several sizes."""
+        leaders = dict.fromkeys(c.leader for c in conditions if sums.uneven(c))
+        for leader in leaders:
+            text = (
+                f"{self.structure.name}: tiles of {leader} differ in size, and its model knows places; "
+                "the smaller ones are taken never to be empty: give the data for exact numbers"
+            )
+            if text not in self.notes:
+                self.notes.append(text)
+        return bool(leaders)
 
     def note(self, tensor: str, equal: bool) -> None:
         """Remark that transfers were not followed one by one."""

@@ -14,6 +14,7 @@ from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Table
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.storage import Tiles
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.workload.einsum import TensorAccess
@@ -122,6 +123,31 @@ class LinkSums:
                 found = found & tally.receives()
         return found
 
+    def uneven(self, condition: Condition) -> bool:
+        """True if the leader's model knows places and its parts differ in size: the answer is a bound."""
+        data = self.data[condition.leader]
+        if data.actual is not None or data.placeless:
+            return False
+        tiles = Tiles(self.structure, condition.leader, condition.digits)
+        return not tiles.regular() or sum(1 for _ in tiles.classes()) > 1
+
+    def _holds(self, tally: Tally, condition: Condition) -> Floats:
+        """Probability that the leader's part is not empty.
+
+        A model that knows places answers for the full tiles of a tiling together; smaller tiles, of which it
+        says nothing, are taken never to be empty.
+        """
+        parts = tally.part(condition)
+        chances = self.data[condition.leader].nonempty(parts)
+        if not self.uneven(condition):
+            return chances
+        if not Tiles(self.structure, condition.leader, condition.digits).regular():
+            return np.ones_like(chances)
+        full = np.ones(chances.shape, np.bool_)
+        for sizes in parts:
+            full = full & (sizes == sizes.max())
+        return np.where(full, chances, 1.0)
+
     def _factor(self, tally: Tally, conditions: Sequence[Condition]) -> Floats:
         """Probability that all conditions hold, leaders being independent of each other."""
         found = np.ones([1] * len(tally.axes))
@@ -129,7 +155,7 @@ class LinkSums:
             mine = [c for c in conditions if c.leader == leader]
             data = self.data[leader]
             if len(mine) == 1:
-                found = found * data.nonempty(tally.part(mine[0]))
+                found = found * self._holds(tally, mine[0])
             elif isinstance(data.model, Uniform):
                 found = found * all_hold(tally, mine, data.model)
             else:

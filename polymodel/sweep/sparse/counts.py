@@ -166,6 +166,8 @@ class LinkedSums:
             access = self.structure.einsum.access_of(leader)
             if not access.variables:
                 raise NotSeparable(f"{self.structure.name}: {leader} has no ranks")
+            if not self.data[leader].placeless:
+                raise NotSeparable(f"{self.structure.name}: the density model of {leader} knows places")
             if sum(len(x.variables) for x in access.projection) > len(access.variables):
                 raise NotSeparable(f"{self.structure.name}: one rank variable indexes two ranks of {leader}")
             factors.append(Holds(access, self.data[leader], mine, parts, numbers))

@@ -122,6 +122,21 @@ def test_edge_tiles_of_models_that_know_places_are_noted(tmp_path: Path, tile: i
     rows = {"rank_nnz": {"histogram": [0, 1, 5, 2, 0, 3, 0, 0]}}
     found = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": rows})
     assert any("knows places" in note for note in found.notes) is noted
+    fill = next(
+        a for a in found.counts.accesses if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
+    )
+    assert fill.label == ("bound" if noted else "expected")
+    # Rows 0 to 2, 3 to 5 and 6 to 7, the last empty but not known to be; or 0 to 3 and 4 to 7, none empty.
+    assert fill.actual == fill.dense
+    empty = {"rank_nnz": {"histogram": [0, 0, 0, 0, 8, 3, 1, 1]}}
+    spared = pm.sparsify(pm.evaluate(pm.load(file)), densities={"A": empty})
+    left = next(
+        a.actual / a.dense
+        for a in spared.counts.accesses
+        if (a.component, a.tensor, a.kind) == ("DRAM", "B", "reads_fill")
+    )
+    # Of two full tiles of three rows one is empty, the edge tile is taken to hold something.
+    assert left == pytest.approx(2 / 3 if noted else 1 / 2)
 
 
 def test_a_machine_that_does_nothing_about_zeros_says_so(sparse: pm.SparseReport) -> None:
