@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import cast
 from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Engine
 from polymodel.analysis.result import Analysis
+from polymodel.errors import PolymodelError
 
 
 @dataclass
@@ -53,6 +55,19 @@ class Outcome:
         strange = sorted(set(found) - set(known))
         if strange:
             self.notes.append(f"{where}: keys not understood: {', '.join(strange)}")
+
+
+@contextmanager
+def comparing(outcome: Outcome) -> Iterator[Outcome]:
+    """What is raised inside is the outcome's fault: a refusal, or a case that is no case."""
+    try:
+        yield outcome
+    except PolymodelError as fault:
+        outcome.fault = f"not evaluated: {fault}"
+    except KeyError as fault:
+        outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
+    except (AttributeError, IndexError, OSError, TypeError, ValueError) as fault:
+        outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
 
 
 def sections(case: Mapping[str, object], kinds: Mapping[str, type]) -> None:

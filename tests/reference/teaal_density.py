@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from polymodel.errors import PolymodelError
 from polymodel.sparse.density import Uniform
 from polymodel.sparse.density.model import edge_classes
 from polymodel.sparse.density.slices import Slices, greedy, nway, shape_tiles
-from tests.reference.common import Outcome, sections
+from tests.reference.common import Outcome, comparing, sections
 
 RANKS = "ABCDEFGH"
 Case = Mapping[str, Any]
@@ -48,15 +47,8 @@ def check(path: Path) -> list[Outcome]:
 
 
 def _guarded(name: str, case: Case, compare: Callable[[Case, Outcome], None]) -> Outcome:
-    outcome = Outcome(name)
-    try:
+    with comparing(Outcome(name)) as outcome:
         compare(case, outcome)
-    except PolymodelError as fault:
-        outcome.fault = f"not evaluated: {fault}"
-    except KeyError as fault:
-        outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
-    except (AttributeError, IndexError, TypeError, ValueError) as fault:
-        outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
     return outcome
 
 

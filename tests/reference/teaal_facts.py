@@ -15,7 +15,6 @@ from statistics import fmean
 from typing import Any
 
 import polymodel as pm
-from polymodel.errors import PolymodelError
 from polymodel.sparse.density import Uniform
 from polymodel.sparse.formats import Levels, footprint, teaal_format
 from polymodel.sparse.tensaurus import DDR4, Machine, TensaurusReport, bandwidth, tensaurus
@@ -23,7 +22,7 @@ from polymodel.sparse.tensaurus.anchors import dense, modes, uniform
 from polymodel.sparse.tensaurus.machine import AREA_MM2, POWER_MW
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
-from tests.reference.common import Outcome, sections
+from tests.reference.common import Outcome, comparing, sections
 
 NEAR = 0.03
 # Rows of the artifact's matrices (SuiteSparse); of others, the number that the identity implies.
@@ -64,15 +63,8 @@ def check(path: Path) -> list[Outcome]:
 
 
 def _guarded(name: str, given: Mapping[str, Any], compare: Callable[[Any, Outcome], None]) -> Outcome:
-    outcome = Outcome(name)
-    try:
+    with comparing(Outcome(name)) as outcome:
         compare(given, outcome)
-    except PolymodelError as fault:
-        outcome.fault = f"not evaluated: {fault}"
-    except KeyError as fault:
-        outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
-    except (AttributeError, IndexError, TypeError, ValueError) as fault:
-        outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
     return outcome
 
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from polymodel.errors import PolymodelError
 from polymodel.sparse.formats import (
     CISS,
     Levels,
@@ -27,7 +26,7 @@ from polymodel.sparse.formats import (
 )
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import RankFormat, TensorFormat
-from tests.reference.common import Outcome, sections
+from tests.reference.common import Outcome, comparing, sections
 
 RULES = {"assign_by_nnz": "nnz", "assign_by_nnz_plus_header": "data"}
 KERNELS = ("mttkrp", "ttmc", "spmm", "spmv")
@@ -56,15 +55,8 @@ def check(path: Path) -> list[Outcome]:
 def _guarded(
     name: str, case: Mapping[str, Any], compare: Any, tensors: Mapping[str, SparseTensor]
 ) -> Outcome:
-    outcome = Outcome(name)
-    try:
+    with comparing(Outcome(name)) as outcome:
         compare(case, outcome, tensors)
-    except PolymodelError as fault:
-        outcome.fault = f"not evaluated: {fault}"
-    except KeyError as fault:
-        outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
-    except (AttributeError, IndexError, TypeError, ValueError) as fault:
-        outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
     return outcome
 
 

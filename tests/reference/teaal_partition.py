@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import PolymodelError
 from polymodel.sparse.execute.run import run
 from polymodel.sparse.partition import cyclic_loads, load_bounds, nway_step, slice_loads, tile_loads
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal import read_teaal
-from tests.reference.common import Outcome
+from tests.reference.common import Outcome, comparing
 from tests.reference.teaal_tensaurus import numbers
 
 _SPLIT = re.compile(r"(uniform_shape|nway_shape|uniform_occupancy)\((A\.)?(\d+)\)")
@@ -49,15 +48,8 @@ def check_slices(path: Path) -> list[Outcome]:
 
 def _all(path: Path, compare: Callable[[Outcome, Mapping[str, Any]], None]) -> Iterator[Outcome]:
     for number, case in enumerate(json.loads(path.read_text(encoding="utf-8"))["cases"], 1):
-        outcome = Outcome(f"{path.stem}_{number}")
-        try:
+        with comparing(Outcome(f"{path.stem}_{number}")) as outcome:
             compare(outcome, case)
-        except PolymodelError as fault:
-            outcome.fault = f"not evaluated: {fault}"
-        except KeyError as fault:
-            outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
-        except (AttributeError, IndexError, TypeError, ValueError) as fault:
-            outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
         yield outcome
 
 

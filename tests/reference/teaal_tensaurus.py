@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import PolymodelError
 from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses
 from polymodel.sparse.execute.run import run
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal import read_teaal
 from polymodel.spec.teaal.records import Directive, EinsumMapping, TeaalSpec
-from tests.reference.common import Outcome
+from tests.reference.common import Outcome, comparing
 
 WORKLOADS = Path(__file__).parents[2] / "workloads/tensaurus"
 PARTS = 8
@@ -52,19 +51,15 @@ def check(path: Path) -> list[Outcome]:
     found: list[Outcome] = []
     for number, case in enumerate(json.loads(path.read_text(encoding="utf-8"))["cases"]):
         name = case.get("id", f"{path.stem}_{number + 1}") if isinstance(case, dict) else f"case {number + 1}"
-        try:
+        with comparing(Outcome(name)) as whole:
             operands = {"A": case["A"], **case["operands"]}
             tensors = {n: tensor(n, given, case.get("dims", {})) for n, given in operands.items()}
             for variant, expected in case["variants"].items():
                 outcome = Outcome(f"{name} {variant}")
                 _compare(outcome, case, tensors, variant, expected)
                 found.append(outcome)
-        except PolymodelError as fault:
-            found.append(Outcome(name, fault=f"not evaluated: {fault}"))
-        except KeyError as fault:
-            found.append(Outcome(name, fault=f"malformed case: {fault.args[0]} is missing or not known"))
-        except (AttributeError, IndexError, OSError, TypeError, ValueError) as fault:
-            found.append(Outcome(name, fault=f"malformed case: {type(fault).__name__}: {fault}"))
+        if whole.fault:
+            found.append(whole)
     return found
 
 

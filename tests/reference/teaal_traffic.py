@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.errors import PolymodelError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.sparse.traffic import traffic
 from polymodel.spec.teaal import read_teaal
 from polymodel.spec.teaal.records import TeaalSpec
-from tests.reference.common import Outcome
+from tests.reference.common import Outcome, comparing
 
 ROOT = Path(__file__).parents[2]
 COPIES = Path(__file__).parent / "cases/teaal"
@@ -49,18 +48,11 @@ def check(path: Path) -> list[Outcome]:
     given = json.loads(path.read_text(encoding="utf-8"))
     found = []
     for n, case in enumerate(given["cases"]):
-        outcome = Outcome(str(case.get("id", case.get("case", n))))
-        try:
+        with comparing(Outcome(str(case.get("id", case.get("case", n))))) as outcome:
             if "accelerators" in case:
                 _accelerators(case, outcome)
             else:
                 _buffets(case, outcome, path.parent)
-        except PolymodelError as fault:
-            outcome.fault = f"not evaluated: {fault}"
-        except KeyError as fault:
-            outcome.fault = f"malformed case: {fault.args[0]} is missing or not known"
-        except (AttributeError, IndexError, TypeError, ValueError) as fault:
-            outcome.fault = f"malformed case: {type(fault).__name__}: {fault}"
         found.append(outcome)
     return found
 

@@ -6,6 +6,7 @@ and offset pairs: Sparseloop (MICRO'22).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +31,7 @@ class RankBits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankRule:
+class RankRule(ABC):
     """What all formats of a rank have: a header per fiber (`fhbits`) and one per rank (`rhbits`)."""
 
     fhbits: int = 0
@@ -51,9 +52,9 @@ class RankRule:
         """Bits of headers; without a root fiber (an empty tile) there is no header of the rank either."""
         return levels.fibers[0] * self.rhbits + levels.fibers[depth] * self.fhbits
 
+    @abstractmethod
     def bits(self, levels: Levels, depth: int) -> RankBits:
         """Bits of rank number `depth`."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -85,20 +86,21 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Format:
+class Format(ABC):
     """A format of whole tensors. `order`: of the ranks as stored, () for the tensor's own."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        raise NotImplementedError
+        """What the format is called in tables."""
 
     def order(self, ranks: Sequence[str]) -> tuple[str, ...]:
         """The ranks of a tensor in the order in which the format stores them. SpecError if it cannot."""
         return tuple(ranks)
 
+    @abstractmethod
     def bits(self, levels: Levels) -> Footprint:
         """Bits of a tensor whose levels are in stored order."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
