@@ -1,0 +1,1 @@
+"""Cutting sparse operands into tiles for memories of CGRAs, and what each cutting costs."""
