@@ -1,0 +1,80 @@
+"""Lower bounds against all partitions of tiny planes into rectangles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from polymodel.errors import SpecError
+from polymodel.tiling.bounds import kernel_bound, lower_bound
+from polymodel.tiling.counts import Counts
+from polymodel.tiling.fit import Elements, Fit, Op, Words
+from polymodel.tiling.pattern import Ints, Rects
+from tests.tiling import slow
+from tests.tiling.test_model import joined, random
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("fit", [Elements(2), Elements(3), Words(11), Words(13)])
+def test_no_partition_has_fewer(op: Op, fit: Fit) -> None:
+    reached = 0
+    for seed in range(12):
+        shape = ((3, 3), (2, 4), (4, 2))[seed % 3]
+        a, b = random(shape, 0.5, seed), random(shape, 0.5, seed + 100)
+        pattern, rule = joined(a, b), (fit.unit, fit.capacity)
+        fewest = {how: slow.fewest_tiles(a, b, rule, op, how) for how in ("all", "nonempty", "launch")}
+        bound, kernels = lower_bound(pattern, op, fit), kernel_bound(pattern, op, fit)
+        assert 0 <= kernels <= bound <= fewest["nonempty"] <= fewest["all"]
+        assert kernels <= fewest["launch"]
+        reached += bound == fewest["nonempty"]
+    assert reached > 0
+
+
+def test_multiply_may_launch_fewer_than_hold_entries() -> None:
+    """Operands that never meet: three tiles and more hold entries, none is launched."""
+    a, b = np.zeros((6, 2), dtype=np.bool_), np.zeros((6, 2), dtype=np.bool_)
+    a[:, 0] = b[:, 1] = True
+    pattern = joined(a, b)
+    assert lower_bound(pattern, "multiply", Elements(2)) == 3
+    assert kernel_bound(pattern, "multiply", Elements(2)) == 0
+    assert slow.fewest_tiles(a, b, ("elements", 2), "multiply", "launch") == 0
+
+
+def test_bounds_by_hand() -> None:
+    """A: 6 entries in 3 rows; B: 2 in 1 row, of them 1 shared. Union: 7 in 4 rows."""
+    a, b = np.zeros((5, 4), dtype=np.bool_), np.zeros((5, 4), dtype=np.bool_)
+    a[:3, :2] = True
+    b[2, 1], b[4, 3] = True, True
+    pattern = joined(a, b)
+    assert lower_bound(pattern, "add", Elements(3)) == 3  # (6 + 2) / 3
+    assert lower_bound(pattern, "multiply", Elements(3)) == 2  # 6 / 3
+    assert kernel_bound(pattern, "multiply", Elements(3)) == 1
+    assert lower_bound(pattern, "add", Words(13)) == 3  # (14 + 8) / 10
+    assert lower_bound(pattern, "multiply", Words(13)) == 2  # (12 + 6) / 10
+    assert kernel_bound(pattern, "multiply", Words(13)) == 1  # (2 + 2) / 10
+
+
+def test_nothing_takes_no_tile_and_words_too_few_are_an_error() -> None:
+    none = joined(np.zeros((3, 3), dtype=np.bool_), np.zeros((3, 3), dtype=np.bool_))
+    for fit in (Elements(1), Words(1), Rows(1)):
+        assert lower_bound(none, "add", fit) == kernel_bound(none, "multiply", fit) == 0
+    with pytest.raises(SpecError, match="no entry fits 6 words"):
+        lower_bound(joined(random((3, 3), 1, 0), random((3, 3), 1, 0)), "add", Words(6))
+
+
+class Rows(Fit):
+    """Rows of the union: a fit of which the bounds know nothing."""
+
+    @property
+    def unit(self) -> str:
+        return "rows"
+
+    def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
+        return counts.rows_union
+
+
+def test_of_other_fits_only_the_whole_is_asked() -> None:
+    full = joined(random((3, 3), 1, 0), random((3, 3), 1, 0))
+    assert lower_bound(full, "add", Rows(2)) == 2
+    assert lower_bound(full, "add", Rows(3)) == 1
+    assert kernel_bound(full, "multiply", Rows(2)) == 1
