@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.pattern import Flags, Index, Ints, Pattern
+from polymodel.spec.faults import not_a, suggestion
+from polymodel.tiling.pattern import Flags, Index, Pattern
+from polymodel.tiling.union import Made, Roll, Swap, beginnings, union
 
-_NUMBERED = 2**62
+# What a made-up rank of one row is called, where the operands have a single rank.
+ROW = "row"
 
 
 @dataclass(frozen=True)
 class Rolled:
-    """B is A with its rows moved down by `rows`, those that fall off the end coming back at the top."""
+    """B is A with its rows moved down by `rows` (any whole number; the rank that gives rows is rolled),
+    those that fall off the end coming back at the top. The one rank of a vector is rolled itself."""
 
     rows: int = 5
 
 
 @dataclass(frozen=True)
 class Transposed:
-    """B is A with its two ranks exchanged; A must be square."""
+    """B is A with the two ranks that are cut exchanged; they must have one size."""
 
 
 @dataclass(frozen=True)
@@ -33,72 +39,138 @@ class Alone:
 Second = SparseTensor | Rolled | Transposed | Alone
 
 
-def pattern_of(a: SparseTensor, second: Second | None = None) -> Pattern:
-    """The places that two matrices hold; `second` is a tensor of A's shape, or how B is made of A.
+def pattern_of(a: SparseTensor, second: Second | None = None, ranks: Sequence[str] | None = None) -> Pattern:
+    """The places that two operands hold on the plane of two ranks.
 
-    Without it B is A with its rows rolled by 5, as in the evaluation of Tiler-Swift.
+    `ranks`: the two that are cut, the one that gives rows first; the first two without it. Ranks that are
+    not cut lie whole within every tile, below the two, in their own order. A vector is one row.
+    `second`: a tensor with A's ranks (in any order) and sizes, or how B is made of A; without it B is A with
+    its rows rolled by 5, as in the evaluation of Tiler-Swift.
+    Raises SpecError with all faults: ranks that A does not have or named twice, ranks or sizes of B that are
+    not A's, a transposed plane that is not square.
     """
     given = Rolled() if second is None else second
-    if len(a.ranks) != 2:
-        raise Refused(f"{a.name} has {len(a.ranks)} ranks; two are cut")
-    b, how = _second(a, given)
-    if b.shape != a.shape:
-        fault = f"{b.name} has the shape {list(b.shape)}, {a.name} {list(a.shape)}"
-        raise SpecError([Diagnostic(fault, "element-wise operands have one shape")])
-    return _joined(a, b.coords, how)
+    if not isinstance(a, SparseTensor):
+        raise not_a("tensor", "pattern_of", a, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
+    if not isinstance(given, Second):
+        raise not_a(
+            "second operand", "pattern_of", second, "pass a tensor, Rolled(5), Transposed() or Alone()"
+        )
+    faults, cut = _cut(a, ranks)
+    faults += _unlike(a, given, cut)
+    if faults:
+        raise SpecError(faults)
+    own = (*cut, *(rank for rank in a.ranks if rank not in cut))
+    shape = tuple(a.shape[a.ranks.index(rank)] for rank in own)
+    made, how = _made(a, given, own, shape)
+    return _pattern(a, own, shape, made, how)
 
 
-def _second(a: SparseTensor, given: Second) -> tuple[SparseTensor, str]:
+def _cut(a: SparseTensor, ranks: Sequence[str] | None) -> tuple[list[Diagnostic], tuple[str, ...]]:
+    """The ranks that are cut: two, of a vector one."""
+    if not a.ranks:
+        return [Diagnostic(f"{a.name} has no ranks", "give a tensor with one or more ranks")], ()
+    wanted = min(2, len(a.ranks))
+    if ranks is None:
+        return [], a.ranks[:wanted]
+    if (
+        isinstance(ranks, str)
+        or not isinstance(ranks, Sequence)
+        or not all(isinstance(r, str) for r in ranks)
+    ):
+        example = ", ".join(map(repr, a.ranks[:wanted]))
+        return [Diagnostic(f"ranks: {ranks!r} is no list of names", f"write e.g. [{example}]")], ()
+    faults = [
+        Diagnostic(
+            f"rank {rank!r} is not among the ranks of {a.name}",
+            suggestion(rank, a.ranks, "its ranks are"),
+            "ranks",
+        )
+        for rank in dict.fromkeys(ranks)
+        if rank not in a.ranks
+    ]
+    faults += [
+        Diagnostic(f"rank {rank} is named {ranks.count(rank)} times", "name two different ranks", "ranks")
+        for rank in dict.fromkeys(ranks)
+        if ranks.count(rank) > 1
+    ]
+    if len(ranks) != wanted:
+        many = "one rank is" if wanted == 1 else "two ranks are"
+        faults.append(Diagnostic(f"{len(ranks)} ranks are named", f"{many} cut of {a.name}", "ranks"))
+    return faults, () if faults else tuple(ranks)
+
+
+def _unlike(a: SparseTensor, given: Second, cut: tuple[str, ...]) -> list[Diagnostic]:
+    """What keeps B from being made, or from lying beside A. `cut`: () where it is not known."""
     if isinstance(given, SparseTensor):
-        return given, given.name
+        return _different(a, given)
+    if isinstance(given, Rolled) and (isinstance(given.rows, bool) or not isinstance(given.rows, int)):
+        return [Diagnostic(f"Rolled: {given.rows!r} is no number of rows", "a whole number, e.g. 5")]
+    if isinstance(given, Transposed) and len(a.ranks) == 1:
+        return [Diagnostic(f"{a.name} has one rank: it has no transpose", "roll it: Rolled(5)")]
+    if isinstance(given, Transposed) and cut:
+        rows, cols = (a.shape[a.ranks.index(rank)] for rank in cut)
+        if rows != cols:
+            what = f"{a.name} is {rows} x {cols} in {cut[0]} and {cut[1]}: its transpose is {cols} x {rows}"
+            return [Diagnostic(what, "only a square plane lies on its transpose: roll it, or give B")]
+    return []
+
+
+def _different(a: SparseTensor, b: SparseTensor) -> list[Diagnostic]:
+    if sorted(b.ranks) != sorted(a.ranks):
+        what = f"{b.name} has the ranks {', '.join(b.ranks)}, {a.name} {', '.join(a.ranks)}"
+        return [Diagnostic(what, "element-wise operands have the same ranks: rename them, `renamed`")]
+    sizes = dict(zip(b.ranks, b.shape, strict=True))
+    if all(sizes[rank] == size for rank, size in zip(a.ranks, a.shape, strict=True)):
+        return []
+    mine, theirs = (", ".join(f"{r}={t.shape[t.ranks.index(r)]}" for r in a.ranks) for t in (a, b))
+    what = f"{b.name} has the shape {theirs}, {a.name} {mine}"
+    return [Diagnostic(what, "element-wise operands have one shape")]
+
+
+def _made(a: SparseTensor, given: Second, own: tuple[str, ...], shape: tuple[int, ...]) -> tuple[Made, str]:
+    if isinstance(given, SparseTensor):
+        return [given.rank(rank) for rank in own], given.name
     if isinstance(given, Alone):
-        return _like(a, a.coords[:, :0]), "nothing"
+        return [np.zeros(0, dtype=np.int64)] * len(own), "nothing"
     if isinstance(given, Transposed):
-        return _like(a, a.coords[::-1][:, np.lexsort(a.coords)], a.shape[::-1]), f"{a.name} transposed"
-    return _like(a, _rolled(a, given.rows)), f"{a.name}, rows rolled by {given.rows}"
+        return Swap(), f"{a.name} transposed"
+    what = "rows" if len(a.ranks) == 2 and own == a.ranks else own[0]
+    return Roll(given.rows % shape[0]), f"{a.name}, {what} rolled by {given.rows}"
 
 
-def _like(a: SparseTensor, coords: Ints, shape: tuple[int, ...] | None = None) -> SparseTensor:
-    """A pattern: coordinates in order, values all 1."""
-    return SparseTensor(a.name, a.ranks, shape or a.shape, coords, np.ones(coords.shape[1], dtype=np.int8))
+def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made: Made, how: str) -> Pattern:
+    found = union([a.rank(rank) for rank in own], made, shape)
+    columns = found.columns
+    if len(own) == 1:
+        rows, plane, sizes = np.zeros(columns[0].size, dtype=np.int32), (ROW, own[0]), (1, shape[0])
+        return Pattern(a.name, how, plane, sizes, rows, columns[0], found.in_a, found.in_b, own=own)
+    deep = len(own) > 2
+    return Pattern(
+        a.name,
+        how,
+        (own[0], own[1]),
+        (shape[0], shape[1]),
+        columns[0],
+        columns[1],
+        found.in_a,
+        found.in_b,
+        prod(shape[2:]),
+        len(own),
+        _inner(columns, found.in_a) if deep else None,
+        _inner(columns, found.in_b) if deep else None,
+        own,
+        shape[2:],
+        np.stack(columns[2:]) if deep else None,
+    )
 
 
-def _rolled(a: SparseTensor, by: int) -> Ints:
-    """Coordinates of A rolled along its rows; the rows that wrap around come first, so order is kept."""
-    height, by = a.shape[0], by % a.shape[0]
-    wrapped = int(np.searchsorted(a.coords[0], height - by))
-    coords = np.concatenate([a.coords[:, wrapped:], a.coords[:, :wrapped]], axis=1)
-    coords[0] += by
-    coords[0, : a.nnz - wrapped] -= height
-    return coords
-
-
-def _joined(a: SparseTensor, second: Ints, how: str) -> Pattern:
-    rows, cols = a.shape
-    if rows * cols >= _NUMBERED:
-        raise Refused(f"{a.name} has {rows} x {cols} places, more than 62 bits can number")
-    ours, theirs = (_numbers(c, cols) for c in (a.coords, second))
-    numbers, in_a, in_b = _merged(ours, theirs)
-    kind = np.int32 if max(a.shape) < 2**31 else np.int64
-    at = (numbers // cols).astype(kind)
-    across = (numbers - at.astype(np.int64) * cols).astype(kind)
-    return Pattern(a.name, how, (a.ranks[0], a.ranks[1]), (rows, cols), at, across, in_a, in_b)
-
-
-def _numbers(coords: Ints, cols: int) -> Ints:
-    found: Ints = coords[0] * cols + coords[1]
+def _inner(columns: Sequence[Index], held: Flags) -> Index:
+    """Fibers of one operand below its rows and above its innermost rank that begin at each point."""
+    first = beginnings([column[held] for column in columns[:-1]])
+    begun = np.zeros(int(np.count_nonzero(held)), dtype=np.int16)
+    for prefix in range(2, len(columns)):
+        begun += first(prefix)
+    found = np.zeros(held.size, dtype=np.int16)
+    found[held] = begun
     return found
-
-
-def _merged(ours: Ints, theirs: Ints) -> tuple[Index, Flags, Flags]:
-    """The union of two ascending lists, and who holds each number."""
-    both = np.concatenate([ours * 2, theirs * 2 + 1])
-    both.sort(kind="stable")  # two runs: merged in linear time
-    is_b = (both & 1).astype(np.bool_)
-    both >>= 1
-    first = np.ones(both.size, dtype=np.bool_)
-    np.not_equal(both[1:], both[:-1], out=first[1:])
-    met = np.zeros(both.size, dtype=np.bool_)
-    met[:-1] = ~first[1:]  # A's number stands before B's equal one
-    in_a, in_b = ~is_b, is_b | met
-    return both[first], in_a[first], in_b[first]

@@ -25,6 +25,8 @@ class Pattern:
     matrix); with more, several points share a row and column, one per entry. `levels`: ranks of the operands.
     `inner_a`, `inner_b`: for each point, how many fibers of operand A (B) at the levels between the row and
     the innermost rank begin there (none for matrices: their only inner level is the entry itself).
+    `own`: the operands' ranks in the order (row, column, others), of a vector its one; `sizes`, `deep`: sizes
+    and coordinates (others x points) of the others.
     `name`, `second`: what A is called and how B was made, in words.
     """
 
@@ -40,6 +42,9 @@ class Pattern:
     levels: int = 2
     inner_a: Index | None = None
     inner_b: Index | None = None
+    own: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    deep: Index | None = None
 
     @property
     def points(self) -> int:
@@ -54,8 +59,8 @@ class Pattern:
     def nnz_b(self) -> int:
         return int(np.count_nonzero(self.in_b))
 
-    def taken(self, which: Index | Flags) -> Pattern:
-        """Some of the points (a mask, or ascending positions), in the same order."""
+    def taken(self, which: Index | Flags | slice) -> Pattern:
+        """Some of the points (a mask, ascending positions or a slice), in the same order."""
         inner = tuple(None if x is None else x[which] for x in (self.inner_a, self.inner_b))
         return replace(
             self,
@@ -65,6 +70,7 @@ class Pattern:
             in_b=self.in_b[which],
             inner_a=inner[0],
             inner_b=inner[1],
+            deep=None if self.deep is None else self.deep[:, which],
         )
 
 
