@@ -9,6 +9,7 @@ published with Tiler-Swift (see docs/tiling/tiler_swift.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -20,12 +21,13 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.counts import Counts, starts
 from polymodel.tiling.fit import Fit, Op
-from polymodel.tiling.pattern import Cut, Flags, Ints, Pattern
+from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern
 
 __all__ = ["Costs", "Launch", "costs", "lower_bound"]
 
 # What Tiler-Swift's estimate adds to the entries of each tile.
 ESTIMATED_RAMP = 5
+_PIECE = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -93,39 +95,22 @@ class Costs:
         return found
 
     @cached_property
-    def useful(self) -> Flags:
-        """Tiles that can have a result: add, A or B nonempty; multiply, both."""
-        counts = self.counts
-        if self.op == "add":
-            return counts.union > 0
-        both: Flags = (counts.nnz_a > 0) & (counts.nnz_b > 0)
-        return both
-
-    @cached_property
     def runs(self) -> Flags:
         """Tiles that are launched."""
-        return np.ones(self.tiles, dtype=np.bool_) if self.launch.run == "all" else self.useful
+        return (
+            np.ones(self.tiles, dtype=np.bool_) if self.launch.run == "all" else useful(self.counts, self.op)
+        )
 
     @cached_property
     def cycles(self) -> Ints:
         """Cycles each launched tile runs, without its configuration; 0 where not launched."""
-        spent = np.where(self.useful, self.launch.ramp + self._tokens(), self.launch.empty)
-        found: Ints = np.where(self.runs, spent, 0)
-        return found
+        return kernel_cycles(self.counts, self.op, self.launch)
 
     @cached_property
     def estimates(self) -> Ints:
         """The figure that Tiler-Swift gives a tile: 5 + nnz of A and B (add), or of the larger (multiply)."""
         a, b = self.counts.nnz_a, self.counts.nnz_b
         found: Ints = ESTIMATED_RAMP + (a + b if self.op == "add" else np.maximum(a, b))
-        return found
-
-    def _tokens(self) -> Ints:
-        counts = self.counts
-        if self.op == "add":
-            return counts.union + counts.rows_union
-        rows, entries = _common(counts)
-        found: Ints = np.maximum(entries, rows + 1)
         return found
 
     @property
@@ -175,17 +160,48 @@ def costs(pattern: Pattern, cut: Cut, op: Op, fit: Fit, launch: Launch | None = 
     return Costs(pattern, cut, op, fit, launch or Launch(), Counts(pattern, cut.ids, cut.tiles))
 
 
+def useful(counts: Counts, op: Op) -> Flags:
+    """Tiles that can have a result: add, A or B nonempty; multiply, both."""
+    if op == "add":
+        return counts.union > 0
+    both: Flags = (counts.nnz_a > 0) & (counts.nnz_b > 0)
+    return both
+
+
+def kernel_cycles(counts: Counts, op: Op, launch: Launch) -> Ints:
+    """Cycles each tile runs, without its configuration; 0 where it is not launched."""
+    if op == "add":
+        tokens = counts.union + counts.rows_union
+    else:
+        rows, entries = _common(counts)
+        tokens = np.maximum(entries, rows + 1)
+    idle = launch.empty if launch.run == "all" else 0
+    found: Ints = np.where(useful(counts, op), launch.ramp + tokens, idle)
+    return found
+
+
 def _common(counts: Counts) -> tuple[Ints, Ints]:
     """Per tile: rows that A or B holds, and entries of the rows that both hold, with one end for each row."""
     pattern, ids, tiles = counts.pattern, counts.ids, counts.tiles
-    if not ids.size:
-        none = np.zeros(tiles, dtype=np.int64)
-        return none, none
-    begin = np.flatnonzero(starts(pattern.rows, ids))
-    of = ids[begin]
-    met = np.logical_or.reduceat(pattern.in_a, begin)
-    met &= np.logical_or.reduceat(pattern.in_b, begin)
-    length = np.diff(begin, append=ids.size)[met] + 1
-    # Weights are summed as floats: exact up to 2^53.
-    entries = np.bincount(of[met], weights=length, minlength=tiles).astype(np.int64)
-    return np.bincount(of, minlength=tiles), entries
+    rows, entries = np.zeros(tiles, dtype=np.int64), np.zeros(tiles, dtype=np.int64)
+    for piece in _whole_rows(pattern.rows):
+        at = ids[piece]
+        begin = np.flatnonzero(starts(pattern.rows[piece], at))
+        of = at[begin]
+        rows += np.bincount(of, minlength=tiles)
+        met = np.logical_or.reduceat(pattern.in_a[piece], begin)
+        met &= np.logical_or.reduceat(pattern.in_b[piece], begin)
+        length = np.diff(begin, append=at.size)[met] + 1
+        # Weights are summed as floats: exact up to 2^53.
+        entries += np.bincount(of[met], weights=length, minlength=tiles).astype(np.int64)
+    return rows, entries
+
+
+def _whole_rows(rows: Index) -> Iterator[slice]:
+    """All points in pieces that end with a row: what is made on the way stays small."""
+    at = 0
+    while at < rows.size:
+        last = rows[min(at + _PIECE, rows.size) - 1]
+        end = int(np.searchsorted(rows, last, side="right"))
+        yield slice(at, end)
+        at = end
