@@ -1,0 +1,171 @@
+"""Counts of tiles that come of halving, with no work per point and level.
+
+Where halving cuts does not depend on what is there: rows fall into fixed intervals, halved again and again,
+and so do columns. One histogram over fine intervals of both, summed along both, gives what any coarser tile
+holds by four look-ups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.tiling.fit import Op
+from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
+
+# Heights and widths of tiles -> height and width of the first of their halves (the whole: no cut).
+Halves = Callable[[Ints, Ints], tuple[Ints, Ints]]
+
+CHUNK = 1 << 19
+BINS = 1 << 22
+# A table of all columns is worth its memory while it has no more entries than this times the points.
+TABLE = 4
+
+
+def chunks(points: int) -> Iterator[slice]:
+    """The points in pieces: what is made on the way stays small."""
+    return (slice(at, min(at + CHUNK, points)) for at in range(0, points, CHUNK))
+
+
+def edges(extent: int, level: int) -> Ints:
+    """Where the 2^level intervals of an extent that is halved `level` times begin, and the end.
+
+    The first half is the smaller one; an interval of 1 stays, with an empty one behind it.
+    """
+    lengths = np.array([extent], dtype=np.int64)
+    for _ in range(level):
+        first = np.where(lengths > 1, lengths // 2, lengths)
+        lengths = np.stack([first, lengths - first], axis=1).ravel()
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int]:
+    """How often rows and columns are halved before there would be more than `bins` places."""
+    height, width = (np.array([n]) for n in shape)
+    down = across = 0
+    while True:
+        first = halves(height, width)
+        cuts_rows, cuts_cols = bool(first[0][0] < height[0]), bool(first[1][0] < width[0])
+        if not (cuts_rows or cuts_cols) or 2 ** (down + across + cuts_rows + cuts_cols) > bins:
+            return down, across
+        height, width = (
+            (height - first[0] if cuts_rows else height),
+            (width - first[1] if cuts_cols else width),
+        )
+        down, across = down + cuts_rows, across + cuts_cols
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """What each operand holds in corners of the plane, on a grid of intervals made by halving.
+
+    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array per
+    memory to be filled. `places`: of each point, the place of the grid that it is in (row by row).
+    """
+
+    rows: Ints
+    cols: Ints
+    sums: tuple[NDArray[Any], ...]
+    places: Index
+
+    @classmethod
+    def of(cls, pattern: Pattern, op: Op, halves: Halves) -> Grid:
+        """About a place per point, at most four million: for add entries of both operands are one number."""
+        bins = min(max(4 * pattern.points, 64), BINS)
+        down, across = _depths(pattern.shape, halves, bins)
+        rows, cols = edges(pattern.shape[0], down), edges(pattern.shape[1], across)
+        wide = np.int32 if pattern.points < 2**30 else np.int64
+        sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if op == "add" else 2))
+        places = np.empty(pattern.points, dtype=np.int32)
+        column = _finder(pattern, cols)
+        begins = np.searchsorted(pattern.rows, rows)
+        for piece in chunks(pattern.points):
+            _count(pattern, op, piece, (begins, across), column(pattern.cols[piece]), sums, places)
+        for table in sums:
+            np.cumsum(table, axis=0, out=table)
+            np.cumsum(table, axis=1, out=table)
+        return cls(rows, cols, sums, places)
+
+    def aligned(self, rects: Rects) -> Flags:
+        """Which rectangles have all their sides on edges of the grid."""
+        found = np.ones(rects.tiles, dtype=np.bool_)
+        for at, grid in (
+            (rects.row, self.rows),
+            (rects.row + rects.height, self.rows),
+            (rects.col, self.cols),
+            (rects.col + rects.width, self.cols),
+        ):
+            found &= grid[np.searchsorted(grid, at)] == at
+        return found
+
+    def loads(self, rects: Rects) -> Ints:
+        """Entries in rectangles of the grid, in the operand with more of them (for add in both)."""
+        top, left, bottom, right = self._corners(rects)
+        each = [
+            t[bottom, right].astype(np.int64) - t[top, right] - t[bottom, left] + t[top, left]
+            for t in self.sums
+        ]
+        found: Ints = np.maximum.reduce(each)
+        return found
+
+    def painted(self, rects: Rects) -> Index:
+        """Of every point the rectangle that it is in; the rectangles, on the grid, cover all.
+
+        The array of places is used up for it.
+        """
+        top, left, bottom, right = self._corners(rects)
+        number = np.arange(rects.tiles, dtype=np.int32)
+        paint = np.zeros((self.rows.size, self.cols.size), dtype=np.int32)
+        # Each rectangle's number, raised at its first corner and taken back at its other ones.
+        for at, across, sign in ((top, left, 1), (bottom, right, 1), (top, right, -1), (bottom, left, -1)):
+            np.add.at(paint, (at, across), sign * number)
+        np.cumsum(paint, axis=0, out=paint)
+        np.cumsum(paint, axis=1, out=paint)
+        flat = np.ascontiguousarray(paint[:-1, :-1]).ravel()
+        for piece in chunks(self.places.size):
+            self.places[piece] = flat[self.places[piece]]
+        return self.places
+
+    def _corners(self, rects: Rects) -> tuple[Ints, Ints, Ints, Ints]:
+        return (
+            np.searchsorted(self.rows, rects.row),
+            np.searchsorted(self.cols, rects.col),
+            np.searchsorted(self.rows, rects.row + rects.height),
+            np.searchsorted(self.cols, rects.col + rects.width),
+        )
+
+
+def _finder(pattern: Pattern, cols: Ints) -> Callable[[Index], Index]:
+    """Columns -> intervals, by a table or, where that would outgrow the points, by search."""
+    if pattern.shape[1] <= TABLE * pattern.points + CHUNK:
+        table = np.repeat(np.arange(cols.size - 1, dtype=np.int32), np.diff(cols))
+        return lambda at: table[at]
+    return lambda at: (np.searchsorted(cols, at, side="right") - 1).astype(np.int32)
+
+
+def _count(
+    pattern: Pattern,
+    op: Op,
+    piece: slice,
+    grid: tuple[Ints, int],
+    column: Index,
+    sums: tuple[NDArray[Any], ...],
+    places: Index,
+) -> None:
+    """Adds a piece of the points to the counts, and notes their places."""
+    begins, across = grid
+    first, last = (int(np.searchsorted(begins, at, side="right")) - 1 for at in (piece.start, piece.stop - 1))
+    bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
+    at = np.repeat(np.arange(last - first + 1, dtype=np.int32) << across, np.diff(bounds)) + column
+    places[piece] = at + (first << across)
+    in_a, in_b = pattern.in_a[piece], pattern.in_b[piece]
+    size = (last - first + 1) << across
+    for table, which in zip(sums, (in_a, in_b), strict=False):
+        counted = np.bincount(at[which], minlength=size)
+        if op == "add":
+            counted += np.bincount(at[in_b], minlength=size)
+        table[first + 1 : last + 2, 1:] += counted.reshape(last - first + 1, -1)

@@ -1,0 +1,140 @@
+"""Trees and uniform tiles against recursion over dense arrays, and against what cannot be cut."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from polymodel.errors import Refused, SpecError
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling import dyadic, trees, uniform
+from polymodel.tiling.counts import Counts
+from polymodel.tiling.fit import Elements, Fit, Words
+from polymodel.tiling.operands import Alone, pattern_of
+from polymodel.tiling.pattern import Pattern
+from tests.tiling import recursive
+
+PARTS = sorted(recursive.TREES)
+
+
+@pytest.mark.parametrize("tiler", PARTS)
+@given(case=recursive.cases())
+@settings(max_examples=40, deadline=None)
+def test_tiles_are_those_of_the_recursion(tiler: str, case: recursive.Case) -> None:
+    pattern = case.pattern()
+    cut = getattr(trees, tiler)(pattern, case.op, case.fit)
+    recursive.check_cut(case, pattern, cut)
+    assert cut.rects.table().tolist() == [list(r) for r in sorted(recursive.TREES[tiler](case))]
+
+
+@pytest.mark.parametrize("bins", [1, 4, 64])
+@pytest.mark.parametrize("tiler", ["qtree", "btree", "qtree_merge"])
+@given(case=recursive.cases(9))
+@settings(max_examples=15, deadline=None)
+def test_where_the_grid_is_too_coarse_points_go_on(bins: int, tiler: str, case: recursive.Case) -> None:
+    kept = dyadic.BINS, dyadic.CHUNK
+    try:
+        dyadic.BINS, dyadic.CHUNK = bins, 3
+        cut = getattr(trees, tiler)(case.pattern(), case.op, case.fit)
+    finally:
+        dyadic.BINS, dyadic.CHUNK = kept
+    recursive.check_cut(case, case.pattern(), cut)
+    assert cut.rects.table().tolist() == [list(r) for r in sorted(recursive.TREES[tiler](case))]
+
+
+@given(case=recursive.cases())
+@settings(max_examples=30, deadline=None)
+def test_a_merge_that_is_not_checked_always_happens(case: recursive.Case) -> None:
+    cut = trees.qtree_merge(case.pattern(), case.op, case.fit, check_merge=False)
+    expected = recursive.qtree(case, case.whole, merge=True, check=False)
+    assert cut.rects.table().tolist() == [list(r) for r in sorted(expected)]
+
+
+def matrix(array: np.ndarray) -> Pattern:
+    return pattern_of(SparseTensor.from_dense("A", ("I", "J"), array), Alone())
+
+
+@pytest.mark.parametrize("tiler", PARTS)
+@pytest.mark.parametrize("fit", [Elements(1), Words(7)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (5, 3)])
+def test_all_dense_and_a_place_a_tile(tiler: str, fit: Fit, shape: tuple[int, int]) -> None:
+    cut = getattr(trees, tiler)(matrix(np.ones(shape, dtype=int)), "add", fit)
+    assert cut.rects.table().tolist() == [[r, c, 1, 1] for r in range(shape[0]) for c in range(shape[1])]
+    assert cut.ids.tolist() == list(range(shape[0] * shape[1]))
+
+
+@pytest.mark.parametrize("tiler", PARTS)
+@pytest.mark.parametrize("fit", [Elements(1), Words(3)])
+def test_an_empty_matrix_is_one_tile(tiler: str, fit: Fit) -> None:
+    cut = getattr(trees, tiler)(matrix(np.zeros((6, 9), dtype=int)), "multiply", fit)
+    assert cut.rects.table().tolist() == [[0, 0, 6, 9]]
+    assert cut.ids.size == 0
+
+
+@pytest.mark.parametrize("tiler", PARTS)
+def test_what_no_tile_holds_is_named_with_a_remedy(tiler: str) -> None:
+    array = np.zeros((6, 9), dtype=int)
+    array[4, 7] = 1
+    given_twice = SparseTensor.from_dense("A", ("I", "J"), array)
+    with pytest.raises(SpecError, match=r"(?s)row and column \(I 4, J 7\).*needs 2 elements.*at least 2"):
+        getattr(trees, tiler)(pattern_of(given_twice, given_twice), "add", Elements(1))
+    with pytest.raises(SpecError, match=r"(?s)\(I 4, J 7\).*needs 7 words; the capacity is 6.*at least 7"):
+        getattr(trees, tiler)(matrix(array), "add", Words(6))
+    with pytest.raises(SpecError, match=r"(?s)empty tile needs 3 words.*3 words or more"):
+        getattr(trees, tiler)(matrix(array), "add", Words(2))
+
+
+def test_all_places_that_fit_nowhere_are_one_error() -> None:
+    dense = SparseTensor.from_dense("A", ("I", "J"), np.ones((4, 5), dtype=int))
+    with pytest.raises(SpecError, match="12 further places") as caught:
+        trees.btree(pattern_of(dense, dense), "add", Elements(1))
+    assert len(caught.value.diagnostics) == 9
+
+
+def scattered(points: int, extent: int, seed: int = 0) -> Pattern:
+    random = np.random.default_rng(seed)
+    numbers = np.unique(random.integers(0, extent * extent, points))
+    coords = np.stack([numbers // extent, numbers % extent])
+    tensor = SparseTensor("A", ("I", "J"), (extent, extent), coords, np.ones(numbers.size))
+    return pattern_of(tensor)
+
+
+def test_a_hundred_million_uniform_tiles_are_refused_but_their_size_is_known() -> None:
+    places = np.array([[0, 0, 0, 50_000], [0, 1, 2, 50_000]])
+    lone = SparseTensor("A", ("I", "J"), (100_000, 100_000), places, np.ones(4))
+    pattern = pattern_of(lone, Alone())
+    with pytest.raises(Refused, match=r"tiles of 1 x 1.*10000000000 tiles"):
+        trees.simple(pattern, "add", Elements(1))
+    assert uniform.grid(pattern, "add", Elements(1)) == (1, 1)
+    assert trees.btree(pattern, "add", Elements(1)).tiles < 100
+
+
+def test_wide_planes_need_no_table_of_their_columns() -> None:
+    extent = 1 << 30
+    lone = SparseTensor("A", ("I", "J"), (3, extent), np.array([[0, 1, 1], [5, 5, extent - 1]]), np.ones(3))
+    cut = trees.btree(pattern_of(lone, Alone()), "add", Elements(1))
+    inside = cut.rects.taken(cut.ids)
+    assert (inside.col <= [5, 5, extent - 1]).all()
+    assert (inside.col + inside.width > [5, 5, extent - 1]).all()
+    assert sorted(set(cut.ids.tolist())) == sorted(cut.ids.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tiler", ["qtree", "btree", "qtree_merge"])
+def test_time_grows_about_as_the_entries(tiler: str) -> None:
+    seconds = []
+    for points in (200_000, 3_200_000):
+        pattern = scattered(points, 1 << 16)
+        taken = []
+        for _ in range(3):
+            start = time.process_time()
+            cut = getattr(trees, tiler)(pattern, "add", Elements(1024))
+            taken.append(time.process_time() - start)
+        seconds.append(min(taken))
+        counts = Counts(pattern, cut.ids, cut.tiles)
+        assert int((counts.nnz_a + counts.nnz_b).max()) <= 1024
+    slope = np.log(seconds[1] / seconds[0]) / np.log(16)
+    assert slope < 1.3, seconds
