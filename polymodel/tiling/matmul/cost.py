@@ -1,0 +1,40 @@
+"""How long a tiled multiplication takes: a model, of two rates and a cost per launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.tiling.model import Launch
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`pes`: multiplies a cycle. `bandwidth`: words a cycle between memory and buffers. `launch`: what each
+    pair of tiles costs to configure and to fill. The defaults are one streaming kernel: a token a cycle.
+    """
+
+    pes: int = 1
+    bandwidth: float = 1.0
+    launch: Launch = field(default_factory=Launch)
+
+    def __post_init__(self) -> None:
+        faults = []
+        if isinstance(self.pes, bool) or not isinstance(self.pes, int) or self.pes < 1:
+            faults.append(Diagnostic(f"pes {self.pes!r} is no whole number above 0", "write e.g. 16"))
+        rate = self.bandwidth
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not isfinite(rate) or rate <= 0:
+            faults.append(
+                Diagnostic(f"bandwidth {rate!r} is no number above 0", "write words a cycle, e.g. 4")
+            )
+        if faults:
+            raise SpecError(faults)
+
+    def overhead(self, pairs: int) -> int:
+        """Cycles to configure and to fill the pipelines of so many launches."""
+        return pairs * (self.launch.config("multiply") + self.launch.ramp)
+
+    def cycles(self, multiplies: int, words: int, pairs: int) -> float:
+        """Multiplies overlap transfers; launches overlap nothing."""
+        return max(multiplies / self.pes, words / self.bandwidth) + self.overhead(pairs)

@@ -1,0 +1,110 @@
+"""Row panels: as many rows of A at a time as a buffer holds, each row of B read once per panel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.tiling.matmul.product import Places, Product
+from polymodel.tiling.matmul.walk import Traffic
+from polymodel.tiling.pattern import Flags, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Consecutive rows of A, and what is used with them.
+
+    `begins`: first row of each panel, and the end. Per panel: `a`, `z`: words of its rows of A and of Z;
+    `b`: words read of B, 2 nnz + 2 for every nonempty row k that a column of the panel meets; `b_rows`: how
+    many these are. A panel without any is not launched and moves nothing.
+    """
+
+    product: Product
+    begins: Ints
+    a: Ints
+    b: Ints
+    z: Ints
+    b_rows: Ints
+
+    @property
+    def count(self) -> int:
+        return int(self.a.size)
+
+    @property
+    def heights(self) -> Ints:
+        """Rows of each panel."""
+        return np.diff(self.begins)
+
+    @property
+    def launched(self) -> Flags:
+        found: Flags = self.b_rows > 0
+        return found
+
+    @property
+    def launches(self) -> int:
+        return int(np.count_nonzero(self.launched))
+
+    @cached_property
+    def b_row_max(self) -> int:
+        """Words of the longest row of B: what its buffer must hold."""
+        longest = int(self.product.b.row_nnz.max())
+        return 2 * longest + 2 if longest else 0
+
+    def traffic(self) -> Traffic:
+        """A panel is read once, Z written once (its panel stays until it is complete), rows of B pass by."""
+        on = self.launched
+        words = [int(x[on].sum()) for x in (self.a, self.b, self.z)]
+        return Traffic(
+            "ikj", self.launches, int(self.b_rows.sum()), self.launches, words[0], words[1], 0, words[2]
+        )
+
+
+def panels_of(product: Product, capacity: int, z_capacity: int | None = None) -> Panels:
+    """Rows of A packed one after the other while a panel takes at most `capacity` words (and its part of Z at
+    most `z_capacity`); a single heavier row still forms a panel."""
+    reach = _reach(product.a.row_nnz, capacity)
+    if z_capacity is not None:
+        reach = np.minimum(reach, _reach(product.z.row_nnz, z_capacity))
+    begins = _chained(reach)
+    a, z = (_words(p, begins) for p in (product.a, product.z))
+    b, b_rows = _rows_met(product, begins)
+    return Panels(product, begins, a, b, z, b_rows)
+
+
+def _reach(row_nnz: Ints, capacity: int) -> Ints:
+    """For every first row the end of the longest panel that fits, at least one row."""
+    each = 2 * row_nnz + 2 * (row_nnz > 0)
+    before = np.concatenate([[0], np.cumsum(each)])
+    full = np.searchsorted(before, before[:-1] + capacity - 3, side="right") - 1
+    empty = np.searchsorted(before, before[:-1], side="right") - 1  # rows without entries take no words
+    return np.maximum(np.maximum(full, empty), np.arange(1, before.size))
+
+
+def _chained(reach: Ints) -> Ints:
+    """From panel to panel: each begins where the last ends, so this is a loop, of one look-up a panel."""
+    ends, found, at = reach.tolist(), [0], 0
+    while at < len(ends):
+        at = ends[at]
+        found.append(at)
+    return np.array(found, dtype=np.int64)
+
+
+def _words(places: Places, begins: Ints) -> Ints:
+    rows = np.concatenate([[0], np.cumsum(places.row_nnz > 0)])
+    nnz, held = np.diff(places.starts[begins]), np.diff(rows[begins])
+    found: Ints = np.where(nnz > 0, 2 * nnz + 2 * held + 3, 0)
+    return found
+
+
+def _rows_met(product: Product, begins: Ints) -> tuple[Ints, Ints]:
+    """Per panel: words and number of the different nonempty rows of B that its columns name."""
+    a, count = product.a, begins.size - 1
+    panel = np.repeat(np.arange(count), np.diff(a.starts[begins]))
+    different = np.unique(panel * a.shape[1] + a.cols)
+    panel, k = np.divmod(different, a.shape[1])
+    nnz = product.b.row_nnz[k]
+    panel, nnz = panel[nnz > 0], nnz[nnz > 0]
+    words = np.bincount(panel, weights=2 * nnz + 2, minlength=count).astype(np.int64)
+    return words, np.bincount(panel, minlength=count)

@@ -1,0 +1,228 @@
+"""The product of two patterns: where Z = A B has entries, and the first k that makes each of them.
+
+Whatever the order of the loops, the pairs of one Z tile come in ascending k. So the first k coordinate of an
+entry of Z says when it appears, for every tile size and every order: products are made once, row by row of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.operands import Transposed
+from polymodel.tiling.pattern import Flags, Index, Ints
+
+MULTIPLIES = 10**9  # about a minute of one core
+OUTPUTS = 10**8  # 12 bytes each are held
+CHUNK = 2**22  # products at a time: 100 MB
+Progress = Callable[[str], None]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Entries of a matrix in row-major order: coordinates as int32 (int64 for ranks of 2^31 and more)."""
+
+    rows: Index
+    cols: Index
+    shape: tuple[int, int]
+
+    @property
+    def nnz(self) -> int:
+        return int(self.rows.size)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each row begins, and the end: shape[0] + 1 numbers."""
+        counts = np.bincount(self.rows, minlength=self.shape[0])
+        return np.concatenate([[0], np.cumsum(counts)])
+
+    @cached_property
+    def row_nnz(self) -> Ints:
+        return np.diff(self.starts)
+
+    @cached_property
+    def transposed(self) -> Places:
+        """The same with rows and columns exchanged: a stable sort by column."""
+        order = np.argsort(self.cols, kind="stable")
+        return Places(self.cols[order], self.rows[order], self.shape[::-1])
+
+    @cached_property
+    def words(self) -> int:
+        """Words of the whole as one tile: 2 nnz + 2 nonempty rows + 3, 0 if empty."""
+        rows = int(np.count_nonzero(self.row_nnz))
+        return 2 * self.nnz + 2 * rows + 3 if self.nnz else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Z = A B, as patterns (all values one, so nothing cancels).
+
+    `z`: entries of the result. `first_k`: for each the least k that A and B share there. `multiplies`: pairs
+    of entries that meet. `name`, `second`: what A is called and how B was made, in words.
+    """
+
+    name: str
+    second: str
+    a: Places
+    b: Places
+    z: Places
+    first_k: Index
+    multiplies: int
+
+    @property
+    def extents(self) -> tuple[int, int, int]:
+        """Sizes of the ranks i, k and j."""
+        return self.a.shape[0], self.a.shape[1], self.b.shape[1]
+
+    @property
+    def compulsory_words(self) -> int:
+        """A and B read once, Z written once, each as one tile: no tiling moves less with this storage."""
+        return self.a.words + self.b.words + self.z.words
+
+    @cached_property
+    def memo(self) -> dict[tuple[str, int, int], object]:
+        """What several tile sizes share."""
+        return {}
+
+    def once(self, key: tuple[str, int, int], make: Callable[[], Made]) -> Made:
+        """What `make` makes, remembered under `key`."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: Made = self.memo[key]  # type: ignore[assignment]  # the key's first part says what it is
+        return found
+
+
+def product_of(
+    a: SparseTensor, second: SparseTensor | Transposed | None = None, progress: Progress | None = None
+) -> Product:
+    """A times B; without `second` A times A, or A times its transposed.
+
+    Raises SpecError where the sizes do not meet, Refused above 10^9 multiplies or 10^8 entries of Z.
+    """
+    b, how = _second(a, second)
+    faults = [
+        Diagnostic(f"{t.name} has {len(t.shape)} ranks", "two matrices are multiplied")
+        for t in ((a, b) if isinstance(second, SparseTensor) else (a,))
+        if len(t.shape) != 2
+    ]
+    if not faults and a.shape[1] != b.shape[0]:
+        sizes = f"{a.name} has {a.shape[1]} columns, {how} {b.shape[0]} rows"
+        faults.append(Diagnostic(sizes, "give b as many rows as a has columns, or pass Transposed()"))
+    if faults:
+        raise SpecError(faults)
+    ours, theirs = _places(a.coords, a.shape), _places(b.coords, b.shape)
+    multiplies = int(ours.transposed.row_nnz @ theirs.row_nnz)
+    if multiplies > MULTIPLIES:
+        raise Refused(
+            f"{a.name} times {how} takes {multiplies:.3g} multiplies, more than {MULTIPLIES:.0e}",
+            "take a part of the rows of a, or of the columns of b",
+        )
+    z, first_k = _multiplied(ours, theirs, progress)
+    return Product(a.name, how, ours, theirs, z, first_k, multiplies)
+
+
+def _second(a: SparseTensor, second: SparseTensor | Transposed | None) -> tuple[SparseTensor, str]:
+    if second is None:
+        return a, a.name
+    if isinstance(second, SparseTensor):
+        return second, second.name
+    if len(a.shape) != 2:
+        return a, f"{a.name} transposed"
+    coords = a.coords[::-1][:, np.argsort(a.coords[1], kind="stable")]
+    return SparseTensor(a.name, a.ranks[::-1], a.shape[::-1], coords, a.values), f"{a.name} transposed"
+
+
+def _places(coords: Ints, shape: tuple[int, ...]) -> Places:
+    kind = np.int32 if max(shape) < 2**31 else np.int64
+    return Places(coords[0].astype(kind), coords[1].astype(kind), (shape[0], shape[1]))
+
+
+def _multiplied(a: Places, b: Places, progress: Progress | None) -> tuple[Places, Index]:
+    rows, cols, first, held = [], [], [], 0
+    k_bits = _bits(a.shape[1])
+    for from_row, keys, j_bits in _chunks(a, b):
+        new = np.ones(keys.size, dtype=np.bool_)
+        places = keys >> k_bits
+        np.not_equal(places[1:], places[:-1], out=new[1:])
+        places = places[new]
+        rows.append(((places >> j_bits) + from_row).astype(a.rows.dtype))
+        cols.append((places & ((1 << j_bits) - 1)).astype(b.cols.dtype))
+        first.append((keys[new] & ((1 << k_bits) - 1)).astype(a.cols.dtype))
+        held += places.size
+        if held > OUTPUTS:
+            remedy = "take a part of the rows of a, or of the columns of b"
+            raise Refused(f"the product has more than {OUTPUTS:.0e} entries", remedy)
+        if progress is not None:
+            progress(f"product: {int(rows[-1][-1]) + 1:,} of {a.shape[0]:,} rows, {held:,} entries")
+    shape = (a.shape[0], b.shape[1])
+    kinds = (a.rows.dtype, b.cols.dtype, a.cols.dtype)
+    found = [
+        np.concatenate([np.zeros(0, kind), *x]) for kind, x in zip(kinds, (rows, cols, first), strict=True)
+    ]
+    return Places(found[0], found[1], shape), found[2]
+
+
+def partial_outputs(product: Product, tile_k: int) -> int:
+    """Entries of all partial products: (i, j, k tile) with at least one multiply."""
+    a, b = product.a, product.b
+    k_bits, found = _bits(a.shape[1]), 0
+    for _, keys, _ in _chunks(a, b):
+        tiles = (keys & ((1 << k_bits) - 1)) // tile_k
+        places = keys >> k_bits
+        found += 1 + int(np.count_nonzero((places[1:] != places[:-1]) | (tiles[1:] != tiles[:-1])))
+    return found
+
+
+def _chunks(a: Places, b: Places) -> Iterator[tuple[int, Ints, int]]:
+    """Products of some rows of A at a time: first row, sorted numbers (row, j, k) in bits, bits of j."""
+    k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
+    most_rows = 1 << max(0, 62 - k_bits - j_bits)
+    if k_bits + j_bits > 62:
+        raise Refused("the ranks k and j together have more places than 62 bits can number", "renumber them")
+    each = b.row_nnz[a.cols]
+    before = np.concatenate([[0], np.cumsum(each)])
+    at_rows = before[a.starts]
+    row, rows = 0, a.shape[0]
+    while row < rows:
+        end = int(np.searchsorted(at_rows, at_rows[row] + CHUNK, side="right")) - 1
+        end = min(max(end, row + 1), row + most_rows, rows)
+        if at_rows[end] > at_rows[row]:
+            yield row, _expanded(a, b, each, slice(a.starts[row], a.starts[end]), row), j_bits
+        row = end
+
+
+def _expanded(a: Places, b: Places, each: Ints, part: slice, from_row: int) -> Ints:
+    k_bits, j_bits = _bits(a.shape[1]), _bits(b.shape[1])
+    i, k, counts = a.rows[part].astype(np.int64) - from_row, a.cols[part].astype(np.int64), each[part]
+    at = spread(b.starts[k], counts)
+    keys = np.repeat((i << (j_bits + k_bits)) | k, counts)
+    keys |= b.cols[at].astype(np.int64) << k_bits
+    keys.sort()
+    return keys
+
+
+def spread(begins: Ints, counts: Ints) -> Ints:
+    """begins[0], begins[0] + 1, ... counts[0] numbers, then those of the next."""
+    ends = np.cumsum(counts)
+    found: Ints = np.repeat(begins - (ends - counts), counts) + np.arange(int(ends[-1]) if ends.size else 0)
+    return found
+
+
+def _bits(extent: int) -> int:
+    return max(1, (extent - 1).bit_length())
+
+
+def changes(*columns: Index) -> Flags:
+    """True where a run of equal values begins, in any of the columns."""
+    new = np.zeros(columns[0].size, dtype=np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return new

@@ -1,0 +1,165 @@
+"""Z = A B cut into tiles of one shape: which pairs of tiles meet, and what they move in each order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.tiling.matmul.product import CHUNK, Places, Product, changes, partial_outputs, spread
+from polymodel.tiling.matmul.tiles import NUMBERED, Tiles, counted, grid_of, numbers, tiles_of
+from polymodel.tiling.matmul.walk import Pairs, Traffic, traffic
+from polymodel.tiling.pattern import Index, Ints
+
+PAIRS = 2 * 10**7  # 48 bytes each, and as much again for every order
+_SPARE = 2**20
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform:
+    """Tiles of A (Ti x Tk), B (Tk x Tj) and Z (Ti x Tj), smaller at the edges; `tile` is (Ti, Tk, Tj).
+
+    Everything is made when it is first asked for: a search looks at few of a candidate's figures.
+    """
+
+    product: Product
+    tile: Shape
+
+    def __post_init__(self) -> None:
+        faults = [
+            Diagnostic(f"tile size {t!r} of rank {rank} is no whole number above 0", "write e.g. 64,64,64")
+            for rank, t in zip("ikj", self.tile, strict=True)
+            if isinstance(t, bool) or not isinstance(t, int) or t < 1
+        ]
+        if faults:
+            raise SpecError(faults)
+
+    @property
+    def grid(self) -> Shape:
+        """Tiles along i, k and j."""
+        i, k, j = (-(-extent // t) for extent, t in zip(self.product.extents, self.tile, strict=True))
+        return i, k, j
+
+    @property
+    def a(self) -> Tiles:
+        i, k, _ = self.tile
+        return self.product.once(("a", i, k), lambda: tiles_of(self.product.a, (i, k)))
+
+    @property
+    def b(self) -> Tiles:
+        _, k, j = self.tile
+        return self.product.once(("b", k, j), lambda: tiles_of(self.product.b, (k, j)))
+
+    @property
+    def z(self) -> Tiles:
+        i, _, j = self.tile
+        return self.product.once(("z", i, j), lambda: tiles_of(self.product.z, (i, j)))
+
+    @property
+    def tiled_words(self) -> int:
+        """Every nonempty tile once."""
+        return self.a.total + self.b.total + self.z.total
+
+    @property
+    def dense_pairs(self) -> int:
+        """Pairs of tiles if all were nonempty."""
+        i, k, j = self.grid
+        return i * k * j
+
+    @cached_property
+    def candidates(self) -> int:
+        """Pairs of a nonempty tile of A and one of B at the same k."""
+        across, down = self.a.ids % self.a.shape[1], self.b.ids // self.b.shape[1]
+        k_a, of_a = np.unique(across, return_counts=True)
+        k_b, of_b = np.unique(down, return_counts=True)
+        _, at_a, at_b = np.intersect1d(k_a, k_b, assume_unique=True, return_indices=True)
+        return int(of_a[at_a] @ of_b[at_b])
+
+    @cached_property
+    def keys(self) -> Ints:
+        """The effectual pairs, those with a k coordinate that both tiles hold, as (i, j, k) in one number."""
+        i, k, j = self.grid
+        if i * k * j > NUMBERED:
+            raise Refused(f"{i} x {k} x {j} pairs are more than 62 bits can number", "take larger tiles")
+        p, (ti, tk, tj) = self.product, self.tile
+        a_k, a_i = p.once(("columns of a", ti, 0), lambda: _touched(p.a.transposed, ti))
+        b_k, b_j = p.once(("rows of b", tj, 0), lambda: _touched(p.b, tj))
+        begins = np.searchsorted(b_k, np.arange(p.extents[1] + 1))
+        counts = np.diff(begins)[a_k]
+        ends, found, start = np.cumsum(counts), np.zeros(0, dtype=np.int64), 0
+        while start < a_k.size:
+            done = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, done + CHUNK, side="right")))
+            at_k, at_i, many = a_k[start:stop], a_i[start:stop].astype(np.int64), counts[start:stop]
+            keys = np.repeat(at_i * (j * k) + at_k // tk, many) + b_j[spread(begins[at_k], many)] * np.int64(
+                k
+            )
+            found = np.union1d(found, keys)
+            if found.size > PAIRS:
+                raise Refused(f"more than {PAIRS:.0e} pairs of tiles {self.tile}", "take larger tiles")
+            start = stop
+        return found
+
+    @property
+    def effectual(self) -> int:
+        return int(self.keys.size)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The effectual pairs with the words of their tiles."""
+        _, grid_k, grid_j = self.grid
+        z, k = np.divmod(self.keys, grid_k)
+        i, j = np.divmod(z, grid_j)
+        a = self.a.words[np.searchsorted(self.a.ids, i * grid_k + k)]
+        b = self.b.words[np.searchsorted(self.b.ids, k * grid_j + j)]
+        return Pairs(i, k, j, a, b, self._accumulated(z))
+
+    def _accumulated(self, z: Ints) -> Ints:
+        """Words of the Z tile after each pair: entries and rows are counted where they first appear."""
+        ti, tk, tj = self.tile
+        p, grid_k = self.product, self.grid[1]
+        ids, begins = p.once(("rows of z", ti, tj), lambda: _row_parts(p.z, (ti, tj)))
+        entries = self._appearing(ids * grid_k + p.first_k // tk)
+        firsts = np.minimum.reduceat(p.first_k, begins) if begins.size else p.first_k
+        rows = self._appearing(ids[begins] * grid_k + firsts // tk)
+        total = np.cumsum(2 * (entries + rows))
+        new = changes(z)
+        base = (total - 2 * (entries + rows))[new]
+        found: Ints = total - base[np.cumsum(new) - 1] + 3
+        return found
+
+    def _appearing(self, keys: Ints) -> Ints:
+        """How many of the keys each effectual pair has."""
+        i, k, j = self.grid
+        if i * k * j <= 4 * keys.size + _SPARE:
+            return np.bincount(keys, minlength=i * k * j)[self.keys]
+        present, counts = counted(keys, i * k * j)
+        found = np.zeros(self.keys.size, dtype=np.int64)
+        found[np.searchsorted(self.keys, present)] = counts
+        return found
+
+    @cached_property
+    def partial_outputs(self) -> int:
+        """Entries of the partial products of all effectual pairs together."""
+        return partial_outputs(self.product, self.tile[1])
+
+    def traffic(self, order: str, buffers: Shape | None = None) -> Traffic:
+        """What the order moves; with `buffers`, tiles beyond them are overbooked (see `walk.traffic`)."""
+        return traffic(self.pairs, order, buffers)
+
+
+def _touched(places: Places, tile: int) -> tuple[Index, Index]:
+    """Row by row, the tiles along the columns that it has entries in: rows, tiles."""
+    across = places.cols // tile
+    new = changes(places.rows, across)
+    return places.rows[new], across[new]
+
+
+def _row_parts(z: Places, tile: tuple[int, int]) -> tuple[Ints, Ints]:
+    """The tile of every entry, and where each row of a tile begins."""
+    grid_of(z.shape, tile)
+    ids = numbers(z, tile)
+    return ids, np.flatnonzero(changes(z.rows, ids))
