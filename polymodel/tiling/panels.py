@@ -1,0 +1,91 @@
+"""Panels: the plane cut into panels of about equally many entries, each panel into strips.
+
+A strip that is full leaves room for half a line on average, so short lines waste less: with P panels a line is
+a P-th of a row, but the last strip of each panel is half empty. How many panels are best is searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from polymodel.tiling.faults import check_empty
+from polymodel.tiling.fit import Elements, Fit, Op
+from polymodel.tiling.lines import summed
+from polymodel.tiling.pattern import Cut, Ints, Pattern
+from polymodel.tiling.strips import Panels, in_panels, strips_needed
+
+# Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
+_COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
+# A search ends after so many numbers in a row that are no better.
+_FINE = 3
+
+
+def panels(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """The fewest tiles over numbers of panels, of strips of rows and of columns.
+
+    Raises SpecError where a single entry does not fit. Fits that cannot be added up line by line are tried
+    with fewer numbers of panels, and with panels of columns only.
+    """
+    check_empty(pattern, op, fit)
+    found: list[tuple[int, int, bool]] = []
+    for by_columns in (False, True):
+        if by_columns and type(fit) is not Elements:
+            continue
+        tried = _searched(_counting(pattern, op, fit, by_columns), _numbers(pattern, fit, by_columns))
+        found += [(tiles, number, by_columns) for number, tiles in tried.items()]
+    _, number, by_columns = min(found)
+    return in_panels(_made(pattern, number, by_columns, fit), op, fit, "panels")
+
+
+def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
+    """Numbers of panels to try, fewest first."""
+    most = min(pattern.shape[0 if by_columns else 1], max(pattern.points // 64, 1))
+    coarse = _COARSE if summed(fit) else _COARSE[:4]
+    return [n for n in coarse if n <= most]
+
+
+def _counting(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Callable[[int], int]:
+    def tiles(number: int) -> int:
+        return strips_needed(_made(pattern, number, by_columns, fit), op, fit)
+
+    return tiles
+
+
+def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]:
+    """Tiles for numbers of panels: the coarse ones until they get worse three times, then those between."""
+    found: dict[int, int] = {}
+    best, worse = 0, 0
+    for number in numbers:
+        found[number] = tiles(number)
+        if not best or found[number] < found[best]:
+            best, worse = number, 0
+        else:
+            worse += 1
+            if worse == _FINE:
+                break
+    tried = sorted(found)
+    at = tried.index(best)
+    below, above = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
+    step = max((above - below) // (2 * _FINE), 1)
+    for number in range(below + step, above, step):
+        if number not in found:
+            found[number] = tiles(number)
+    return found
+
+
+def _made(pattern: Pattern, number: int, by_columns: bool, fit: Fit) -> Panels:
+    return Panels.of(pattern, _edges(pattern, number, by_columns), by_columns, fit)
+
+
+def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:
+    """Edges of panels of about equally many entries, on whole lines."""
+    size = pattern.shape[0 if by_columns else 1]
+    over = pattern.rows if by_columns else pattern.cols
+    both = over[pattern.in_a & pattern.in_b]
+    held = np.bincount(over, minlength=size) + np.bincount(both, minlength=size)
+    upto = np.cumsum(held)
+    wanted = upto[-1] * np.arange(1, number) / number
+    inner = np.searchsorted(upto, wanted) + 1
+    return np.unique(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
