@@ -75,7 +75,7 @@ class Words(Fit):
         depth, levels = counts.pattern.depth, counts.pattern.levels
         nnz_a, nnz_b, rows_a, rows_b = counts.nnz_a, counts.nnz_b, counts.rows_a, counts.rows_b
         if op == "add":
-            nnz = np.minimum(nnz_a + nnz_b, rects.height * rects.width * depth)
+            nnz = np.minimum(nnz_a + nnz_b, _places(rects, depth))
             rows, inner = np.minimum(rects.height, rows_a + rows_b), counts.inner_a + counts.inner_b
         else:
             nnz, rows = np.minimum(nnz_a, nnz_b), np.minimum(rows_a, rows_b)
@@ -87,3 +87,20 @@ class Words(Fit):
         )
         found: Ints = np.maximum.reduce(each) + (levels - 2)
         return found
+
+
+def elements(capacity: int = 128) -> Elements:
+    """A fit: so many entries of A and B together for add, of the operand with more for multiply."""
+    return Elements(capacity)
+
+
+def words(capacity: int) -> Words:
+    """A fit: A, B and a bound of the output each take at most so many words as a compressed tile."""
+    return Words(capacity)
+
+
+def _places(rects: Rects, depth: int) -> Ints:
+    """Places of each tile; exact below 2^53, which no count of entries reaches."""
+    area = rects.height.astype(np.float64) * rects.width * float(min(depth, 2**62))
+    found: Ints = np.minimum(area, 2.0**62).astype(np.int64)
+    return found

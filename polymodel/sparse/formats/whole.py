@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -175,8 +176,11 @@ class NamedFormat(Format):
 
     def _dense(self, levels: Levels) -> Footprint:
         points: Count = 1
+        most = prod([float(self.widths.data), *(float(np.max(s, initial=0)) for s in levels.shape)])
         for size in levels.shape:
-            points = points * size
+            # Products beyond 64 bits take Python's integers.
+            wide = isinstance(size, np.ndarray) and size.dtype.kind == "i" and most >= 2.0**62
+            points = points * (np.asarray(size, dtype=object) if wide else size)
         found = [RankBits(rank, 0, 0, 0) for rank in levels.ranks[:-1]]
         found += [RankBits(rank, 0, 0, points * self.widths.data) for rank in levels.ranks[-1:]]
         return Footprint("dense", tuple(found), levels.nnz * self.widths.data, levels.label)

@@ -112,3 +112,9 @@ def test_what_a_format_cannot_hold() -> None:
 def test_efficiency_is_the_share_of_values(tensor: SparseTensor, kind: str) -> None:
     found = footprint(tensor, NamedFormat(kind, WIDTHS))  # type: ignore[arg-type]  # words of the format
     assert found.efficiency == (tensor.nnz * 8 / found.total if tensor.nnz else 0)
+
+
+def test_dense_tiles_of_more_than_2_to_the_64_bits_are_counted() -> None:
+    tensor = SparseTensor.from_coo("A", ("I", "J", "K"), (2**21,) * 3, [[0], [0], [0]], [1.0])
+    found = tile_footprints(tensor, "dense", (2**21, 2**21, 2**21))[1]
+    assert list(np.atleast_1d(found.total)) == [2**63 * 32] == [footprint(tensor, "dense").total]

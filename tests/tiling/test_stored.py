@@ -1,0 +1,167 @@
+"""Bits of tiles against the footprint of every tile cut out as a tensor of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.errors import Refused, SpecError
+from polymodel.sparse.formats import CISS, footprint, parse_format
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.counts import Counts
+from polymodel.tiling.fit import Op, Words, elements, words
+from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.pattern import Pattern, Rects
+from polymodel.tiling.stored import Stored, stored
+from tests.tiling.test_operands import Points, held, tensor
+
+ESCAPE = {"format": "RLE", "rbits": 1, "overlong": "escape"}
+MATRICES: tuple[Any, ...] = (
+    "CSR", "CSC", "DCSR", "COO", "CSF", "dense", "U-U", "U-CP", "CP-CP", "B-B", "U-B", "B-CP", "UOP-CP",
+    "RLE-RLE", "COO(data=8, index=4)", "CISS(parts=2)", "CISS(parts=3, data=7)",
+    [{"format": "CP", "cbits": 3}, {"format": "RLE", "rbits": 1}], [ESCAPE, ESCAPE],
+    [{"format": "RLE", "rbits": 2, "fhbits": 5, "rhbits": 9}, "U"],
+    {"J": "CP", "I": {"format": "B", "rhbits": 3}, "rank-order": ["J", "I"]},
+    parse_format({"format": "CSR", "index": 5, "pointer": 6}, ("I", "J")),
+)  # fmt: skip
+TENSORS = (
+    "CSF",
+    "COO",
+    "dense",
+    "U-CP-B",
+    "CP-U-RLE",
+    "UOP-B-CP",
+    "CISS(parts=2)",
+    {"K": "CP", "I": "U", "J": "B"},
+)
+VECTORS = ("CP", "B", "U", "COO", "CSF", [{"format": "RLE", "rbits": 1}])
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> tuple[Pattern, Any]:
+    """Two operands with a format of theirs: matrices mostly."""
+    number = draw(st.sampled_from([2, 2, 3, 1]))
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=number, max_size=number)))
+    point = st.tuples(*(st.integers(0, s - 1) for s in shape))
+    a, b = (tensor(draw(st.sets(point, max_size=20)), shape, name=name) for name in "AB")
+    names = "IJK"[:number]
+    cut = tuple(draw(st.permutations(names)))[:2]
+    format = draw(st.sampled_from({1: VECTORS, 2: MATRICES, 3: TENSORS}[number]))
+    return pattern_of(a, b, cut), format
+
+
+def inside(points: Points, rect: tuple[int, ...]) -> Points:
+    """Entries of a rectangle, counted from its first place."""
+    top, left, height, width = rect
+    return {
+        (p[0] - top, p[1] - left, *p[2:])
+        for p in points
+        if top <= p[0] < top + height and left <= p[1] < left + width
+    }
+
+
+def cut_out(points: Points, rect: tuple[int, ...], pattern: Pattern) -> SparseTensor:
+    shape = (*rect[2:], *pattern.sizes)
+    skip = 2 - min(2, len(pattern.own))
+    found = tensor({p[skip:] for p in inside(points, rect)}, shape[skip:])
+    return found.renamed("tile", pattern.own)
+
+
+def bits(format: Any, pattern: Pattern, rect: tuple[int, ...], op: Op) -> int:
+    """What a tile takes, operand by operand."""
+    a, b = (set(held(pattern, which)) for which in (pattern.in_a, pattern.in_b))
+    if not inside(a | b, rect):
+        return 0
+    output = a | b if op == "add" else a & b
+    return max(int(footprint(cut_out(p, rect, pattern), format).total) for p in (a, b, output))
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn(), st.data(), st.sampled_from(["add", "multiply"]))
+def test_bits_are_those_of_tiles_cut_out(drawn: tuple[Pattern, Any], data: st.DataObject, op: Op) -> None:
+    pattern, format = drawn
+    height, width = pattern.shape
+    r, c = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    lower, right = height - r, width - c
+    all_rects = [(0, 0, r, c), (0, c, r, right), (r, 0, lower, c), (r, c, lower, right)]
+    kept = [k for k, rect in enumerate(all_rects) if rect[2] and rect[3]]
+    number = np.array([kept.index(k) if k in kept else -1 for k in range(4)], dtype=np.int32)
+    ids = number[2 * (pattern.rows >= r) + (pattern.cols >= c)]
+    rects = Rects.of([all_rects[k] for k in kept])
+    found = stored(format, 100).loads(Counts(pattern, ids, len(kept)), rects, op)
+    assert found.dtype == np.int64
+    assert found.tolist() == [bits(format, pattern, all_rects[k], op) for k in kept]
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawn(), st.data(), st.sampled_from(["add", "multiply"]))
+def test_loads_never_fall_when_a_rectangle_grows(
+    drawn: tuple[Pattern, Any], data: st.DataObject, op: Op
+) -> None:
+    pattern, format = drawn
+
+    def side(size: int) -> list[int]:
+        return sorted(data.draw(st.lists(st.integers(0, size), min_size=4, max_size=4)))
+
+    top, up, down, bottom = side(pattern.shape[0])
+    left, west, east, right = side(pattern.shape[1])
+    if up == down or west == east:
+        return
+    loads = []
+    for r0, r1, c0, c1 in ((up, down, west, east), (top, bottom, left, right)):
+        rows, cols = pattern.rows, pattern.cols
+        some = pattern.taken((rows >= r0) & (rows < r1) & (cols >= c0) & (cols < c1))
+        counts = Counts(some, np.zeros(some.points, np.int32), 1)
+        loads.append(int(stored(format, 1).loads(counts, Rects.of([(r0, c0, r1 - r0, c1 - c0)]), op)[0]))
+    assert loads[0] <= loads[1]
+
+
+def test_slices_dealt_by_nonzeros_may_take_less_when_there_are_more() -> None:
+    """Why they are refused: lanes are as long as their headers too, which dealing does not see."""
+    format = CISS(2, assign="nnz")
+    rows = [1, 3, 1, 1, 1, 10]  # without the fifth, the last goes to the lane with three headers
+    lengths = {(i, j) for i, n in enumerate(rows) for j in range(n)}
+    fewer = {(i, j) for i, j in lengths if i != 4}
+    more, less = (footprint(tensor(points, (6, 10)), format).total for points in (lengths, fewer))
+    assert less > more
+    pattern = pattern_of(tensor({(0, 0)}, (2, 2)))
+    with pytest.raises(Refused, match="larger tile may take fewer bits"):
+        Stored(9, format).format_of(pattern)
+    with pytest.raises(Refused, match="refuse long runs"):
+        stored(["CP", {"format": "RLE", "rbits": 1, "overlong": "refuse"}], 9).format_of(pattern)
+
+
+def test_numbers_beyond_64_bits_are_more_than_any_memory() -> None:
+    side = 10**12
+    pattern = pattern_of(tensor({(0, 0), (side - 1, side - 1)}, (side, side)))
+    counts = Counts(pattern, np.zeros(pattern.points, np.int32), 1)
+    whole = Rects.whole(pattern.shape)
+    assert stored("dense", 64).loads(counts, whole, "add").tolist() == [2**62]
+    assert stored("CSR", 64).loads(counts, whole, "add").tolist() == [32 * (side + 1) + 64 * 4]
+    assert stored("COO(index=40)", 64).loads(counts, whole, "add").tolist() == [4 * 112]
+    full = tensor({(0, 0, 0)}, (2**21, 2**21, 2**21))
+    cube = pattern_of(full)
+    one = Counts(cube, np.zeros(cube.points, np.int32), 1)
+    assert stored("dense", 64).loads(one, Rects.whole(cube.shape), "add").tolist() == [2**62]
+    assert Words(9).loads(one, Rects.whole(cube.shape), "add").tolist() == [16]
+
+
+def test_faults_are_told_at_once() -> None:
+    with pytest.raises(SpecError) as caught:
+        stored(7, 0)
+    assert [d.message.split(" is ")[0] for d in caught.value.diagnostics] == ["capacity 0", "7"]
+    pattern = pattern_of(tensor({(0, 0)}, (2, 2)))
+    with pytest.raises(SpecError, match="did you mean CSR"):
+        stored("CSRR", 9).format_of(pattern)
+    with pytest.raises(SpecError, match="CSR holds matrices"):
+        stored("CSR", 9).format_of(pattern_of(tensor({(0, 0, 0)}, (2, 2, 2))))
+
+
+def test_fits_are_equal_when_they_say_the_same() -> None:
+    assert stored(["U", "CP"], 9) == stored(["U", "CP"], 9)
+    assert hash(stored({"I": "U"}, 9)) == hash(stored({"I": "U"}, 9))
+    assert (elements(), words(40).capacity, stored("CSR", 5).unit) == (elements(128), 40, "bits")
