@@ -1,7 +1,7 @@
 """Panels: the plane cut into panels of about equally many entries, each panel into strips.
 
-A strip that is full leaves room for half a line on average, so short lines waste less: with P panels a line is
-a P-th of a row, but the last strip of each panel is half empty. How many panels are best is searched for.
+A strip that is full leaves room for half a line on average, so short lines waste less: with P panels a line
+is a P-th of a row, but the last strip of each panel is half empty. How many are best is searched for.
 """
 
 from __future__ import annotations

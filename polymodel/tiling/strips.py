@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.faults import check_empty, check_single
 from polymodel.tiling.fit import Elements, Fit, Op
@@ -19,6 +20,7 @@ from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, or
 
 # Lines are made for empty coordinates too as long as they are not many more than the points.
 _EVERY = 1 << 16
+_MOST = 1 << 24
 # Chains that other fits judge together: one for so many tiles.
 _TILES_PER_CHAIN = 40
 
@@ -74,10 +76,8 @@ class Panels:
             order = sorted_by(points, count * size)
         if order is not None:
             points = points[order]
-        gaps = "apart" if type(fit) is Elements or count * size > 4 * points.size + _EVERY else "every"
-        return cls(
-            pattern, by_columns, order, lines_of(points, size, count, gaps), edges[:-1], np.diff(edges)
-        )
+        lines = lines_of(points, size, count, _gaps(fit, count * size, points.size))
+        return cls(pattern, by_columns, order, lines, edges[:-1], np.diff(edges))
 
     @cached_property
     def sums(self) -> Sums:
@@ -119,10 +119,19 @@ class Panels:
         points = (
             over[places].astype(np.int64) + np.repeat(np.arange(heavy.size, dtype=np.int64), sizes) * size
         )
-        every = type(fit) is not Elements and heavy.size * size <= 4 * points.size + _EVERY
         begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
-        lines = lines_of(points, size, heavy.size, "every" if every else "apart")
+        lines = lines_of(points, size, heavy.size, _gaps(fit, heavy.size * size, points.size))
         return Panels(pattern, not self.by_columns, places, lines, begins, extents, single=True)
+
+
+def _gaps(fit: Fit, lines: int, points: int) -> str:
+    """Whether coordinates without entries are lines of their own: only then may strips end among them.
+
+    Never of use for entries. For words they hardly matter, in other formats they may take room.
+    """
+    if type(fit) is Elements or lines > (4 * points + _EVERY if summed(fit) else _MOST):
+        return "apart"
+    return "every"
 
 
 def sorted_by(keys: Ints, number: int) -> Index:
@@ -146,8 +155,11 @@ def in_panels(panels: Panels, op: Op, fit: Fit, tiler: str) -> Cut:
         across = panels.crossed(first[heavy], fit)
         begin, end, still = _strips(across, op, fit)
         if still.any():
-            overfull = across.rects(begin[still], end[still])
-            check_single(panels.pattern, fit, overfull, across.loads(begin[still], end[still], op, fit))
+            check_single(panels.pattern, op, fit, across.rects(begin[still], end[still]))
+            fault = (
+                f"{panels.pattern.name}: a part without entries is too large for {fit.capacity} {fit.unit}"
+            )
+            raise Refused(f"{fault}, and too many such parts are to be cut", "take btree")
         _number(across, begin, np.arange(begin.size) + rects[0].shape[0], ids)
         rects.append(across.rects(begin, end).table())
     return ordered(Rects.of(np.concatenate(rects)), ids, tiler)
