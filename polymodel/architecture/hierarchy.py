@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.tile_rules import TileRules
 
 Kind = Literal["memory", "toll", "container", "compute"]
 
@@ -105,6 +106,7 @@ class Component:
     fill_drain_latency: float = 0.0
     clock: float | None = None
     sparse: SparseRules | None = None
+    data_tiles: TileRules | None = None
 
     def action(self, name: str) -> Action:
         """The action `name`; a free, infinitely fast one if the component does not name it."""

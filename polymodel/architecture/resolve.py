@@ -16,6 +16,7 @@ from polymodel.architecture.hierarchy import (
 from polymodel.architecture.numbers import Numbers
 from polymodel.architecture.rules import Rules
 from polymodel.architecture.sparse_resolve import resolve_sparse
+from polymodel.architecture.tile_rules import resolve_tiles
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
@@ -93,13 +94,14 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
     may_keep = rules.rule(node.name, tensors.may_keep, (*path, "tensors", "may_keep")) if tensors else None
     clock = None if isinstance(node, Container) else node.clock
     memory = node if isinstance(node, Memory) else Memory(name=node.name)
+    size = numbers.positive(memory.size, (*path, "size"), "size")
     delay = 0 if isinstance(node, Container) else node.fill_drain_latency
     ports = node.ports if isinstance(node, (Memory, Toll)) else "shared"
     section = node.sparse if isinstance(node, (Memory, ComputeUnit)) else None
     return Component(
         name=node.name,
         kind=_KINDS[node.type],
-        size_bits=numbers.positive(memory.size, (*path, "size"), "size"),
+        size_bits=size,
         allocation=memory.allocation,
         actions=_actions(node, answer, path, numbers),
         leak_power=leak,
@@ -116,6 +118,7 @@ def _component(node: Node, path: Path, rules: Rules, numbers: Numbers, folder: s
         sparse=resolve_sparse(
             section, isinstance(node, ComputeUnit), (*path, "sparse"), rules, numbers.faults
         ),
+        data_tiles=resolve_tiles(memory.data_tiles, size, (*path, "data_tiles"), numbers),
     )
 
 

@@ -6,6 +6,7 @@ import math
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.tile_rules import TileRules
 from polymodel.quantities import engineering
 
 
@@ -39,6 +40,8 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             lines.append("  " * depth + f"{c.name} ({c.kind}): {'; '.join(facts(c))}".rstrip(": "))
             if c.sparse is not None:
                 lines.append("  " * depth + f"  sparse: {sparse_text(c.sparse)}")
+            if c.data_tiles is not None:
+                lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles)}")
     return "\n".join(lines) + "\n"
 
 
@@ -51,6 +54,14 @@ def sparse_text(rules: SparseRules) -> str:
                 found.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
     found += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
     return "; ".join(dict.fromkeys(found))
+
+
+def tiles_text(rules: TileRules) -> str:
+    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`."""
+    fit = f"{_written(rules.format)} bits" if rules.fit == "stored" else rules.fit
+    room = fit if rules.capacity is None else f"{rules.capacity} {fit}"
+    cycles = f"{rules.config_add} (add), {rules.config_multiply} (multiply) cycles"
+    return f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
 
 
 def _written(form: object) -> str:

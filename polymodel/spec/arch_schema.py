@@ -9,6 +9,7 @@ from pydantic import Field, Tag
 
 from polymodel.spec.base import NameText, Number, SchemaObject, SetText, node_tag
 from polymodel.spec.sparse_schema import SparseSection
+from polymodel.spec.tiles_schema import CheckedDataTiles
 
 
 class EnergyModel(SchemaObject):
@@ -91,6 +92,7 @@ class Memory(_Component):
     fill_drain_latency: Number = 0
     clock: Number | None = None
     sparse: SparseSection | None = None
+    data_tiles: CheckedDataTiles | None = None
 
 
 class Toll(_Component):

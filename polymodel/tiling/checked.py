@@ -1,0 +1,53 @@
+"""`data_tiles:` of an architecture, checked when it is loaded: every fault with its place."""
+
+from __future__ import annotations
+
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.errors import SpecError
+from polymodel.sparse.formats.parse import parse_format
+from polymodel.spec.faults import Faults, Path
+from polymodel.tiling.fit import Elements, Fit, Words
+from polymodel.tiling.stored import Stored
+from polymodel.workload.einsum import Cascade
+
+_RANKS = ("M", "N")
+
+
+def fit_of(rules: TileRules, capacity: int) -> Fit:
+    """What fits one operand's buffer. SpecError for a capacity below 1 and for wrong formats."""
+    if rules.fit == "stored":
+        return Stored(capacity, rules.format)
+    return Words(capacity) if rules.fit == "words" else Elements(capacity)
+
+
+def check_data_tiles(hierarchy: Hierarchy | None, cascade: Cascade | None, faults: Faults) -> None:
+    """Add to `faults` what is wrong with capacities, formats and names of tilers."""
+    accesses = [a for e in cascade or () for a in e.accesses]
+    widest = max((a.bits_per_value for a in accesses), default=None)
+    ranks = next((a.ranks for a in accesses if len(a.ranks) == 2), _RANKS)
+    for i, component in enumerate(hierarchy.components if hierarchy else ()):
+        if component.data_tiles is not None:
+            path: Path = ("arch", "nodes", i, "data_tiles")
+            _check_format(component.data_tiles, ranks, path, faults)
+            _check_capacity(component, component.data_tiles, widest, path, faults)
+
+
+def _check_format(rules: TileRules, ranks: tuple[str, ...], path: Path, faults: Faults) -> None:
+    if rules.fit == "stored":
+        try:
+            parse_format(rules.format, ranks)
+        except SpecError as error:
+            for fault in error.diagnostics:
+                faults.add((*path, "format"), fault.message, fault.remedy)
+
+
+def _check_capacity(
+    component: Component, rules: TileRules, widest: int | None, path: Path, faults: Faults
+) -> None:
+    width = rules.word_bits or widest or 1
+    if not capacity_of(rules, component.size_bits, component.buffering, width):
+        unit = "bit" if rules.fit == "stored" else f"word of {width} bits"
+        size = f"{component.size_bits:g} bits"
+        what = f"{component.name} has {size}: equal buffers for A, B and the output hold no {unit}"
+        faults.add(path, what, "give a larger size:, or capacity:", key=True)
