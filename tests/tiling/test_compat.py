@@ -1,0 +1,158 @@
+"""Tiler-Swift as built against dense arrays, and the published figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from polymodel.errors import SpecError
+from polymodel.sparse.files import read_tensor
+from polymodel.tiling import published
+from polymodel.tiling.compat import Comparison, as_built, tiler_swift_comparison
+from polymodel.tiling.fit import Elements, Op, Words
+from polymodel.tiling.model import Launch
+from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.pattern import Pattern
+from tests.tiling import oracle
+from tests.tiling.test_model import joined, matrices, ops, random
+
+DATA = Path(__file__).parents[1] / "data/matrices"
+
+
+@cache
+def seeds() -> tuple[Pattern, ...]:
+    return tuple(pattern_of(read_tensor(DATA / f"ts_{name}.mtx.gz")) for name in published.MATRICES)
+
+
+@cache
+def comparison() -> Comparison:
+    return tiler_swift_comparison(seeds())
+
+
+def simulated(a: oracle.Dense, b: oracle.Dense, rects: list[oracle.Rect], op: str) -> int:
+    """Cycles of tiles extracted as X[c:c+w, r:r+h]."""
+    return sum(oracle.cycles(a, b, (c, r, w, h), op) for r, c, h, w in rects)
+
+
+@given(matrices, ops)
+@settings(max_examples=40, deadline=None)
+def test_tiles_are_simulated_transposed(two: tuple[oracle.Dense, oracle.Dense], op: Op) -> None:
+    a, b = two
+    for tiler, rects in (
+        ("simple", oracle.simple(a, b, ("elements", 7), "add")),
+        ("qtree", oracle.qtree(a, b, ("elements", 7), op)),
+        ("btree", oracle.btree(a, b, ("elements", 7), op)),
+    ):
+        found = as_built(joined(a, b), op, Elements(7), tiler)
+        assert found.cut.rects.table().tolist() == sorted(list(r) for r in rects)
+        assert found.run_cycles == simulated(a, b, rects, op)
+        assert found.kernels == found.tiles == len(rects)
+        assert found.estimate == sum(oracle.estimate(a, b, r, op) for r in rects)
+        assert found.cut.tiler == f"tiler-swift {tiler}"
+
+
+def test_merges_are_not_checked() -> None:
+    a = np.ones((4, 4), dtype=np.bool_)
+    found = as_built(joined(a, a), "add", Elements(8))
+    # Quarters of 2 x 2 hold 8 of 8 elements; both pairs become one tile of 16.
+    assert found.cut.rects.table().tolist() == [[0, 0, 2, 4], [2, 0, 2, 4]]
+    assert found.loads.tolist() == [16, 16]
+    assert found.overflowing == 2
+    # Simulated: rows 0-3 of columns 0-1, rows 0-3 of columns 2-3.
+    assert found.cycles.tolist() == [8 + 8 + 4] * 2
+
+
+def test_simple_takes_the_check_of_additions() -> None:
+    a = np.ones((4, 4), dtype=np.bool_)
+    assert as_built(joined(a, a), "multiply", Elements(16), "simple").tiles == 4
+    assert oracle.simple(a, a, ("elements", 16), "multiply") == [(0, 0, 4, 4)]
+
+
+def test_entries_of_more_ranks_are_simulated_too() -> None:
+    """Two entries behind the place (1, 0), which the tile of column 1 is given."""
+    at = np.array([1, 1], dtype=np.int32)
+    flags, inner = np.ones(2, dtype=np.bool_), np.array([1, 0], dtype=np.int32)
+    plane = Pattern("A", "A", ("I", "J"), (2, 2), at, at * 0, flags, flags, 4, 3, inner, inner)
+    found = as_built(plane, "add", Words(20), "btree", Launch(run="nonempty"))
+    assert (found.tiles, found.run_cycles, found.launch.run) == (1, 8 + 3, "all")
+    assert found.counts.inner_a.tolist() == [1]
+
+
+def test_unknown_tilers_and_no_matrix_are_errors() -> None:
+    with pytest.raises(SpecError, match="no tiler 'strips'"):
+        as_built(seeds()[3], "add", Elements(128), "strips")
+    with pytest.raises(SpecError, match="no matrix"):
+        tiler_swift_comparison([])
+
+
+def test_published_reductions_of_configuration_time() -> None:
+    for mean in comparison().means:
+        assert mean.as_built_reduction == pytest.approx(mean.claimed_reduction, abs=0.15)
+    corrected = {(m.op, m.tiler): round(m.corrected_reduction_all, 1) for m in comparison().means}
+    assert corrected == {
+        ("add", "qtree+merge"): 76.9,
+        ("add", "btree"): 76.8,
+        ("multiply", "qtree+merge"): 79.1,
+        ("multiply", "btree"): 80.4,
+    }
+
+
+def test_published_bars() -> None:
+    bars = comparison().bars
+    assert len(bars) == 36
+    run = [b.deviation for b in bars if b.deviation is not None]
+    assert len(run) == 34
+    assert sum(abs(d) <= 0.025 for d in run) == 29
+    assert max(abs(d) for d in run) < 0.06
+    for bar in bars:
+        if bar.published_config is not None:
+            assert bar.as_built_config == pytest.approx(bar.published_config, rel=0.02)
+
+
+def test_the_charts_give_the_claimed_speed_ups() -> None:
+    """The claims are geometric means over six matrices; two bars are too low to read, ours stand in."""
+    bars = comparison().bars
+    for mean in comparison().means:
+        ratios = []
+        for simple in (b for b in bars if (b.op, b.tiler) == (mean.op, "simple")):
+            (other,) = (b for b in bars if (b.op, b.tiler, b.matrix) == (mean.op, mean.tiler, simple.matrix))
+            assert simple.published_run is not None
+            ratios.append(simple.published_run / (other.published_run or other.as_built_run))
+        assert math.prod(ratios) ** (1 / 6) == pytest.approx(mean.claimed_speed_up, abs=0.02)
+
+
+def test_the_published_qtree_merges() -> None:
+    """Without merging, configuration and run time are far from the bars called qtree."""
+    off = []
+    for pattern in seeds():
+        name = pattern.name.removeprefix("ts_")
+        read = published.reading(published.RUN_CYCLES, name, "add", "qtree+merge")
+        if read is not None:
+            off.append(abs(as_built(pattern, "add", Elements(128), "qtree").run_cycles / read - 1))
+    assert sorted(off)[1] > 0.3
+
+
+def test_other_matrices_have_no_published_bars() -> None:
+    pattern = replace(joined(random((20, 30), 0.3, 1), random((20, 30), 0.3, 2)), name="mine")
+    found = tiler_swift_comparison([pattern], capacity=40)
+    assert all(
+        b.published_run is None and b.published_config is None and b.deviation is None for b in found.bars
+    )
+    assert all(b.as_built_config and b.corrected_config_nonempty for b in found.bars)
+
+
+def test_operands_that_never_meet_in_small_tiles() -> None:
+    """No kernel of `simple` runs a multiplication: it is infinitely faster, and that is said so."""
+    a, b = np.zeros((4, 4), dtype=np.bool_), np.zeros((4, 4), dtype=np.bool_)
+    a[:, 0], b[:, 3] = True, True
+    means = [m for m in tiler_swift_comparison([joined(a, b)], capacity=2).means if m.op == "multiply"]
+    assert [m.corrected_speed_up_nonempty for m in means] == [0, 0]
+    assert [m.corrected_reduction_nonempty for m in means] == [-math.inf, -math.inf]
+    none = tiler_swift_comparison([joined(a, a * False)], capacity=2).means[-1]
+    assert (none.corrected_speed_up_nonempty, none.corrected_reduction_nonempty) == (1, 0)
