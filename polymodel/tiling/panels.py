@@ -18,6 +18,8 @@ from polymodel.tiling.strips import Panels, in_panels, strips_needed
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
+# Lines are counted one by one while they are not many more than the points.
+_EVERY = 1 << 16
 # A search ends after so many numbers in a row that are no better.
 _FINE = 3
 
@@ -83,9 +85,15 @@ def _edges(pattern: Pattern, number: int, by_columns: bool) -> Ints:
     """Edges of panels of about equally many entries, on whole lines."""
     size = pattern.shape[0 if by_columns else 1]
     over = pattern.rows if by_columns else pattern.cols
+    if number == 1:
+        return np.array([0, size], dtype=np.int64)
     both = over[pattern.in_a & pattern.in_b]
-    held = np.bincount(over, minlength=size) + np.bincount(both, minlength=size)
+    if size > 4 * pattern.points + _EVERY:  # a count of every line would outgrow the points
+        lines, held = np.unique(np.concatenate([over, both]), return_counts=True)
+    else:
+        held = np.bincount(over, minlength=size) + np.bincount(both, minlength=size)
+        lines = np.arange(size, dtype=np.int64)
     upto = np.cumsum(held)
     wanted = upto[-1] * np.arange(1, number) / number
-    inner = np.searchsorted(upto, wanted) + 1
+    inner = lines[np.searchsorted(upto, wanted)].astype(np.int64) + 1
     return np.unique(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)
