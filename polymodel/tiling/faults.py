@@ -32,6 +32,8 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
     places = Rects(row, col, np.ones_like(row), np.ones_like(row))
     loads = fit.loads(Counts(pattern, np.cumsum(begins) - 1, places.tiles), places, op)
     full = np.nonzero(loads > fit.capacity)[0]
+    if not full.size:
+        return
     most = int(loads.max())
     remedy = f"give a capacity of at least {most} {fit.unit}, the most that one of them needs"
     faults = []
