@@ -1,0 +1,344 @@
+"""Pictures of tilings: the matrix with its tiles, several tilers side by side, bars of what each costs.
+
+Colours are told apart by colour-blind eyes and in grey: blue for entries, vermilion for borders of tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.figures import new_axes
+from polymodel.report.plots import INK, WARNING, prefixed
+from polymodel.tiling.pattern import Flags, Ints, Pattern, Rects
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 400  # cells of entries along an axis: about a pixel and a half each at the size of a new figure
+_MOST_BINS = 4000
+_COUNTS = ("#8ec1e8", "#2563a8", "#0a1f44")  # one entry is seen on white
+BORDER = "#d55e00"
+EMPTY = "#e3e3e3"
+CHOSEN, OTHER = "#2563a8", "#a9c8e6"
+_INCHES = 5.0  # of the longer side of the matrix in a new figure
+_SMALL = 3.1  # inches, of one of several pictures
+_STRETCHED = 4  # times longer than wide: from there on the picture does not keep the shape
+_VECTORS = 3000  # borders; more are drawn as pixels, else an SVG gets too large to open
+_HATCHED = 400  # empty tiles; more are only shaded
+_WIDE = (0.25, 1.1)  # points, of borders
+
+
+@dataclass(frozen=True, eq=False)
+class Tiled:
+    """What a picture of tiles shows. `launched`, `fits`: one flag per tile. `title`: above it."""
+
+    pattern: Pattern
+    rects: Rects
+    launched: Flags
+    fits: Flags
+    title: str
+
+
+def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axes:
+    """The places that A or B holds, how many per cell (logarithmic shades), and the borders of all tiles.
+
+    Tiles that are not launched are grey, those that do not fit red. SpecError for bins outside 1 to 4,000.
+    """
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 0 < bins <= _MOST_BINS:
+        raise SpecError(
+            [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]
+        )
+    if ax is not None:
+        _draw(found, bins, ax, _INCHES, hatched=True)
+        return ax
+    made = new_axes(*_size(*found.pattern.shape))
+    most, steps = _draw(found, bins, made, _INCHES, hatched=True)
+    _scale(made, most, steps)
+    _legend(found, made)
+    return made
+
+
+def _draw(found: Tiled, bins: int, ax: Axes, inches: float, *, hatched: bool) -> tuple[int, tuple[int, int]]:
+    """All but scale and legend. `inches`: of the longer side, as which borders are drawn fitting."""
+    drawn = _entries(found.pattern, bins, ax)
+    _shaded(found, ax, hatched)
+    _borders(found.rects, found.pattern.shape, ax, inches)
+    _frame(found, ax)
+    return drawn
+
+
+def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
+    """Several tilings of one matrix as small multiples, up to four in a row."""
+    if not found:
+        raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
+    across = min(4, len(found))
+    down = -(-len(found) // across)
+    wide, high = _size(*found[0].pattern.shape)
+    shrunk = _SMALL / max(wide, high)
+    figure = _figure(new_axes(across * max(2.2, wide * shrunk), down * max(1.6, high * shrunk + 0.9)))
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    for ax, one in zip(grid.flat, found, strict=False):
+        _draw(one, bins, ax, _SMALL, hatched=False)
+        ax.set_title(one.title, fontsize=8)
+        ax.label_outer()
+    for ax in list(grid.flat)[len(found) :]:
+        ax.set_axis_off()
+    return figure
+
+
+def _figure(ax: Axes) -> Figure:
+    """The figure of new axes, without them."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.clear()
+    return figure
+
+
+def _size(rows: int, columns: int) -> tuple[float, float]:
+    """Inches of a new figure, with room for the scale and the title."""
+    wide, high = _INCHES, _INCHES
+    if max(rows, columns) <= _STRETCHED * min(rows, columns):
+        wide, high = _INCHES * columns / max(rows, columns), _INCHES * rows / max(rows, columns)
+    elif columns < rows:
+        wide = _INCHES / 2
+    else:
+        high = _INCHES / 3
+    return max(wide, 3.4) + 1.7, max(high, 1.2) + 1.3
+
+
+def _entries(pattern: Pattern, bins: int, ax: Axes) -> tuple[int, tuple[int, int]]:
+    """Draws the entries; gives the most in a cell and the size of a cell in places."""
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+    counts, steps = cells(pattern, bins)
+    most = int(counts.max(initial=0))
+    shape = counts.shape[0] * steps[0], counts.shape[1] * steps[1]
+    rows, columns = pattern.shape
+    ax.imshow(
+        np.ma.masked_equal(counts, 0), extent=(0, shape[1], shape[0], 0), interpolation="nearest",
+        cmap=LinearSegmentedColormap.from_list("counts", _COUNTS), norm=LogNorm(1, max(most, 2)), zorder=1,
+        aspect="equal" if max(rows, columns) <= _STRETCHED * min(rows, columns) else "auto",
+    )  # fmt: skip
+    return most, steps
+
+
+def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
+    """Places held per cell of equal size, at most bins x bins of them, and that size in places."""
+    rows, columns = (-(-s // bins) for s in pattern.shape)
+    shape = -(-pattern.shape[0] // rows), -(-pattern.shape[1] // columns)
+    at = pattern.rows // rows
+    at *= shape[1]  # at most bins x bins: whatever holds a coordinate holds it
+    at += pattern.cols // columns
+    found: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape)
+    return found, (rows, columns)
+
+
+def _shaded(found: Tiled, ax: Axes, hatched: bool) -> None:
+    """Tiles that are not launched, and those that do not fit."""
+    from matplotlib.collections import PolyCollection
+
+    idle = joined(found.rects.taken(~found.launched))
+    if idle.tiles:
+        few = hatched and idle.tiles <= _HATCHED
+        ax.add_collection(
+            PolyCollection(
+                list(_corners(idle)), facecolor=EMPTY if not few else "#f1f1f1", edgecolor="#c4c4c4",
+                linewidth=0.0, hatch="///" if few else None, zorder=0.5, rasterized=not few,
+            )
+        )  # fmt: skip
+    over = found.rects.taken(~found.fits)
+    if over.tiles:
+        ax.add_collection(
+            PolyCollection(
+                list(_corners(over)), facecolor=WARNING, edgecolor=WARNING, alpha=0.3, linewidth=1.5, zorder=3
+            )
+        )
+
+
+def joined(rects: Rects) -> Rects:
+    """Rectangles of equal first row and height that touch, as one each: fewer to draw, the same picture."""
+    if not rects.tiles:
+        return rects
+    order = np.lexsort((rects.col, rects.height, rects.row))
+    r = rects.taken(order)
+    new = np.ones(r.tiles, dtype=np.bool_)
+    touching = r.col[1:] == r.col[:-1] + r.width[:-1]
+    new[1:] = (r.row[1:] != r.row[:-1]) | (r.height[1:] != r.height[:-1]) | ~touching
+    starts = np.flatnonzero(new)
+    width: Ints = np.add.reduceat(r.width, starts)
+    return Rects(r.row[starts], r.col[starts], r.height[starts], width)
+
+
+def _corners(rects: Rects) -> NDArray[np.int64]:
+    """Tiles x 4 corners x (x, y)."""
+    left, right = rects.col, rects.col + rects.width
+    top, bottom = rects.row, rects.row + rects.height
+    x, y = np.stack([left, right, right, left], axis=1), np.stack([top, top, bottom, bottom], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def segments(rects: Rects) -> NDArray[np.int64]:
+    """The borders between tiles, segments x 2 ends x (x, y); those in one line that touch are one.
+
+    Only upper and left edges: in a partition every other edge is one of these, or on the outside.
+    """
+    across = _lines(rects.row, rects.col, rects.col + rects.width)
+    down = _lines(rects.col, rects.row, rects.row + rects.height)
+    parts = [np.stack([across[:, [1, 0]], across[:, [2, 0]]], axis=1),
+             np.stack([down[:, [0, 1]], down[:, [0, 2]]], axis=1)]  # fmt: skip
+    found: NDArray[np.int64] = np.concatenate(parts)
+    return found
+
+
+def _lines(at: Ints, first: Ints, last: Ints) -> NDArray[np.int64]:
+    """Of segments from `first` to `last` in the lines `at`: those inside, joined where they touch."""
+    inside = at > 0
+    at, first, last = at[inside], first[inside], last[inside]
+    order = np.lexsort((first, at))
+    at, first, last = at[order], first[order], last[order]
+    new = np.ones(at.size, dtype=np.bool_)
+    new[1:] = (at[1:] != at[:-1]) | (first[1:] != last[:-1])
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:] - 1, at.size - 1)[: starts.size]
+    return np.stack([at[starts], first[starts], last[ends]], axis=1)
+
+
+def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: float) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    drawn = segments(rects)
+    # Short borders are those between small tiles: thinner and paler, they leave the entries visible.
+    spans = np.abs(drawn[:, 1] - drawn[:, 0]) / np.array([shape[1], shape[0]])
+    widths, opaque = strokes(72 * inches * spans.max(axis=1), 72 * inches / math.sqrt(max(rects.tiles, 1)))
+    colours = np.tile(to_rgba(BORDER), (len(drawn), 1))
+    colours[:, 3] = opaque
+    many = len(drawn) > _VECTORS
+    lines = LineCollection(
+        list(drawn), colors=colours, linewidths=widths.tolist(), zorder=2, rasterized=many, capstyle="butt"
+    )
+    ax.add_collection(lines)
+
+
+def strokes(spans: NDArray[np.float64], side: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Width (points) and opacity of borders of these lengths; `side`: of a typical tile. All in points.
+
+    A border takes a fifteenth of the tile beside it. Where tiles are hardly larger than a pixel, all borders
+    together would hide what they divide: they fade.
+    """
+    nearest = np.minimum(spans, side)
+    widths = np.clip(nearest / 15, *_WIDE)
+    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(side / 4.5, 0.1, 0.95))
+
+
+def _frame(found: Tiled, ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    rows, columns = found.pattern.shape
+    ax.set_xlim(0, columns)
+    ax.set_ylim(rows, 0)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    for which in ("x", "y"):
+        prefixed(ax, "", which)
+    if rows == 1:
+        ax.set_yticks([0.5], ["0"])
+    if columns == 1:
+        ax.set_xticks([0.5], ["0"])
+    ax.set_xlabel(f"{found.pattern.ranks[1]} (coordinate)")
+    ax.set_ylabel(f"{found.pattern.ranks[0]} (coordinate)")
+    ax.set_title(found.title, fontsize=9)
+
+
+def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
+    """The colours' scale, where there is more than one."""
+    figure = ax.get_figure(root=True)
+    if most < 2 or figure is None:
+        return
+    cell = f"per cell of {steps[0]:,} x {steps[1]:,}" if steps != (1, 1) else "per place"
+    bar = figure.colorbar(ax.images[0], ax=ax, shrink=0.85, label=f"places of A or B {cell}")
+    bar.minorticks_off()
+    decades = [10**k for k in range(len(str(most))) if 10**k <= most / 2]
+    bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
+
+
+def _legend(found: Tiled, ax: Axes) -> None:
+    """What grey and red mean, where they occur."""
+    from matplotlib.patches import Patch
+
+    handles = []
+    idle, over = int((~found.launched).sum()), int((~found.fits).sum())
+    if idle:
+        text = f"not launched ({idle:,} tile{'s' if idle > 1 else ''})"
+        handles.append(Patch(facecolor=EMPTY, edgecolor="#c4c4c4", label=text))
+    if over:
+        text = f"does not fit ({over:,} tile{'s' if over > 1 else ''})"
+        handles.append(Patch(facecolor=WARNING, alpha=0.4, label=text))
+    figure = ax.get_figure(root=True)
+    if handles and figure is not None:
+        # Outside of the axes and of the scale: the layout makes room for it.
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One tiler among others. Reduction and speed-up are against another one, None for that one."""
+
+    tiler: str
+    kernels: int
+    config_cycles: int
+    run_cycles: int
+    reduction: float | None
+    speedup: float | None
+    chosen: bool = False
+
+
+def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> Figure:
+    """Kernels, configuration and run cycles per tiler; the bound as a line in the first.
+
+    Behind the bars stand kernels over the bound, the change of configuration time and the speed-up against
+    the tiler `against`.
+    """
+    if not bars:
+        raise SpecError([Diagnostic("no tiler is given to compare", "name at least one")])
+    figure = _figure(new_axes(11, 1.9 + 0.32 * len(bars)))
+    axes = figure.subplots(1, 3, sharey=True)
+    places = list(range(len(bars)))
+    colours = [CHOSEN if b.chosen else OTHER for b in bars]
+    panels = (
+        ("kernels launched", [b.kernels for b in bars],
+         [_times(b.kernels / bound, "bound") if bound else f"{b.kernels:,}" for b in bars]),
+        ("configuration (cycles)", [b.config_cycles for b in bars],
+         ["" if b.reduction is None else f"{-100 * b.reduction + 0.0:+.1f} %" for b in bars]),
+        ("run (cycles)", [b.run_cycles for b in bars],
+         ["" if b.speedup is None else f"{b.speedup:.2f} x faster" for b in bars]),
+    )  # fmt: skip
+    for ax, (label, values, told) in zip(axes, panels, strict=True):
+        ax.barh(places, values, height=0.72, color=colours)
+        for place, value, text in zip(places, values, told, strict=True):
+            ax.annotate(text, (value, place), xytext=(3, 0), textcoords="offset points", va="center",
+                        fontsize=8, color=INK)  # fmt: skip
+        ax.set_xlim(0, 1.34 * max(*values, 1))
+        prefixed(ax, "", "x")
+        ax.set_xlabel(label)
+        ax.spines[["top", "right"]].set_visible(False)
+    if bound:
+        axes[0].axvline(bound, color=BORDER, linewidth=1.3, linestyle="--")
+        axes[0].annotate(f"bound {bound:,}", (bound, 1.0), xycoords=("data", "axes fraction"), xytext=(2, 1),
+                         textcoords="offset points", fontsize=8, color=BORDER, va="bottom")  # fmt: skip
+    axes[0].set_yticks(places, [b.tiler for b in bars], fontsize=9)
+    axes[0].invert_yaxis()
+    figure.suptitle(f"{title}\nchanges against {against}", fontsize=10)
+    return figure
+
+
+def _times(ratio: float, what: str) -> str:
+    return f"{ratio:.2f} x {what}"

@@ -1,0 +1,176 @@
+"""Tiles as files: one .mtx (.tns for tensors of other ranks) per operand and launched tile, and an index.
+
+Coordinates in a file are those within the tile; a comment tells where its first place lies in the operand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
+from polymodel.sparse.files import write_tensor
+from polymodel.sparse.formats.footprint import dcsr_words
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.model import Costs
+from polymodel.tiling.operands import Alone, Rolled, Second, Transposed
+from polymodel.tiling.pattern import Flags, Ints
+
+FORMAT = "polymodel-tiles/1"
+INDEX = "index.json"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike[str], *, most: int) -> Path:
+    """Write every launched tile of both operands, and return the path of the index.
+
+    A file holds an operand's entries in one tile, also if there are none. The index has the tiling's figures
+    and, per tile, its place, files, entries, words and cycles. An index that is there already is replaced,
+    and so are files of the same names; others are left. Refused for more than `most` tiles; SpecError where
+    a file cannot be written.
+    """
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise SpecError([Diagnostic(f"most={most!r} is no whole number above 0", "write e.g. most=20000")])
+    if costs.kernels > most:
+        many = costs.kernels * (1 if isinstance(second, Alone) else 2)
+        fault = f"{costs.kernels:,} tiles are {many:,} files; up to {most:,} tiles are written unasked"
+        raise Refused(fault, f"ask for them: most={costs.kernels}, or take a larger capacity")
+    target = Path(folder)
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    operands = {"A": _parts(a, costs, costs.pattern.in_a)}
+    if not isinstance(second, Alone):
+        operands["B"] = _parts(made(a, second, costs), costs, costs.pattern.in_b)
+    launched = np.flatnonzero(costs.runs)
+    digits = max(4, len(str(launched.size)))
+    tiles: list[Json] = []
+    figures = _figures(costs)
+    for number, tile in enumerate(launched.tolist(), 1):
+        files: dict[str, Json] = {}
+        for name, parts in operands.items():
+            file = f"tile_{number:0{digits}d}_{name}{parts.ending}"
+            parts.write(tile, target / file)
+            files[name] = file
+        tiles.append({"tile": tile, "files": files, **figures(tile)})
+    index = target / INDEX
+    with writing(index):
+        text = json.dumps({**_head(a, costs), "tiles": tiles}, indent=1, ensure_ascii=False)
+        index.write_text(text + "\n", encoding="utf-8")
+    return index
+
+
+def made(a: SparseTensor, second: Second, costs: Costs) -> SparseTensor:
+    """B with its values, which are those of A where it is made of A."""
+    if isinstance(second, SparseTensor):
+        return second
+    if isinstance(second, Alone):
+        return SparseTensor.from_coo("B", a.ranks, a.shape, a.coords[:, :0], a.values[:0])
+    coords = a.coords.copy()
+    if isinstance(second, Rolled):
+        at = a.ranks.index(costs.pattern.own[0])  # of a vector its one rank, else the one that gives rows
+        coords[at] = (coords[at] + second.rows) % a.shape[at]
+    elif isinstance(second, Transposed):
+        one, other = (a.ranks.index(rank) for rank in costs.pattern.ranks)
+        coords[[one, other]] = coords[[other, one]]
+    return SparseTensor.from_coo(f"{a.name}_B", a.ranks, a.shape, coords, a.values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """One operand, its entries in order of their tiles. `first`: where those of each tile begin."""
+
+    name: str
+    ranks: tuple[str, ...]
+    deep: tuple[int, ...]
+    coords: Ints
+    values: np.typing.NDArray[np.generic]
+    first: Ints
+    costs: Costs
+
+    @cached_property
+    def corners(self) -> Ints:
+        return self.costs.cut.rects.table()
+
+    @property
+    def ending(self) -> str:
+        return ".mtx" if len(self.ranks) == 2 else ".tns"
+
+    def write(self, tile: int, path: Path) -> None:
+        row, col, height, width = self.corners[tile].tolist()
+        here = slice(int(self.first[tile]), int(self.first[tile + 1]))
+        coords = self.coords[:, here].copy()
+        rows, columns = self.costs.pattern.ranks
+        vector = len(self.ranks) == 1
+        offset = [col] if vector else [row, col]
+        shape = (width,) if vector else (height, width, *self.deep)
+        coords[: len(offset)] -= np.array(offset, dtype=np.int64)[:, None]
+        said = (
+            f"tile {tile} of {self.name}: first place {rows} {row}, {columns} {col} (counted from 0), "
+            f"{height} x {width}"
+        )
+        part = SparseTensor(path.stem, self.ranks, shape, coords, self.values[here])
+        write_tensor(part, path, comment=said)
+
+
+def _parts(tensor: SparseTensor, costs: Costs, held: Flags) -> _Parts:
+    """The operand's entries sorted by tile, once; within a tile they keep their order."""
+    pattern, cut = costs.pattern, costs.cut
+    own = pattern.own
+    placed = tensor if own == tensor.ranks else tensor.swizzled(own)
+    ids = cut.ids[held]
+    if ids.size != placed.nnz:
+        raise InternalError(f"{tensor.name} has {placed.nnz} entries, its pattern {ids.size}")
+    by_tile = np.argsort(ids, kind="stable")
+    first = np.zeros(cut.tiles + 1, dtype=np.int64)
+    np.cumsum(np.bincount(ids, minlength=cut.tiles), out=first[1:])
+    return _Parts(
+        tensor.name, own, placed.shape[2:], placed.coords[:, by_tile], placed.values[by_tile], first, costs
+    )
+
+
+def _figures(costs: Costs) -> Callable[[int], dict[str, Json]]:
+    """What the index says of a tile."""
+    counts = costs.counts
+    rects = costs.cut.rects.table().tolist()
+    nnz = {"A": counts.nnz_a, "B": counts.nnz_b}
+    rows = {"A": counts.rows_a, "B": counts.rows_b}
+    words = {name: np.asarray(dcsr_words(found, rows[name])) for name, found in nnz.items()}
+
+    def figures(tile: int) -> dict[str, Json]:
+        return {
+            "rect": rects[tile],
+            "nnz": {name: int(found[tile]) for name, found in nnz.items()},
+            "words": {name: int(found[tile]) for name, found in words.items()},
+            "load": int(costs.loads[tile]),
+            "cycles": int(costs.cycles[tile]),
+        }
+
+    return figures
+
+
+def _head(a: SparseTensor, costs: Costs) -> dict[str, Json]:
+    p = costs.pattern
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "matrix": p.name,
+        "second": p.second,
+        "op": costs.op,
+        "fit": costs.fit.unit,
+        "capacity": costs.fit.capacity,
+        "tiler": costs.cut.tiler,
+        "ranks": list(a.ranks),
+        "cut": list(p.ranks),
+        "shape": list(a.shape),
+        "rect": "[first row, first column, height, width], counted from 0",
+        "kernels": costs.kernels,
+        "config_cycles": costs.config_cycles,
+        "run_cycles": costs.run_cycles,
+    }

@@ -1,0 +1,163 @@
+"""Pictures of tilings: what is drawn is what was cut, at any size."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+
+from polymodel.errors import SpecError
+from polymodel.report.plots_tiling import (
+    Bar,
+    Tiled,
+    cells,
+    joined,
+    plot_bars,
+    plot_tilers,
+    plot_tiles,
+    segments,
+    strokes,
+)
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.fit import Elements
+from polymodel.tiling.model import costs
+from polymodel.tiling.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.pattern import Pattern, Rects
+from polymodel.tiling.trees import btree, simple
+
+matplotlib.use("agg")
+
+
+def pattern(rows: int, columns: int, points: int, seed: int = 0) -> Pattern:
+    rng = np.random.default_rng(seed)
+    at = np.stack([rng.integers(0, rows, points), rng.integers(0, columns, points)])
+    a = SparseTensor.from_coo("M", ("I", "J"), (rows, columns), at, np.ones(points))
+    return pattern_of(a, Alone())
+
+
+def tiled(p: Pattern, capacity: int, tiler=btree) -> Tiled:
+    found = costs(p, tiler(p, "add", Elements(capacity)), "add", Elements(capacity))
+    return Tiled(p, found.cut.rects, found.runs, found.fits, "a title")
+
+
+def painted(rects: Rects, shape: tuple[int, int]) -> np.ndarray:
+    """Which tile each place is in, one by one."""
+    found = np.full(shape, -1)
+    for number, (row, col, height, width) in enumerate(rects.table().tolist()):
+        found[row : row + height, col : col + width] = number
+    return found
+
+
+@pytest.mark.parametrize("tiler", [btree, simple])
+@pytest.mark.parametrize("shape", [(13, 29), (1, 40), (40, 1), (32, 32)])
+def test_borders_are_where_neighbours_are_in_different_tiles(shape: tuple[int, int], tiler: object) -> None:
+    p = pattern(*shape, 60)
+    rects = tiled(p, 7, tiler).rects
+    owner = painted(rects, shape)
+    across = np.zeros((shape[0] + 1, shape[1]), dtype=int)
+    down = np.zeros((shape[0], shape[1] + 1), dtype=int)
+    for (x0, y0), (x1, y1) in segments(rects).tolist():
+        if y0 == y1:
+            across[y0, x0:x1] += 1
+        else:
+            assert x0 == x1
+            down[y0:y1, x0] += 1
+    assert (across[1:-1] == (owner[1:] != owner[:-1])).all()
+    assert (down[:, 1:-1] == (owner[:, 1:] != owner[:, :-1])).all()
+    assert not across[[0, -1]].any()
+    assert not down[:, [0, -1]].any()
+
+
+def test_a_grid_is_drawn_by_as_many_lines_as_it_has() -> None:
+    p = pattern(64, 64, 900)
+    rects = tiled(p, 20, simple).rects
+    assert rects.tiles == 64
+    assert len(segments(rects)) == len(set(rects.row.tolist())) + len(set(rects.col.tolist())) - 2
+
+
+def test_joined_rectangles_cover_the_same_places() -> None:
+    p = pattern(40, 50, 90)
+    found = tiled(p, 3)
+    idle = found.rects.taken(~found.launched)
+    assert 0 < joined(idle).tiles <= idle.tiles
+    assert ((painted(idle, p.shape) >= 0) == (painted(joined(idle), p.shape) >= 0)).all()
+    assert joined(idle.taken(np.zeros(idle.tiles, dtype=bool))).tiles == 0
+
+
+def test_cells_count_places() -> None:
+    p = pattern(103, 57, 700)
+    counts, steps = cells(p, 20)
+    assert steps == (6, 3)
+    slow = np.zeros(counts.shape, dtype=int)
+    for row, col in zip(p.rows.tolist(), p.cols.tolist(), strict=True):
+        slow[row // 6, col // 3] += 1
+    assert (counts == slow).all()
+
+
+def test_picture_says_what_it_shows() -> None:
+    p = pattern(60, 90, 40)
+    found = tiled(p, 1)
+    ax = plot_tiles(found)
+    assert ax.get_title() == "a title"
+    assert ax.get_xlabel() == "J (coordinate)"
+    assert ax.get_ylabel() == "I (coordinate)"
+    (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
+    assert len(lines.get_segments()) == len(segments(found.rects))
+    assert sum(isinstance(c, PolyCollection) for c in ax.collections) == 1  # idle tiles; all fit
+    legend = ax.figure.legends[0].get_texts()[0].get_text()
+    assert legend == f"not launched ({int((~found.launched).sum())} tiles)"
+    with pytest.raises(SpecError, match="0 bins"):
+        plot_tiles(found, bins=0)
+
+
+def test_tiles_that_do_not_fit_are_red() -> None:
+    p = pattern(20, 20, 100)
+    found = Tiled(p, Rects.whole(p.shape), np.array([True]), np.array([False]), "")
+    assert [t.get_text() for t in plot_tiles(found).figure.legends[0].get_texts()] == [
+        "does not fit (1 tile)"
+    ]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 1000), (1000, 3), (2, 2)])
+@pytest.mark.parametrize("points", [0, 1, 40])
+def test_any_shape_draws(shape: tuple[int, int], points: int) -> None:
+    ax = plot_tiles(tiled(pattern(*shape, points), 16))
+    ax.figure.canvas.draw()
+
+
+def test_a_million_places_and_many_tiles_draw_quickly() -> None:
+    p = pattern(50_000, 50_000, 1_000_000)
+    found = tiled(p, 128)
+    assert found.rects.tiles > 10_000
+    begun = process_time()
+    plot_tiles(found).figure.canvas.draw()
+    assert process_time() - begun < 5
+
+
+def test_borders_of_small_tiles_fade() -> None:
+    widths, opaque = strokes(np.array([300.0, 2.0]), 100.0)
+    assert widths[0] > widths[1]
+    assert opaque[0] > opaque[1]
+    assert strokes(np.array([300.0]), 1.0)[1][0] < 0.3
+
+
+def test_small_multiples_and_bars() -> None:
+    p = pattern_of(SparseTensor.from_coo("M", ("I", "J"), (9, 9), [[1, 5], [2, 3]], [1, 1]), Rolled())
+    found = [tiled(p, c) for c in (2, 3, 4, 5, 6)]
+    assert len([a for a in plot_tilers(found).axes if a.axison]) == 5
+    bars = [
+        Bar("simple", 9, 90, 50, None, None),
+        Bar("best", 4, 40, 20, 1 - 40 / 90, 2.5, chosen=True),
+    ]
+    kernels, config, run = plot_bars(bars, bound=3, against="simple", title="t").axes
+    assert [patch.get_width() for patch in kernels.patches] == [9, 4]
+    assert [t.get_text() for t in config.texts] == ["", "-55.6 %"]
+    assert [t.get_text() for t in run.texts] == ["", "2.50 x faster"]
+    assert [t.get_text() for t in kernels.texts] == ["3.00 x bound", "1.33 x bound", "bound 3"]
+    with pytest.raises(SpecError, match="no tiler"):
+        plot_bars([], bound=1, against="simple", title="")
+    with pytest.raises(SpecError, match="no tiling"):
+        plot_tilers([])
