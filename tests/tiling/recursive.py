@@ -125,17 +125,42 @@ def _union(one: Rect, two: Rect) -> Rect:
     return row, col, bottom - row, right - col
 
 
+def merged(case: Case, tiles: list[Rect]) -> list[Rect]:
+    """Scans rightwards, then downwards, until nothing changes: a tile joins the one before it if it can."""
+    while True:
+        before = sorted(tiles)
+        for side, key in enumerate((_in_rows, _in_columns)):
+            found: list[Rect] = []
+            for tile in sorted(tiles, key=key):
+                if found and _beside(found[-1], tile, side) and fits(case, _union(found[-1], tile)):
+                    found[-1] = _union(found[-1], tile)
+                else:
+                    found.append(tile)
+            tiles = found
+        if sorted(tiles) == before:
+            return before
+
+
+def _in_rows(tile: Rect) -> tuple[int, int, int]:
+    return tile[0], tile[2], tile[1]
+
+
+def _in_columns(tile: Rect) -> tuple[int, int, int]:
+    return tile[1], tile[3], tile[0]
+
+
+def _beside(one: Rect, two: Rect, side: int) -> bool:
+    other = 1 - side
+    return (one[side], one[2 + side], one[other] + one[2 + other]) == (two[side], two[2 + side], two[other])
+
+
 def mergeable(case: Case, tiles: list[Rect]) -> list[tuple[Rect, Rect]]:
     """Pairs that share a whole side and fit together."""
     return [
         (one, two)
         for one in tiles
         for two in tiles
-        if (
-            (one[0], one[2], one[1] + one[3]) == (two[0], two[2], two[1])
-            or (one[1], one[3], one[0] + one[2]) == (two[1], two[3], two[0])
-        )
-        and fits(case, _union(one, two))
+        if (_beside(one, two, 0) or _beside(one, two, 1)) and fits(case, _union(one, two))
     ]
 
 
