@@ -36,13 +36,14 @@ def check_single(pattern: Pattern, op: Op, fit: Fit, rects: Rects) -> None:
         return
     most = int(loads.max())
     remedy = f"give a capacity of at least {most} {fit.unit}, the most that one of them needs"
+    if pattern.depth > 1:
+        remedy += ", or cut other ranks"
     faults = []
     for at in full[:_NAMED]:
         place = f"{pattern.ranks[0]} {int(row[at])}, {pattern.ranks[1]} {int(col[at])}"
-        needs = f"needs {int(loads[at])} {fit.unit}; the capacity is {fit.capacity}"
-        faults.append(
-            Diagnostic(f"{pattern.name}, row and column ({place}): the entry alone {needs}", remedy)
-        )
+        who = "the entry alone needs" if pattern.depth == 1 else "its entries alone need"
+        needs = f"{who} {int(loads[at])} {fit.unit}; the capacity is {fit.capacity}"
+        faults.append(Diagnostic(f"{pattern.name}, row and column ({place}): {needs}", remedy))
     if full.size > _NAMED:
         faults.append(Diagnostic(f"{full.size - _NAMED} further places do not fit either", remedy))
     raise SpecError(faults)
