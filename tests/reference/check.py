@@ -16,29 +16,37 @@ import yaml
 
 from polymodel.analysis.engine import Engine
 from polymodel.errors import PolymodelError
-from tests.reference import accelforge, looptree, mapper, mapper_timeloop, skislope, teaal, timeloop
+from tests.reference import accelforge, looptree, mapper, mapper_timeloop, skislope, teaal, tiling, timeloop
 from tests.reference.common import Outcome, engine
 
 HERE = Path(__file__).parent / "cases"
 
 
 # Reference data of parts that are compared elsewhere or are still to come: listed, not counted as faults.
-LATER = {"skislope", "tiling", "published_anchors.json"}
-# Files in a folder of this name hold data of sparse tensors, known or not.
-SPARSE = "teaal"
+LATER = {"skislope", "published_anchors.json"}
+# Files in a folder of these names hold data of sparse tensors, or of tilings, known or not.
+DATA = {"teaal": teaal, "tiling": tiling}
+# Files in a folder of this name are what cases are about, not cases.
+OPERANDS = "matrices"
+
+
+def files(root: Path, *suffixes: str) -> list[Path]:
+    """All files of a folder that end so, in order, except the operands of cases."""
+    found = (p for p in root.rglob("*") if p.suffix in suffixes and p.is_file())
+    return sorted(p for p in found if OPERANDS not in p.relative_to(root).parts[:-1])
 
 
 def find_cases(root: Path) -> tuple[list[Path], list[Path], list[Path]]:
     """AccelForge files, Timeloop folders, and what else holds data: files, or the folders around them."""
     oracle, folders, other = [], [], set()
-    for path in sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".yaml", ".json")):
+    for path in files(root, ".yaml", ".json"):
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.name == "spec.yaml":
             folders.append(path.parent)
         elif path.suffix == ".yaml" and text.startswith(f"format: {accelforge.FORMAT}"):
             oracle.append(path)
         elif path.name != "result.json" and not (
-            skislope.is_case(path.name) or is_mapper(text) or is_sparse(path, root)
+            skislope.is_case(path.name) or is_mapper(text) or kinds_of(path, root)
         ):
             inside = path.relative_to(root).parts[:-1]
             later = [i for i, part in enumerate(inside) if part in LATER]
@@ -51,19 +59,24 @@ def is_mapper(text: str) -> bool:
     return re.search(r"^[{\s]*[\"']?format[\"']?:\s*[\"']?mapper-oracle\b", text, re.MULTILINE) is not None
 
 
-def is_sparse(path: Path, root: Path) -> bool:
-    """True for reference data of sparse tensors, told by content or by the folder."""
+def kinds_of(path: Path, root: Path) -> list[str]:
+    """Which data a file holds, of sparse tensors or of tilings: told by content or by the folder."""
     if path.suffix != ".json" or path.name == "result.json":
-        return False
-    return SPARSE in path.relative_to(root).parts[:-1] or bool(teaal.topics_of(path))
+        return []
+    folders = path.relative_to(root).parts[:-1]
+    return [kind for kind, about in DATA.items() if kind in folders or about.topics_of(path)]
 
 
-def check_sparse(path: Path) -> list[Outcome]:
-    """The cases of one file; a file that cannot be read at all is one fault."""
+def check_data(path: Path, kinds: list[str]) -> list[Outcome]:
+    """The cases of one file; a file that cannot be read at all is one fault.
+
+    A file is of the kind that knows its content, and only if none does of the kind of its folder.
+    """
     found: list[Outcome] = []
+    known = [kind for kind in kinds if DATA[kind].topics_of(path)] or kinds[:1]
 
     def compare() -> Outcome:
-        found.extend(teaal.check(path))
+        found.extend(outcome for kind in known for outcome in DATA[kind].check(path))
         return Outcome(path.stem)
 
     whole = guarded(path.stem, compare)
@@ -72,8 +85,8 @@ def check_sparse(path: Path) -> list[Outcome]:
 
 def find_searches(root: Path) -> list[Path]:
     """What other tools' searches found."""
-    files = sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in (".yaml", ".json"))
-    return [p for p in files if is_mapper(p.read_text(encoding="utf-8", errors="replace"))]
+    every = files(root, ".yaml", ".json")
+    return [p for p in every if is_mapper(p.read_text(encoding="utf-8", errors="replace"))]
 
 
 def check_search(path: Path, chosen: Engine) -> list[Outcome]:
@@ -98,7 +111,7 @@ def check_search(path: Path, chosen: Engine) -> list[Outcome]:
 
 def find_slopes(root: Path) -> list[Path]:
     """Ski slopes of single matmuls and of chains."""
-    return sorted(p for p in root.rglob("*.json") if skislope.is_case(p.name))
+    return [p for p in files(root, ".json") if skislope.is_case(p.name)]
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -150,8 +163,9 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
         found.append(guarded(path.stem, lambda p=path: skislope.check(load(p), p.stem)))
     for path in find_searches(root):
         found += check_search(path, chosen)
-    for path in sorted(p for p in root.rglob("*.json") if p.is_file() and is_sparse(p, root)):
-        found += check_sparse(path)
+    for path in files(root, ".json"):
+        if kinds := kinds_of(path, root):
+            found += check_data(path, kinds)
     for path in other:
         name = str(path.relative_to(root))
         if not LATER & set(path.relative_to(root).parts):

@@ -26,7 +26,7 @@ KNOWN = {
 def is_matmul(given: Mapping[str, Any]) -> bool:
     """True for files whose records have pairs of tiles."""
     results = given.get("results")
-    return isinstance(results, list) and bool(results) and "effectual_pairs" in results[0]
+    return isinstance(results, list) and any(isinstance(r, dict) and "effectual_pairs" in r for r in results)
 
 
 def check(path: Path) -> list[Outcome]:

@@ -1,0 +1,231 @@
+"""The checkers of tilings: that every number is compared, where matrices are found, and what is no record."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polymodel.tiling.operands import Rolled, Transposed
+from polymodel.tiling.pattern import Cut, Rects
+from tests.reference import tiling
+from tests.reference.check import main
+from tests.reference.common import Outcome
+from tests.reference.tiling_elementwise import is_partition, occupied
+from tests.reference.tiling_matrices import find_matrix, second_of
+from tests.tiling.test_model import joined, random
+
+CASES = Path(__file__).parent / "cases/tiling"
+SMALL = {"ts_n4c6-b1", "ts_mk9-b1", "ts_rel5"}
+# A 3 x 3 matrix of 4 entries.
+TINY = "%%MatrixMarket matrix coordinate pattern general\n3 3 4\n1 1\n1 2\n2 2\n3 3\n"
+
+
+def given(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((CASES / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def record(matrix: str = "ts_n4c6-b1", model: str = "elements") -> dict[str, Any]:
+    results = given("elementwise_reference")["results"]
+    return next(deepcopy(r) for r in results if (r["matrix"], r["model"]) == (matrix, model))
+
+
+def checked(folder: Path, *records: Any) -> list[Outcome]:
+    path = folder / "records.json"
+    path.write_text(json.dumps({"results": records}), encoding="utf-8")
+    return tiling.check(path)
+
+
+def fault(folder: Path, **changed: Any) -> str:
+    (found,) = checked(folder, {k: v for k, v in (record() | changed).items() if v is not None})
+    return found.fault
+
+
+@pytest.mark.parametrize("name", ["elementwise_reference", "guillotine_optimum", "tilerswift_reproduction"])
+def test_small_cases(name: str, tmp_path: Path) -> None:
+    data = given(name)
+    if name == "elementwise_reference":
+        data["results"] = [r for r in data["results"] if r["matrix"] in SMALL]
+    elif name == "guillotine_optimum":
+        data["results"] = {k: v for k, v in data["results"].items() if k.split("|")[0] in SMALL}
+    (tmp_path / "any.json").write_text(json.dumps(data))
+    found = tiling.check(tmp_path / "any.json")
+    assert len(found) == {"e": 9, "g": 16, "t": 9}[name[0]]
+    for outcome in found:
+        assert not outcome.fault
+        assert not outcome.mismatches
+        assert not [n for n in outcome.notes if "not understood" in n or "an indication" in n]
+        assert outcome.checked >= 4
+
+
+def test_every_number_of_a_record_is_compared(tmp_path: Path) -> None:
+    loose = {"btree_fixpoint", "qtree_fixpoint"}
+    wrong = []
+    for op in ("add", "mul"):
+        one = record()
+        one[op]["lower_bound_nonempty_tiles"] += 1
+        wrong.append(one)
+        for tiler, fields in one[op].items():
+            for field in fields if isinstance(fields, dict) and tiler not in loose else ():
+                one = record()
+                old = one[op][tiler][field]
+                new = {str: "0" * 16, list: old[:-1] if isinstance(old, list) else 0}.get(type(old))
+                one[op][tiler][field] = old + 1 if new is None else new
+                wrong.append(one)
+    for key in ("nnz", "shape"):
+        one = record()
+        one[key] = one[key] + 1 if key == "nnz" else [1, 1]
+        wrong.append(one)
+    found = checked(tmp_path, *wrong)
+    assert len(found) > 70
+    assert all(outcome.mismatches and not outcome.fault for outcome in found)
+
+
+def test_a_fixpoint_with_far_fewer_tiles_is_a_mismatch_and_its_order_a_note(tmp_path: Path) -> None:
+    one = record()
+    one["add"]["btree_fixpoint"]["tiles"] = 3
+    (found,) = checked(tmp_path, one)
+    assert "add btree_fixpoint tiles" in found.mismatches[0]
+    assert "an indication" in found.notes[0]
+
+
+def test_matrices_beside_the_records_come_first(tmp_path: Path) -> None:
+    for folder in (tmp_path / "matrices", tmp_path / "deep" / "er"):
+        folder.mkdir(parents=True)
+    (tmp_path / "matrices" / "ts_n4c6-b1.mtx").write_text(TINY)
+    (found,) = checked(tmp_path / "deep" / "er", record())
+    assert "nnz: ours 4, reference 420" in found.mismatches
+    assert find_matrix("ts_rel5", tmp_path / "x.json").parent.name == "matrices"
+
+
+def test_a_missing_matrix_is_a_fault_with_the_places(tmp_path: Path) -> None:
+    (tmp_path / "matrices").mkdir()
+    told = fault(tmp_path, matrix="nowhere")
+    assert "the matrix nowhere is missing" in told
+    assert str(tmp_path / "matrices") in told
+    assert "tests/data/matrices" in told
+    assert "no folder" in fault(tmp_path, matrix="../ts_rel5")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"model": "bits"}, "elements or words is expected"),
+        ({"capacity": "128"}, "capacity must be a int"),
+        ({"capacity": 0}, "capacity 0 is no whole number"),
+        ({"capacity": 1}, "needs 2 elements"),
+        ({"second_operand": None}, "second_operand must be a str, there is nothing"),
+        ({"second_operand": "columns shuffled"}, "rows rolled by N or transposed is expected"),
+        ({"second_operand": "transposed"}, "square"),
+        ({"add": 7}, "add must be a dict"),
+        ({"add": {"btree": 7}}, "malformed case"),
+        ({"add": None, "mul": None}, "no operation"),
+    ],
+)
+def test_what_is_no_record_is_a_fault(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    assert told in fault(tmp_path, **changed)
+
+
+def test_records_beside_a_broken_one_are_compared(tmp_path: Path) -> None:
+    found = checked(tmp_path, 5, record(), {"matrix": "ts_rel5", "add": {}})
+    assert [bool(o.fault) for o in found] == [True, False, True]
+    assert [o.name for o in found][:2] == ["records_1", "ts_n4c6-b1, elements 128"]
+
+
+def test_other_second_operands(tmp_path: Path) -> None:
+    assert second_of("rows rolled by 12 (numpy.roll(A,12,axis=0))") == Rolled(12)
+    assert second_of("transposed (A.T)") == second_of("transpose of A") == Transposed()
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "tiny.mtx").write_text(TINY)
+    one = {"matrix": "tiny", "model": "elements", "capacity": 4, "second_operand": "transposed"}
+    # A and its transpose: 2 + 1 entries in the upper half's first row, in all 8; two halves of 1 and 2 rows.
+    tiles = {
+        "tiles": 3,
+        "nonempty": 3,
+        "est_runtime": 3 * 5 + 8,
+        "rects": [[0, 0, 1, 3], [1, 0, 2, 1], [1, 1, 2, 2]],
+    }
+    (found,) = checked(tmp_path, one | {"add": {"btree": tiles}})
+    assert (found.fault, found.mismatches, found.checked) == ("", [], 5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("ts_rel5|add|128", {"min_tiles": 1}, "matrix|op|capacity|grid"),
+        ("ts_rel5|sub|128|4x4", {"grid": [4, 4], "min_tiles": 1}, "operation 'sub'"),
+        ("ts_rel5|add|128|4x4", {"min_tiles": 1}, "grid must be a list"),
+        ("ts_rel5|add|128|4x4", {"grid": [4, 4], "min_tiles": 1}, "cells of the grid do not fit"),
+        ("none|add|128|4x4", {"grid": [4, 4], "min_tiles": 1}, "matrix none is missing"),
+        ("ts_n4c6-b1|add|512|7x7", {"grid": [7, 7]}, "min_tiles is missing"),
+    ],
+)
+def test_what_is_no_optimum_is_a_fault(tmp_path: Path, key: str, value: Any, told: str) -> None:
+    (tmp_path / "optima.json").write_text(json.dumps({"results": {key: value}}))
+    (found,) = tiling.check(tmp_path / "optima.json")
+    assert told in found.fault
+
+
+def test_wrong_claims_and_bars_are_found(tmp_path: Path) -> None:
+    data = given("tilerswift_reproduction")
+    data["readme_claims"]["mul"]["config_reduction_pct"]["btree"] = 80.4
+    data["readme_claims"]["add"]["runtime_x"]["qtree"] = 1.53
+    bars = data["chart_readings_runtime_cycles"]["add"]
+    bars["simple"] = [2 * n for n in bars["simple"]]
+    data["chart_readings_config_cycles"]["add"]["simple"][0] *= 1.1
+    data["matrices"]["rel5"]["mul"]["simple_asbuilt(add check)"]["tiles"] = 25
+    data["matrices"]["nowhere"] = {}
+    (tmp_path / "claims.json").write_text(json.dumps(data))
+    found = {o.name.removeprefix("Tiler-Swift, "): o for o in tiling.check(tmp_path / "claims.json")}
+    assert [m[:20] for m in found["readme_claims"].mismatches] == [
+        "add qtree speed-up: ",
+        "mul btree reduction ",
+    ]
+    assert found["chart_readings_runtime_cycles"].mismatches == ["only 23 of 34 bars within 2.5 %"]
+    assert len(found["chart_readings_config_cycles"].mismatches) == 1
+    assert found["rel5"].mismatches == ["mul simple_asbuilt(add check) tiles: ours 81, reference 25"]
+    assert "nowhere is missing" in found["nowhere"].fault
+
+
+def test_folders_of_cases_may_hold_matrices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "index.json").write_text("[]")
+    (tmp_path / "tiling").mkdir()
+    (tmp_path / "tiling" / "mine.json").write_text(json.dumps({"results": [record()]}))
+    (tmp_path / "tiling" / "broken.json").write_text("[")
+    assert main(["--cases", str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "broken: no case of a known format"
+    assert lines[1].startswith("ts_n4c6-b1, elements 128: 129 numbers, ok")
+    assert len(lines) == 3
+
+
+def test_what_is_no_partition() -> None:
+    pattern = joined(random((4, 4), 0.5, 1), random((4, 4), 0.5, 2))
+
+    def holds(*rects: tuple[int, int, int, int]) -> bool:
+        table = np.array(rects)
+        inside = (table[:, 0] <= pattern.rows[:, None]) & (pattern.rows[:, None] < table[:, 0] + table[:, 2])
+        return is_partition(pattern, Cut(Rects.of(rects), np.argmax(inside, axis=1), "mine"))
+
+    assert holds((0, 0, 2, 4), (2, 0, 2, 4))
+    assert not holds((0, 0, 2, 4), (1, 0, 3, 4))  # overlap
+    assert not holds((0, 0, 2, 4), (3, 0, 1, 4))  # gap
+    assert not holds((0, 0, 4, 3))
+    assert not holds((0, 0, 4, 5))
+    assert not holds((0, 0, 4, 4), (4, 0, 0, 4))  # no area
+    wrong = Cut(Rects.of([(0, 0, 2, 4), (2, 0, 2, 4)]), np.zeros(pattern.points, dtype=np.int32), "mine")
+    assert not is_partition(pattern, wrong)
+
+
+def test_tiles_of_one_size_that_hold_points() -> None:
+    a = np.zeros((7, 5), dtype=np.bool_)
+    a[0, 0] = a[6, 4] = True
+    cut = occupied(joined(a, a), 3, 2)
+    assert cut.rects.table().tolist() == [[0, 0, 3, 2], [6, 4, 1, 1]]
+    assert cut.ids.tolist() == [0, 1]
