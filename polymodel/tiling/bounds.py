@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.formats.levels import levels_of_groups
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.pattern import Flags, Pattern, Rects
+from polymodel.tiling.stored import Stored
 
 # Words of a compressed tile that holds nothing, and of one with a single entry.
 _HEADER, _SMALLEST = 3, 7
@@ -22,8 +24,10 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     `Elements`: a tile takes `capacity` entries, for add of both operands together, for multiply of each.
     `Words`: a tile with n entries in r rows takes 2 n + 2 r + 3 words, and a row counts in every tile that
     it reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
-    the larger operand, for add those of the union (which the bound of the output holds whole). Other fits:
-    what they say of all in one tile (1, or 2 if it does not fit). SpecError if no entry fits at all.
+    the larger operand, for add those of the union (which the bound of the output holds whole). `Stored`: a
+    tile has room for `capacity` bits of values, and every entry of the larger operand, or (add) of the
+    output, is one; coordinates come on top, so this bound is loose. Other fits: what they say of all in one
+    tile (1, or 2 if it does not fit). SpecError if no entry fits at all.
 
     For add these are the kernels launched. For multiply they are not: see `kernel_bound`.
     """
@@ -34,7 +38,11 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     if isinstance(fit, Words):
         either = np.ones(pattern.points, dtype=np.bool_)
         return max(_words(pattern, which, fit) for which in (pattern.in_a, pattern.in_b, either)[: _SETS[op]])
-    return _whole(pattern, op, fit)
+    values = 0
+    if isinstance(fit, Stored):
+        most = pattern.points if op == "add" else max(pattern.nnz_a, pattern.nnz_b)
+        values = -(-most * _value_bits(pattern, fit) // fit.capacity)
+    return max(values, _whole(pattern, op, fit))
 
 
 def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
@@ -51,7 +59,8 @@ def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
         return _entries(int(np.count_nonzero(met)), fit)
     if isinstance(fit, Words):
         return _words(pattern, met, fit)
-    return int(bool(met.any()))
+    values = _value_bits(pattern, fit) if isinstance(fit, Stored) else 0
+    return max(-(-int(np.count_nonzero(met)) * values // fit.capacity), int(bool(met.any())))
 
 
 # How many of A, B and their union bound the words: the union only where the output may hold it.
@@ -71,6 +80,15 @@ def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
         raise SpecError([Diagnostic(fault, f"give at least {_SMALLEST} words")])
     begun = 1 + int(np.count_nonzero(rows[1:] != rows[:-1]))
     return -(-(2 * rows.size + 2 * begun) // (fit.capacity - _HEADER))
+
+
+def _value_bits(pattern: Pattern, fit: Stored) -> int:
+    """Bits of an entry's value alone, as the format keeps a tile of one entry."""
+    form = fit.format_of(pattern)
+    ranks = form.order(pattern.own or pattern.ranks)
+    at, one = np.zeros((len(ranks), 1), dtype=np.int64), np.ones((1, len(ranks)), dtype=np.int64)
+    levels = levels_of_groups(ranks, at, at[0], 1, 0 * one, one, (1,) * len(ranks))
+    return int(np.max(form.bits(levels).useful))
 
 
 def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:

@@ -9,9 +9,11 @@ from polymodel.errors import SpecError
 from polymodel.tiling.bounds import kernel_bound, lower_bound
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Elements, Fit, Op, Words
+from polymodel.tiling.model import costs
 from polymodel.tiling.pattern import Ints, Rects
-from tests.tiling import oracle
-from tests.tiling.test_model import joined, random
+from polymodel.tiling.stored import stored
+from tests.tiling import slow
+from tests.tiling.test_model import cut_of, joined, random
 
 
 @pytest.mark.parametrize("op", ["add", "multiply"])
@@ -22,7 +24,7 @@ def test_no_partition_has_fewer(op: Op, fit: Fit) -> None:
         shape = ((3, 3), (2, 4), (4, 2))[seed % 3]
         a, b = random(shape, 0.5, seed), random(shape, 0.5, seed + 100)
         pattern, rule = joined(a, b), (fit.unit, fit.capacity)
-        fewest = {how: oracle.fewest_tiles(a, b, rule, op, how) for how in ("all", "nonempty", "launch")}
+        fewest = {how: slow.fewest_tiles(a, b, rule, op, how) for how in ("all", "nonempty", "launch")}
         bound, kernels = lower_bound(pattern, op, fit), kernel_bound(pattern, op, fit)
         assert 0 <= kernels <= bound <= fewest["nonempty"] <= fewest["all"]
         assert kernels <= fewest["launch"]
@@ -37,7 +39,7 @@ def test_multiply_may_launch_fewer_than_hold_entries() -> None:
     pattern = joined(a, b)
     assert lower_bound(pattern, "multiply", Elements(2)) == 3
     assert kernel_bound(pattern, "multiply", Elements(2)) == 0
-    assert oracle.fewest_tiles(a, b, ("elements", 2), "multiply", "launch") == 0
+    assert slow.fewest_tiles(a, b, ("elements", 2), "multiply", "launch") == 0
 
 
 def test_bounds_by_hand() -> None:
@@ -78,3 +80,30 @@ def test_of_other_fits_only_the_whole_is_asked() -> None:
     assert lower_bound(full, "add", Rows(2)) == 2
     assert lower_bound(full, "add", Rows(3)) == 1
     assert kernel_bound(full, "multiply", Rows(2)) == 1
+
+
+@pytest.mark.parametrize(
+    "form", ["CSR", "CSC", "COO", "dense", "DCSR", ["UOP", "CP"], ["U", "B"], ["CP", "RLE"]]
+)
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_bits_of_values_alone_bound_tiles_of_a_format(form: str | list[str], op: Op) -> None:
+    """Every tile of any size takes at least the bits of its values, so all tiles together do."""
+    a, b = random((6, 7), 0.5, 3), random((6, 7), 0.4, 4)
+    pattern = joined(a, b)
+    for height, width in ((1, 1), (2, 3), (6, 7)):
+        corners = [(r, c) for r in range(0, 6, height) for c in range(0, 7, width)]
+        cut = cut_of(pattern, [(r, c, min(height, 6 - r), min(width, 7 - c)) for r, c in corners])
+        most = int(stored(form, 1).loads(Counts(pattern, cut.ids, cut.tiles), cut.rects, op).max())
+        found = costs(pattern, cut, op, stored(form, most))
+        assert found.overflowing == 0
+        assert 1 <= lower_bound(pattern, op, found.fit) <= found.nonempty
+        assert 1 <= kernel_bound(pattern, op, found.fit) <= found.kernels
+
+
+def test_bits_of_values_by_hand() -> None:
+    """30 values of 8 bits in buffers of 100: three and more, however small the coordinates."""
+    a = np.ones((5, 6), dtype=np.bool_)
+    pattern = joined(a, a)
+    assert lower_bound(pattern, "add", stored("COO(data=8)", 100)) == 3
+    assert kernel_bound(pattern, "multiply", stored("COO(data=8)", 70)) == 4
+    assert lower_bound(pattern, "add", stored("COO(data=8)", 10**6)) == 1

@@ -19,7 +19,7 @@ from polymodel.tiling.fit import Elements, Op, Words
 from polymodel.tiling.model import Launch
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Pattern
-from tests.tiling import oracle
+from tests.tiling import slow
 from tests.tiling.test_model import joined, matrices, ops, random
 
 DATA = Path(__file__).parents[1] / "data/matrices"
@@ -35,25 +35,25 @@ def comparison() -> Comparison:
     return tiler_swift_comparison(seeds())
 
 
-def simulated(a: oracle.Dense, b: oracle.Dense, rects: list[oracle.Rect], op: str) -> int:
+def simulated(a: slow.Dense, b: slow.Dense, rects: list[slow.Rect], op: str) -> int:
     """Cycles of tiles extracted as X[c:c+w, r:r+h]."""
-    return sum(oracle.cycles(a, b, (c, r, w, h), op) for r, c, h, w in rects)
+    return sum(slow.cycles(a, b, (c, r, w, h), op) for r, c, h, w in rects)
 
 
 @given(matrices, ops)
 @settings(max_examples=40, deadline=None)
-def test_tiles_are_simulated_transposed(two: tuple[oracle.Dense, oracle.Dense], op: Op) -> None:
+def test_tiles_are_simulated_transposed(two: tuple[slow.Dense, slow.Dense], op: Op) -> None:
     a, b = two
     for tiler, rects in (
-        ("simple", oracle.simple(a, b, ("elements", 7), "add")),
-        ("qtree", oracle.qtree(a, b, ("elements", 7), op)),
-        ("btree", oracle.btree(a, b, ("elements", 7), op)),
+        ("simple", slow.simple(a, b, ("elements", 7), "add")),
+        ("qtree", slow.qtree(a, b, ("elements", 7), op)),
+        ("btree", slow.btree(a, b, ("elements", 7), op)),
     ):
         found = as_built(joined(a, b), op, Elements(7), tiler)
         assert found.cut.rects.table().tolist() == sorted(list(r) for r in rects)
         assert found.run_cycles == simulated(a, b, rects, op)
         assert found.kernels == found.tiles == len(rects)
-        assert found.estimate == sum(oracle.estimate(a, b, r, op) for r in rects)
+        assert found.estimate == sum(slow.estimate(a, b, r, op) for r in rects)
         assert found.cut.tiler == f"tiler-swift {tiler}"
 
 
@@ -71,7 +71,7 @@ def test_merges_are_not_checked() -> None:
 def test_simple_takes_the_check_of_additions() -> None:
     a = np.ones((4, 4), dtype=np.bool_)
     assert as_built(joined(a, a), "multiply", Elements(16), "simple").tiles == 4
-    assert oracle.simple(a, a, ("elements", 16), "multiply") == [(0, 0, 4, 4)]
+    assert slow.simple(a, a, ("elements", 16), "multiply") == [(0, 0, 4, 4)]
 
 
 def test_entries_of_more_ranks_are_simulated_too() -> None:

@@ -14,19 +14,19 @@ from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.model import Launch, costs
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Cut, Pattern, Rects, ordered
-from tests.tiling import oracle
+from tests.tiling import slow
 
 
-def random(shape: tuple[int, int], share: float, seed: int) -> oracle.Dense:
+def random(shape: tuple[int, int], share: float, seed: int) -> slow.Dense:
     return np.random.default_rng(seed).random(shape) < share
 
 
-def joined(a: oracle.Dense, b: oracle.Dense) -> Pattern:
+def joined(a: slow.Dense, b: slow.Dense) -> Pattern:
     one, two = (SparseTensor.from_dense(n, ("I", "J"), x.astype(int)) for n, x in (("A", a), ("B", b)))
     return pattern_of(one, two)
 
 
-def cut_of(pattern: Pattern, rects: list[oracle.Rect]) -> Cut:
+def cut_of(pattern: Pattern, rects: list[slow.Rect]) -> Cut:
     """The cut with these rectangles, points placed by a dense map of the plane."""
     place = np.full(pattern.shape, -1)
     for number, (r, c, h, w) in enumerate(rects):
@@ -50,22 +50,22 @@ ops = st.sampled_from(["add", "multiply"])
 @given(matrices, ops, st.sampled_from(["nonempty", "all"]), st.integers(2, 12))
 @settings(max_examples=60, deadline=None)
 def test_costs_are_those_of_dense_tiles(
-    given_: tuple[oracle.Dense, oracle.Dense], op: Op, run: str, capacity: int
+    given_: tuple[slow.Dense, slow.Dense], op: Op, run: str, capacity: int
 ) -> None:
     a, b = given_
     pattern = joined(a, b)
-    rects = sorted(oracle.btree(a, b, ("elements", capacity), op))
+    rects = sorted(slow.btree(a, b, ("elements", capacity), op))
     launch = Launch(config_add=100, config_multiply=200, run=run)  # type: ignore[arg-type]  # drawn as a str
     found = costs(pattern, cut_of(pattern, rects), op, Elements(capacity), launch)
-    can = [oracle.can_run(a, b, rect, op) for rect in rects]
+    can = [slow.can_run(a, b, rect, op) for rect in rects]
     launched = [True] * len(rects) if run == "all" else can
-    spent = [oracle.cycles(a, b, r, op) if go else 0 for r, go in zip(rects, launched, strict=True)]
+    spent = [slow.cycles(a, b, r, op) if go else 0 for r, go in zip(rects, launched, strict=True)]
     assert found.runs.tolist() == launched
     assert found.cycles.tolist() == spent
-    assert found.estimates.tolist() == [oracle.estimate(a, b, r, op) for r in rects]
+    assert found.estimates.tolist() == [slow.estimate(a, b, r, op) for r in rects]
     assert (found.tiles, found.kernels, found.overflowing) == (len(rects), sum(launched), 0)
-    assert found.nonempty == oracle.nonempty(a, b, rects)
-    assert found.both_nonempty == sum(oracle.can_run(a, b, r, "multiply") for r in rects)
+    assert found.nonempty == slow.nonempty(a, b, rects)
+    assert found.both_nonempty == sum(slow.can_run(a, b, r, "multiply") for r in rects)
     assert found.config_cycles == sum(launched) * (100 if op == "add" else 200)
     assert found.total_cycles == found.config_cycles + sum(spent)
     assert found.estimate == sum(found.estimates)
@@ -74,7 +74,7 @@ def test_costs_are_those_of_dense_tiles(
 @given(matrices, ops, st.sampled_from([Elements(6), Words(17)]))
 @settings(max_examples=40, deadline=None)
 def test_loads_and_overflows_are_those_of_dense_tiles(
-    given_: tuple[oracle.Dense, oracle.Dense], op: Op, fit: Fit
+    given_: tuple[slow.Dense, slow.Dense], op: Op, fit: Fit
 ) -> None:
     a, b = given_
     pattern = joined(a, b)
@@ -82,7 +82,7 @@ def test_loads_and_overflows_are_those_of_dense_tiles(
     rects = [(0, 0, half, a.shape[1]), (half, 0, a.shape[0] - half, a.shape[1])][: min(a.shape[0], 2)]
     found = costs(pattern, cut_of(pattern, rects), op, fit)
     rule = (fit.unit, fit.capacity)
-    expected = [oracle.load(a, b, rect, rule, op) for rect in rects]
+    expected = [slow.load(a, b, rect, rule, op) for rect in rects]
     assert found.loads.tolist() == expected
     assert found.overflowing == sum(load > fit.capacity for load in expected)
 

@@ -17,7 +17,7 @@ from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Cut, Ints, Pattern, Rects
 from polymodel.tiling.strips import columns, strips
-from tests.tiling import oracle as slow
+from tests.tiling import slow
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"
 
