@@ -21,6 +21,7 @@ from polymodel.tiling.pattern import Flags, Index, Ints
 MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
 CHUNK = 2**22  # products at a time: 100 MB
+_REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
 Made = TypeVar("Made")
 
@@ -88,12 +89,15 @@ class Product:
 
     @cached_property
     def memo(self) -> dict[tuple[str, int, int], object]:
-        """What several tile sizes share."""
+        """What several tile sizes share; `once` keeps it small."""
         return {}
 
     def once(self, key: tuple[str, int, int], make: Callable[[], Made]) -> Made:
-        """What `make` makes, remembered under `key`."""
+        """What `make` makes, remembered under `key` until many others were."""
         if key not in self.memo:
+            most = min(_REMEMBERED, max(8, _REMEMBERED_ENTRIES // (self.z.nnz + 1)))
+            while len(self.memo) >= most:
+                del self.memo[next(iter(self.memo))]
             self.memo[key] = make()
         found: Made = self.memo[key]  # type: ignore[assignment]  # the key's first part says what it is
         return found

@@ -97,7 +97,9 @@ class Uniform:
             keys = np.repeat(at_i * (j * k) + at_k // tk, many) + b_j[spread(begins[at_k], many)] * np.int64(
                 k
             )
-            found = np.union1d(found, keys)
+            keys = np.concatenate([found, keys])
+            keys.sort()
+            found = keys[changes(keys)]
             if found.size > PAIRS:
                 raise Refused(f"more than {PAIRS:.0e} pairs of tiles {self.tile}", "take larger tiles")
             start = stop

@@ -83,7 +83,15 @@ def _turns(pairs: Pairs, order: str) -> Index:
     if order == "ijk":
         return np.arange(pairs.count)
     by = {"i": pairs.i, "k": pairs.k, "j": pairs.j}
-    return np.lexsort([by[loop] for loop in reversed(order)])
+    key, most = np.zeros(pairs.count, dtype=np.int64), pairs.count
+    for loop in order:
+        extent = int(by[loop].max(initial=0)) + 1
+        key, most = key * extent + by[loop], most * extent
+    if most >= 2**63:
+        return np.lexsort([by[loop] for loop in reversed(order)])
+    key = key * pairs.count + np.arange(pairs.count)  # sorting numbers is faster than sorting positions
+    key.sort()
+    return key % pairs.count
 
 
 def _before(pairs: Pairs) -> Ints:

@@ -1,0 +1,200 @@
+"""The best uniform tile shape of a grid: all that fit are compared, most of them by a bound only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import Literal
+
+from polymodel.errors import Refused
+from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.least import Bounds
+from polymodel.tiling.matmul.product import Places, Product
+from polymodel.tiling.matmul.tiles import tiles_of
+from polymodel.tiling.matmul.uniform import PAIRS, Shape, Uniform
+from polymodel.tiling.matmul.walk import ORDERS, Traffic
+
+Objective = Literal["words", "time"]
+Grid = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+SMALL = 64  # ranks up to this size are also cut into single coordinates and pairs of them
+PARTS = 4
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search wants: buffers (words for A, B and Z), machine, objective, orders of the loops.
+
+    `over`: the share of a tensor's nonempty tiles that may exceed its buffer (0: none). `grid`: sizes to try
+    along i, k and j. `until`: when to stop (`perf_counter`). `progress` is told what is being done.
+    """
+
+    buffers: Shape
+    machine: Machine
+    objective: Objective = "words"
+    orders: tuple[str, ...] = ORDERS
+    over: float = 0.0
+    grid: Grid | None = None
+    until: float = inf
+    progress: Callable[[str], None] | None = None
+
+    def value(self, words: int, cycles: float) -> float:
+        return words if self.objective == "words" else cycles
+
+    def late(self) -> bool:
+        return perf_counter() > self.until
+
+    def tell(self, text: str) -> None:
+        if self.progress is not None:
+            self.progress(text)
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """One tile shape under one order. `over`: tiles of A, B and Z that exceed their buffers."""
+
+    tile: Shape
+    traffic: Traffic
+    launches: int
+    largest: Shape
+    over: Shape
+    cycles: float
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """`best`: every shape that was counted, best first, with its best order. `fitting`: shapes of the grid
+    that fit; `passed`: of these, those that a bound shows to be no better; `left`: not looked at in time."""
+
+    best: tuple[Shaped, ...]
+    tried: int
+    fitting: int
+    passed: int
+    left: int
+
+
+def sizes(extent: int) -> tuple[int, ...]:
+    """Powers of two (from 4 where the rank is longer than 64), and even splits into up to 4 parts."""
+    least = 0 if extent <= SMALL else 2
+    powers = {1 << n for n in range(least, extent.bit_length())}
+    return tuple(sorted(powers | {-(-extent // parts) for parts in range(1, PARTS + 1)}))
+
+
+def grid_for(product: Product) -> Grid:
+    i, k, j = (sizes(extent) for extent in product.extents)
+    return i, k, j
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """What the nonempty tiles of one tensor come to."""
+
+    count: int
+    total: int
+    largest: int
+    over: int
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A shape that fits, with bounds: of the objective, of pairs, of words by the innermost loop."""
+
+    value: float
+    tile: Shape
+    cuts: tuple[_Cut, _Cut, _Cut]
+    pairs: int
+    words: dict[str, int]
+
+
+def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
+    """The best shape of the grid for the objective, over all orders asked for; and others that were counted.
+
+    Shapes that a lower bound shows not to better `beat`, or the best so far, are passed over.
+    """
+    grid = asked.grid or grid_for(product)
+    queue, fitting = _queue(product, grid, asked)
+    found: list[Shaped] = []
+    done = refused = 0
+    for waiting in queue:
+        if waiting.value >= beat or asked.late():
+            break
+        done += 1
+        try:
+            shaped = _counted(product, waiting, asked, beat)
+        except Refused:  # too many pairs to hold: told as a shape that was left
+            refused += 1
+            continue
+        if shaped is not None:
+            found.append(shaped)
+            beat = min(beat, asked.value(shaped.traffic.words, shaped.cycles))
+        asked.tell(f"tile shapes: {done} of {len(queue)}, best {beat:,.0f}")
+    later = sum(waiting.value < beat for waiting in queue[done:])
+    left = later + refused + fitting - len(queue)
+    found.sort(key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles, x.traffic.words))
+    tried = len(grid[0]) * len(grid[1]) * len(grid[2])
+    return Shapes(tuple(found), tried, fitting, fitting - len(found) - left, left)
+
+
+def _queue(product: Product, grid: Grid, asked: Asked) -> tuple[list[_Waiting], int]:
+    """Shapes that fit, the most promising first; and how many fit, if time ran out before all had a bound."""
+    asked.tell("tile shapes: which fit")
+    of_a = _cuts(product.a, grid[0], grid[1], asked.buffers[0], asked.over)
+    of_b = _cuts(product.b, grid[1], grid[2], asked.buffers[1], asked.over)
+    of_z = _cuts(product.z, grid[0], grid[2], asked.buffers[2], asked.over)
+    shapes = [
+        ((i, k, j), (of_a[i, k], of_b[k, j], of_z[i, j]))
+        for k in grid[1]
+        for i in grid[0]
+        for j in grid[2]
+        if (i, k) in of_a and (k, j) in of_b and (i, j) in of_z
+    ]
+    bounds, found = Bounds(product), []
+    for tile, cuts in shapes:
+        if asked.late():
+            break
+        least = bounds.least(tile, (cuts[2].total, cuts[2].count), (cuts[0].largest, cuts[1].largest))
+        words = min(least.words[order[-1]] for order in asked.orders)
+        value = asked.value(words, asked.machine.cycles(product.multiplies, words, least.pairs))
+        found.append(_Waiting(value, tile, cuts, least.pairs, least.words))
+    found.sort(key=lambda waiting: waiting.value)
+    return found, len(shapes)
+
+
+def _cuts(
+    places: Places, rows: Sequence[int], cols: Sequence[int], buffer: int, share: float
+) -> dict[tuple[int, int], _Cut]:
+    """The tile shapes of one tensor that fit, but for the share of tiles that may be too large."""
+    found: dict[tuple[int, int], _Cut] = {}
+    failed: list[tuple[int, int]] = []
+    for r in rows:
+        for c in cols:
+            # A tile made of whole tiles of which one is too large is too large.
+            if not share and any(r % x == 0 and c % y == 0 for x, y in failed):
+                continue
+            tiles = tiles_of(places, (r, c))
+            over = tiles.over(buffer)
+            if over > share * tiles.count:
+                failed.append((r, c))
+            else:
+                found[r, c] = _Cut(tiles.count, tiles.total, tiles.largest, over)
+    return found
+
+
+def _counted(product: Product, waiting: _Waiting, asked: Asked, beat: float) -> Shaped | None:
+    """The shape under its best order; None if the true number of pairs shows that none betters `beat`."""
+    if waiting.pairs > PAIRS:
+        raise Refused(f"more than {PAIRS:.0e} pairs", "take larger tiles")
+    uniform, machine = Uniform(product, waiting.tile), asked.machine
+    over = waiting.cuts[0].over, waiting.cuts[1].over, waiting.cuts[2].over
+    largest = waiting.cuts[0].largest, waiting.cuts[1].largest, waiting.cuts[2].largest
+    found: list[Shaped] = []
+    for order in asked.orders:
+        least = waiting.words[order[-1]]
+        if asked.value(least, machine.cycles(product.multiplies, least, uniform.effectual)) >= beat:
+            continue
+        traffic = uniform.traffic(order, asked.buffers if any(over) else None)
+        cycles = machine.cycles(product.multiplies, traffic.words, uniform.effectual)
+        found.append(Shaped(waiting.tile, traffic, uniform.effectual, largest, over, cycles))
+        beat = min(beat, asked.value(traffic.words, cycles))
+    return min(found, key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles), default=None)
