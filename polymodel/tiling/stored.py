@@ -16,6 +16,7 @@ from polymodel.sparse.formats.whole import CISS, Format, PerRank
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Fit, Op
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
+from polymodel.tiling.strips import sorted_by
 
 # Bits of a tile beyond all counting: more than any memory.
 _MOST = 2**62
@@ -118,7 +119,7 @@ class _Tiles:
         sizes = dict(zip(own, [rects.height, rects.width][first:] + whole, strict=True))
         if ranks == own:
             sorted_ids = bool((counts.ids[1:] >= counts.ids[:-1]).all())
-            order = None if sorted_ids else np.argsort(counts.ids, kind="stable")
+            order = None if sorted_ids else sorted_by(counts.ids, counts.tiles)
         else:
             order = sorting([counts.ids.astype(np.int64), *(columns[r].astype(np.int64) for r in ranks)])
         coords = np.stack([columns[r] for r in ranks])
@@ -137,8 +138,8 @@ class _Tiles:
         """Bits of each tile with the entries that `which` says (None: all); an empty one is a tensor too."""
         ids, coords = self.ids, self.coords
         if which is not None:
-            kept = which if self.order is None else which[self.order]
-            ids, coords = ids[kept], coords[:, kept]
+            kept = np.flatnonzero(which if self.order is None else which[self.order])
+            ids, coords = ids[kept], coords.take(kept, axis=1)  # `take`: several times faster than a mask
         tiles = self.filled.size
         levels = levels_of_groups(self.ranks, coords, ids, tiles, self.origins, self.sizes, self.shape)
         roots = np.ones(tiles, dtype=np.int64)
