@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.tiling.fit import Op
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
 
 # Heights and widths of tiles -> height and width of the first of their halves (the whole: no cut).
@@ -61,10 +60,11 @@ def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """What each operand holds in corners of the plane, on a grid of intervals made by halving.
+    """What the operands hold in corners of the plane, on a grid of intervals made by halving.
 
-    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array per
-    memory to be filled. `places`: of each point, the place of the grid that it is in (row by row).
+    `rows`, `cols`: the grid's edges. `sums`: entries above and left of each crossing of edges, one array for
+    both operands together or one each. `places`: of each point, the place of the grid that it is in, numbered
+    row by row.
     """
 
     rows: Ints
@@ -73,18 +73,18 @@ class Grid:
     places: Index
 
     @classmethod
-    def of(cls, pattern: Pattern, op: Op, halves: Halves) -> Grid:
-        """About a place per point, at most four million: for add entries of both operands are one number."""
+    def of(cls, pattern: Pattern, together: bool, halves: Halves) -> Grid:
+        """About four places per point, at most four million; entries of A and B `together` or apart."""
         bins = min(max(4 * pattern.points, 64), BINS)
         down, across = _depths(pattern.shape, halves, bins)
         rows, cols = edges(pattern.shape[0], down), edges(pattern.shape[1], across)
         wide = np.int32 if pattern.points < 2**30 else np.int64
-        sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if op == "add" else 2))
+        sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if together else 2))
         places = np.empty(pattern.points, dtype=np.int32)
         column = _finder(pattern, cols)
         begins = np.searchsorted(pattern.rows, rows)
         for piece in chunks(pattern.points):
-            _count(pattern, op, piece, (begins, across), column(pattern.cols[piece]), sums, places)
+            _count(pattern, piece, (begins, across), column(pattern.cols[piece]), sums, places)
         for table in sums:
             np.cumsum(table, axis=0, out=table)
             np.cumsum(table, axis=1, out=table)
@@ -102,15 +102,13 @@ class Grid:
             found &= grid[np.searchsorted(grid, at)] == at
         return found
 
-    def loads(self, rects: Rects) -> Ints:
-        """Entries in rectangles of the grid, in the operand with more of them (for add in both)."""
+    def held(self, rects: Rects) -> tuple[Ints, ...]:
+        """Entries in rectangles of the grid, from each array of sums."""
         top, left, bottom, right = self._corners(rects)
-        each = [
+        return tuple(
             t[bottom, right].astype(np.int64) - t[top, right] - t[bottom, left] + t[top, left]
             for t in self.sums
-        ]
-        found: Ints = np.maximum.reduce(each)
-        return found
+        )
 
     def painted(self, rects: Rects) -> Index:
         """Of every point the rectangle that it is in; the rectangles, on the grid, cover all.
@@ -149,7 +147,6 @@ def _finder(pattern: Pattern, cols: Ints) -> Callable[[Index], Index]:
 
 def _count(
     pattern: Pattern,
-    op: Op,
     piece: slice,
     grid: tuple[Ints, int],
     column: Index,
@@ -166,6 +163,6 @@ def _count(
     size = (last - first + 1) << across
     for table, which in zip(sums, (in_a, in_b), strict=False):
         counted = np.bincount(at[which], minlength=size)
-        if op == "add":
+        if len(sums) == 1:
             counted += np.bincount(at[in_b], minlength=size)
         table[first + 1 : last + 2, 1:] += counted.reshape(last - first + 1, -1)

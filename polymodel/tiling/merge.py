@@ -14,6 +14,7 @@ import numpy as np
 
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Elements, Fit, Op
+from polymodel.tiling.lines import told
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
 
 
@@ -141,23 +142,25 @@ def union_of(rects: Rects, one: Index, two: Index) -> Rects:
     return Rects(row, col, bottom - row, right - col)
 
 
-def union_loads(
-    pattern: Pattern, op: Op, fit: Fit, rects: Rects, ids: Index, pairs: tuple[Index, Index]
-) -> Ints:
+def union_loads(counts: Counts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Index, Index]) -> Ints:
     """Loads of pairs of neighbours; no tile may be in two pairs.
 
-    From points, not from sums: neighbours share rows.
+    But for entries not from sums: neighbours share rows.
     """
+    union = union_of(rects, *pairs)
+    if isinstance(fit, Elements):
+        each = (counts.nnz_a, counts.nnz_b)
+        nnz = {name: n[pairs[0]] + n[pairs[1]] for name, n in zip(("nnz_a", "nnz_b"), each, strict=True)}
+        return fit.loads(told(counts.pattern, nnz), union, op)
     number = np.full(rects.tiles, -1, dtype=np.int32)
     for members in pairs:
         number[members] = np.arange(members.size, dtype=np.int32)
-    at = number[ids]
+    at = number[counts.ids]
     kept = at >= 0
-    counts = Counts(pattern.taken(kept), at[kept], pairs[0].size)
-    return fit.loads(counts, union_of(rects, *pairs), op)
+    return fit.loads(Counts(counts.pattern.taken(kept), at[kept], pairs[0].size), union, op)
 
 
-def joined(rects: Rects, pairs: tuple[Index, Index]) -> tuple[Rects, Index]:
+def joined(rects: Rects, pairs: tuple[Index, Index] | Index) -> tuple[Rects, Index]:
     """Rectangles after pairs of them became one, in the first one's place, and everyone's new number."""
     one, two = pairs
     union = union_of(rects, one, two)

@@ -1,8 +1,9 @@
 """Tilers that halve what does not fit: a quad tree, a binary tree, and the quad tree with siblings merged.
 
 All tiles of one depth are judged at once. For entries a histogram counts them down to a fine grid
-(`dyadic`); below it, and for any other rule of what fits, the points of unfinished tiles carry the number of
-their tile from depth to depth, and those of finished tiles are dropped.
+(`dyadic`), and for words it bounds them; below the grid, between the bounds, and for any other rule of what
+fits, the points of unfinished tiles carry the number of their tile from depth to depth, and those of finished
+tiles are dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from polymodel.tiling.counts import Counts
 from polymodel.tiling.dyadic import Grid, Halves, chunks
 from polymodel.tiling.faults import check_empty, check_single
 from polymodel.tiling.fit import Elements, Fit, Op
+from polymodel.tiling.lines import summed, told
 from polymodel.tiling.merge import joined, union_loads
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
 from polymodel.tiling.uniform import simple as simple
@@ -67,9 +69,17 @@ def qtree_merge(pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True)
     `check_merge=False`: the union is not looked at, as in the original's program, so tiles may overflow.
     """
     tiles, ids = _grown(pattern, op, fit, _quarters)
-    for pairs in (((0, 1), (2, 3)), ((0, 2), (1, 3))):
-        tiles, ids = _siblings(pattern, op, fit, tiles, ids, pairs, check_merge)
-    return ordered(tiles.rects, ids, "qtree+merge")
+    counts = Counts(pattern, ids, tiles.rects.tiles)
+    quarter, merges = tiles.quarter.copy(), [(np.zeros(0, dtype=np.int64),) * 2]
+    for quarters in (((0, 1), (2, 3)), ((0, 2), (1, 3))):
+        pairs = _siblings(tiles.parent, quarter, quarters)
+        if check_merge:
+            good = union_loads(counts, tiles.rects, op, fit, pairs) <= fit.capacity
+            pairs = pairs[0][good], pairs[1][good]
+        merges.append(pairs)
+        quarter[np.concatenate(pairs)] = -1
+    rects, number = joined(tiles.rects, np.concatenate(merges, axis=1))
+    return ordered(rects, number[ids], "qtree+merge")
 
 
 def _quarters(height: Ints, width: Ints) -> tuple[Ints, Ints]:
@@ -87,7 +97,7 @@ def _grown(pattern: Pattern, op: Op, fit: Fit, halves: Halves) -> tuple[_Tiles, 
     whole = Rects.whole(pattern.shape)
     root = _Tiles(whole, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
     tree = _Tree(pattern, op, fit, halves)
-    if isinstance(fit, Elements) and pattern.points:
+    if summed(fit) and pattern.points:
         return tree.by_grid(root)
     return tree.by_points([], root, np.zeros(pattern.points, dtype=np.int32))
 
@@ -102,13 +112,14 @@ class _Tree:
 
     def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
         """Tiles of a grid by its sums alone; what the grid is too coarse for, by its points."""
-        grid = Grid.of(self.pattern, self.op, self.halves)
+        grid = Grid.of(self.pattern, isinstance(self.fit, Elements) and self.op == "add", self.halves)
         done: list[_Tiles] = []
         left: list[_Tiles] = []
         while tiles.rects.tiles:
-            loads = grid.loads(tiles.rects)
-            full = loads > self.fit.capacity
-            done.append(tiles.taken(~full))
+            least, most = self._between(grid, tiles.rects)
+            good, full = most <= self.fit.capacity, least > self.fit.capacity
+            done.append(tiles.taken(good))
+            left.append(tiles.taken(~good & ~full))
             tiles = tiles.taken(full)
             check_single(self.pattern, self.op, self.fit, tiles.rects)
             split = self._split(tiles)
@@ -122,6 +133,26 @@ class _Tree:
         if not unfinished.rects.tiles:
             return finished, ids
         return self.by_points([finished], unfinished, ids)
+
+    def _between(self, grid: Grid, rects: Rects) -> tuple[Ints, Ints]:
+        """The least and the most that rectangles of a grid may load, from their entries alone."""
+        held = grid.held(rects)
+        if isinstance(self.fit, Elements):
+            exact = np.maximum.reduce(held)
+            return exact, exact
+        least: dict[str, Ints] = {}
+        most: dict[str, Ints] = {}
+        for name, nnz in zip("ab", held, strict=True):
+            row = rects.width * self.pattern.depth  # entries that one row may have
+            inner = nnz * max(self.pattern.levels - 2, 0)
+            least |= {f"nnz_{name}": nnz, f"rows_{name}": -(-nnz // row), f"inner_{name}": np.zeros_like(nnz)}
+            most |= {
+                f"nnz_{name}": nnz,
+                f"rows_{name}": np.minimum(nnz, rects.height),
+                f"inner_{name}": inner,
+            }
+        each = [self.fit.loads(told(self.pattern, figures), rects, self.op) for figures in (least, most)]
+        return each[0], each[1]
 
     def by_points(self, done: list[_Tiles], tiles: _Tiles, ids: Index) -> tuple[_Tiles, Index]:
         """Splits `tiles` until all fit; `ids` number the tiles of `done` first, then those of `tiles`."""
@@ -220,32 +251,17 @@ def _positions(which: Flags) -> Index:
 
 
 def _siblings(
-    pattern: Pattern,
-    op: Op,
-    fit: Fit,
-    tiles: _Tiles,
-    ids: Index,
-    partner: tuple[tuple[int, int], tuple[int, int]],
-    check: bool,
-) -> tuple[_Tiles, Index]:
-    """Merges pairs of quarters of one split; what is merged is no quarter any more."""
-    keys = np.where(tiles.quarter >= 0, tiles.parent * 4 + tiles.quarter, -1)
+    parent: Ints, quarter: Ints, partners: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[Index, Index]:
+    """Pairs of tiles that are partners among the quarters of one split (`quarter` -1: no longer one)."""
+    keys = np.where(quarter >= 0, parent * 4 + quarter, -1)
     order = np.argsort(keys)
     firsts, seconds = [], []
-    for one, two in partner:
-        first = np.nonzero(tiles.quarter == one)[0]
-        wanted = tiles.parent[first] * 4 + two
+    for one, two in partners:
+        first = np.nonzero(quarter == one)[0]
+        wanted = parent[first] * 4 + two
         found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), keys.size - 1)]
         met = keys[found] == wanted
         firsts.append(first[met])
         seconds.append(found[met])
-    pair = np.concatenate(firsts), np.concatenate(seconds)
-    if check and pair[0].size:
-        good = union_loads(pattern, op, fit, tiles.rects, ids, pair) <= fit.capacity
-        pair = pair[0][good], pair[1][good]
-    rects, number = joined(tiles.rects, pair)
-    stays = np.ones(tiles.rects.tiles, dtype=np.bool_)
-    stays[pair[1]] = False
-    quarter = tiles.quarter.copy()
-    quarter[pair[0]] = -1
-    return _Tiles(rects, tiles.parent[stays], quarter[stays]), number[ids]
+    return np.concatenate(firsts), np.concatenate(seconds)

@@ -7,17 +7,19 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling import dyadic, trees, uniform
 from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Words
-from polymodel.tiling.operands import Alone, pattern_of
+from polymodel.tiling.fit import Elements, Fit, Op, Words
+from polymodel.tiling.operands import Alone, Rolled, pattern_of
 from polymodel.tiling.pattern import Pattern
 from tests.tiling import recursive
 
 PARTS = sorted(recursive.TREES)
+OPS: tuple[Op, ...] = ("add", "multiply")
 
 
 @pytest.mark.parametrize("tiler", PARTS)
@@ -43,6 +45,35 @@ def test_where_the_grid_is_too_coarse_points_go_on(bins: int, tiler: str, case: 
         dyadic.BINS, dyadic.CHUNK = kept
     recursive.check_cut(case, case.pattern(), cut)
     assert cut.rects.table().tolist() == [list(r) for r in sorted(recursive.TREES[tiler](case))]
+
+
+class Pointwise(Words):
+    """The same words, judged from points at every depth: no rule that trees know anything of."""
+
+
+@pytest.mark.parametrize("tiler", ["qtree", "btree", "qtree_merge"])
+@given(
+    shape=st.tuples(*[st.integers(1, 7)] * 3),
+    share=st.sampled_from([0.1, 0.5, 1.0]),
+    words=st.integers(20, 120),
+    ranks=st.permutations("IJK"),
+)
+@settings(max_examples=25, deadline=None)
+def test_bounds_of_words_decide_only_what_they_may(
+    tiler: str, shape: tuple[int, ...], share: float, words: int, ranks: list[str]
+) -> None:
+    array = (np.random.default_rng(words).random(shape) < share).astype(int)
+    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J", "K"), array), Rolled(1), ranks[:2])
+    for op in OPS:
+        found, expected = (_or_error(tiler, pattern, op, fit) for fit in (Words(words), Pointwise(words)))
+        assert found == expected
+
+
+def _or_error(tiler: str, pattern: Pattern, op: Op, fit: Fit) -> object:
+    try:
+        return getattr(trees, tiler)(pattern, op, fit).rects.table().tolist()
+    except SpecError as error:
+        return str(error)
 
 
 @given(case=recursive.cases())
