@@ -1,7 +1,7 @@
-"""Panels: the plane cut into panels of about equally many entries, each panel into strips.
+"""Panels: the plane cut into panels, each panel into strips of its rows (or columns).
 
 A strip that is full leaves room for half a line on average, so short lines waste less: with P panels a line
-is a P-th of a row, but the last strip of each panel is half empty. How many are best is searched for.
+is a P-th of a row, but the last strip of each panel is half empty. Which panels are best is searched for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.lines import summed
 from polymodel.tiling.pattern import Cut, Ints, Pattern
 from polymodel.tiling.strips import Panels, in_panels, strips_needed
+from polymodel.tiling.unequal import unequal_edges
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
@@ -25,20 +26,23 @@ _FINE = 3
 
 
 def panels(pattern: Pattern, op: Op, fit: Fit) -> Cut:
-    """The fewest tiles over numbers of panels, of strips of rows and of columns.
+    """The fewest tiles over panels of rows and of columns: unequal ones, and numbers of about equal ones.
 
     Raises SpecError where a single entry does not fit. Fits that cannot be added up line by line are tried
     with fewer numbers of panels, and with panels of columns only.
     """
     check_empty(pattern, op, fit)
-    found: list[tuple[int, int, bool]] = []
-    for by_columns in (False, True):
-        if by_columns and type(fit) is not Elements:
-            continue
-        tried = _searched(_counting(pattern, op, fit, by_columns), _numbers(pattern, fit, by_columns))
-        found += [(tiles, number, by_columns) for number, tiles in tried.items()]
-    _, number, by_columns = min(found)
-    return in_panels(_made(pattern, number, by_columns, fit), op, fit, "panels")
+    found: list[tuple[int, Panels]] = []
+    for by_columns in (False, True) if type(fit) is Elements else (False,):
+        edges = unequal_edges(pattern, op, fit, by_columns) if summed(fit) else None
+        numbers = _numbers(pattern, fit, by_columns)
+        tried = _searched(_counting(pattern, op, fit, by_columns), numbers if edges is None else numbers[:1])
+        best = min(tried, key=tried.__getitem__)
+        found.append((tried[best], _made(pattern, best, by_columns, fit)))
+        if edges is not None:
+            uneven = Panels.of(pattern, edges, by_columns, fit)
+            found.append((strips_needed(uneven, op, fit), uneven))
+    return in_panels(min(found, key=lambda f: f[0])[1], op, fit, "panels")
 
 
 def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:

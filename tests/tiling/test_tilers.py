@@ -1,0 +1,121 @@
+"""Tilers by name; the best is never worse than any; how near the bound it comes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polymodel.errors import Refused, SpecError
+from polymodel.sparse.files import read_tensor
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.fit import Elements, Op
+from polymodel.tiling.model import Launch, costs, lower_bound
+from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.pattern import Rects
+from polymodel.tiling.tilers import NAMES, Objective, cut
+from tests.tiling import slow
+from tests.tiling.test_strips import FITS, MATRICES, is_partition, operands
+
+ALL = [*NAMES, *(f"{name}+{merging}" for name in NAMES for merging in ("merge", "fixpoint"))]
+OBJECTIVES: tuple[Objective, ...] = ("tiles", "cycles", "total")
+
+
+def figures(
+    a: np.ndarray, b: np.ndarray, op: str, rects: Rects, launch: Launch
+) -> dict[str, tuple[int, int]]:
+    """What each objective counts, tile by tile from dense arrays."""
+    table = [tuple(rect) for rect in rects.table()]
+    launched = [r for r in table if launch.run == "all" or slow.can_run(a, b, r, op)]
+    run = sum(slow.cycles(a, b, r, op) for r in launched)
+    total = run + len(launched) * launch.config(op)  # type: ignore[arg-type]  # a drawn str
+    return {"tiles": (len(launched), len(table)), "cycles": (run, len(launched)), "total": (total, 0)}
+
+
+@given(
+    st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    st.floats(0, 1.3),
+    st.integers(0, 10**6),
+    st.sampled_from(sorted(FITS)),
+    st.sampled_from(["add", "multiply"]),
+    st.integers(0, 25),
+    st.sampled_from(["nonempty", "all"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_best_is_never_worse_than_any_tiler(
+    shape: tuple[int, int], share: float, seed: int, kind: str, op: Op, room: int, run: str
+) -> None:
+    a, b, pattern = operands(*shape, share, seed)
+    rule, name, least = FITS[kind]
+    fit, launch = rule(least + room), Launch(run="all" if run == "all" else "nonempty")
+    best = {o: cut(pattern, op, fit, "best", o, launch) for o in OBJECTIVES}
+    reached = {o: figures(a, b, op, found.rects, launch)[o] for o, found in best.items()}
+    for tiler in ALL:
+        try:
+            found = cut(pattern, op, fit, tiler, launch=launch)
+        except Refused:
+            assert "guillotine" in tiler
+            continue
+        is_partition(found, pattern)
+        for rect in found.rects.table():
+            assert slow.load(a, b, tuple(rect), (name, fit.capacity), op) <= fit.capacity
+        theirs = figures(a, b, op, found.rects, launch)
+        for objective in OBJECTIVES:
+            assert reached[objective] <= theirs[objective], (objective, tiler, best[objective].tiler)
+
+
+def test_best_comes_near_the_bound() -> None:
+    """Geometric mean of tiles / bound: add, 128 entries, all matrices."""
+    ratios = []
+    for path in sorted(MATRICES.glob("*.mtx.gz")):
+        pattern, fit = pattern_of(read_tensor(path)), Elements(128)
+        found = costs(pattern, cut(pattern, "add", fit, objective="tiles"), "add", fit)
+        assert found.overflowing == 0
+        ratios.append(found.tiles / lower_bound(pattern, "add", fit))
+    assert len(ratios) == 13
+    assert math.exp(sum(map(math.log, ratios)) / 13) <= 1.02
+
+
+def test_best_says_what_won_and_what_others_reach() -> None:
+    pattern = pattern_of(read_tensor(Path(MATRICES / "ts_relat5.mtx.gz")))
+    found = cut(pattern, "add", Elements(128), objective="tiles")
+    assert found.tiler == "strips"
+    assert found.notes[-1].startswith("best of all tilers by kernels: strips 17 (guillotine 17, panels 17, ")
+    assert "btree" in found.notes[-1]
+
+
+def test_simple_with_many_empty_tiles_is_judged_without_making_them() -> None:
+    """Two clusters far apart: 4 x 4 tiles of a plane of 4,000,000 a side."""
+    side = 4_000_000
+    coords = np.array([[0, 0, 1, side - 1], [0, 5, 9, side - 1]])
+    pattern = pattern_of(SparseTensor.from_coo("A", ("I", "J"), (side, side), coords, np.ones(4)))
+    for run in ("nonempty", "all"):
+        launch = Launch(run="all" if run == "all" else "nonempty")
+        found = cut(pattern, "add", Elements(2), "best", "cycles", launch)
+        assert costs(pattern, found, "add", Elements(2), launch).overflowing == 0
+
+
+@pytest.mark.parametrize(
+    ("tiler", "message"),
+    [
+        ("strip", "did you mean strips"),
+        ("btree+mrge", "did you mean merge"),
+        ("btree+", "after btree"),
+        ("", "tilers: simple, qtree"),
+    ],
+)
+def test_unknown_names_are_told(tiler: str, message: str) -> None:
+    _, _, pattern = operands(3, 3, 0.5, 1)
+    with pytest.raises(SpecError, match=message):
+        cut(pattern, "add", Elements(9), tiler)
+    with pytest.raises(SpecError, match=r"2 faults[\s\S]*did you mean cycles"):
+        cut(pattern, "add", Elements(9), tiler, "cycle")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_grids_reach_guillotine() -> None:
+    _, _, pattern = operands(8, 8, 0.8, 1)
+    assert "2 x 3 cells" in cut(pattern, "add", Elements(64), "guillotine", grid=(2, 3)).notes[0]
