@@ -82,7 +82,7 @@ class Grid:
         sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if together else 2))
         places = np.empty(pattern.points, dtype=np.int32)
         column = _finder(pattern, cols)
-        begins = np.searchsorted(pattern.rows, rows)
+        begins = np.searchsorted(pattern.rows, rows.astype(pattern.rows.dtype))
         for piece in chunks(pattern.points):
             _count(pattern, piece, (begins, across), column(pattern.cols[piece]), sums, places)
         for table in sums:

@@ -22,11 +22,11 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut) -> Cut:
     """`cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together."""
     rects, number = cut.rects, np.arange(cut.tiles, dtype=np.int32)
     counts = Counts(pattern, cut.ids, cut.tiles)
-    nnz: tuple[Ints, ...] = (counts.nnz_a, counts.nnz_b) if isinstance(fit, Elements) else ()
+    nnz: tuple[Ints, ...] = (counts.nnz_a, counts.nnz_b) if type(fit) is Elements else ()
     quiet, across = 0, True
     while quiet < 2:
         chain = _Chain.of(rects, across)
-        if isinstance(fit, Elements):
+        if type(fit) is Elements:
             heads = _by_sums(chain, _memories(op, nnz), fit.capacity)
         else:
             heads = _by_points(chain, pattern, op, fit, number[cut.ids])
@@ -148,7 +148,7 @@ def union_loads(counts: Counts, rects: Rects, op: Op, fit: Fit, pairs: tuple[Ind
     But for entries not from sums: neighbours share rows.
     """
     union = union_of(rects, *pairs)
-    if isinstance(fit, Elements):
+    if type(fit) is Elements:
         each = (counts.nnz_a, counts.nnz_b)
         nnz = {name: n[pairs[0]] + n[pairs[1]] for name, n in zip(("nnz_a", "nnz_b"), each, strict=True)}
         return fit.loads(told(counts.pattern, nnz), union, op)

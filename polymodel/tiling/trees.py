@@ -112,7 +112,7 @@ class _Tree:
 
     def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
         """Tiles of a grid by its sums alone; what the grid is too coarse for, by its points."""
-        grid = Grid.of(self.pattern, isinstance(self.fit, Elements) and self.op == "add", self.halves)
+        grid = Grid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
         done: list[_Tiles] = []
         left: list[_Tiles] = []
         while tiles.rects.tiles:
@@ -137,7 +137,7 @@ class _Tree:
     def _between(self, grid: Grid, rects: Rects) -> tuple[Ints, Ints]:
         """The least and the most that rectangles of a grid may load, from their entries alone."""
         held = grid.held(rects)
-        if isinstance(self.fit, Elements):
+        if type(self.fit) is Elements:
             exact = np.maximum.reduce(held)
             return exact, exact
         least: dict[str, Ints] = {}

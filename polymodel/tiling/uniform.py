@@ -85,12 +85,18 @@ def _blocks(pattern: Pattern, height: int, hint: int) -> Iterator[slice]:
     while at < pattern.points:
         # Up to the end of the row of tiles in which a chunk's last point lies.
         row = int(pattern.rows[min(at + CHUNK, pattern.points) - 1])
-        at = int(np.searchsorted(pattern.rows, (row // height + 1) * height))
+        at = _first(pattern, min((row // height + 1) * height, pattern.shape[0]))
         bounds.append(at)
     pieces = [slice(a, b) for a, b in pairwise(bounds)]
-    middle = int(np.searchsorted(bounds, np.searchsorted(pattern.rows, hint), side="right")) - 1
+    middle = int(np.searchsorted(bounds, _first(pattern, hint), side="right")) - 1
     order = sorted(range(len(pieces)), key=lambda n: abs(n - middle))
     yield from (pieces[n] for n in order)
+
+
+def _first(pattern: Pattern, row: int) -> int:
+    """The first point in this row or below it."""
+    # A row of another kind of number would make a copy of all rows.
+    return int(np.searchsorted(pattern.rows, pattern.rows.dtype.type(row)))
 
 
 def _tiles(pattern: Pattern, piece: slice, size: tuple[int, int]) -> tuple[Rects, Index]:
