@@ -26,6 +26,12 @@ def says_sparse(problem: Problem) -> bool:
     return any(given) or any(c.sparse is not None for c in problem.hierarchy.components)
 
 
+def says_tiles(problem: Problem) -> bool:
+    """True if a memory cuts operands into tiles and the workload gives a density of any operand."""
+    cuts = any(c.data_tiles is not None for c in problem.hierarchy.components)
+    return cuts and any(a.density is not None for e in problem.cascade for a in e.inputs)
+
+
 def tiles(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:
     """Tile sizes per Einsum, component and tensor (elements of one instance; bits; stamps).
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.report.counted import says_sparse
+from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
 
@@ -43,8 +43,9 @@ def _saved(
 def check_table(name: str) -> None:
     """SpecError unless a report has a table of this name; before anything is counted."""
     from polymodel.report.sparse import TABLES as SPARSE
+    from polymodel.report.tiling_level import TABLES as TILING
 
-    known = (*TABLES, *(f"sparse_{n}" for n in SPARSE))
+    known = (*TABLES, *(f"sparse_{n}" for n in SPARSE), *(f"tiling_{n}" for n in TILING))
     if name not in known:
         raise SpecError(
             [Diagnostic(f"--table {name}: there is no such table", "tables: " + ", ".join(known))]
@@ -63,7 +64,8 @@ def as_data(report: Report, live: bool = True) -> dict[str, Json]:
     `format`, `engine`, `feasible`, `total` (`latency_s`, `energy_J`, `area_m2`), `violations`, `notes`,
     and `tables`: name -> `units` and `rows`, one object per row. Exact counts are integers; an infinite
     figure (an unbounded memory) is the string "inf", an absent one null. Where the spec says anything of
-    zeros, `sparse` has the same on sparse data, and the label of its numbers.
+    zeros, `sparse` has the same on sparse data, and the label of its numbers; where a memory cuts operands
+    into tiles, `tiling` has these, or why there are none.
     """
     tables = {name: _table_data(report.table(name, live=live)) for name in TABLES}
     return {
@@ -89,6 +91,7 @@ def as_data(report: Report, live: bool = True) -> dict[str, Json]:
         "notes": list(report.notes),
         "tables": tables,
         **({"sparse": _sparse_data(report)} if says_sparse(report.problem) else {}),
+        **({"tiling": _tiling_data(report)} if says_tiles(report.problem) else {}),
     }
 
 
@@ -107,6 +110,25 @@ def _sparse_data(report: Report) -> Json:
         "total": {"latency_s": _plain(sparse.total_latency), "energy_J": _plain(sparse.total_energy)},
         "notes": list(sparse.notes),
         "tables": {name: _table_data(sparse.table(name)) for name in SPARSE},
+    }
+
+
+def _tiling_data(report: Report) -> Json:
+    from polymodel.report.tiling_level import TABLES as TILING
+
+    try:
+        found = report.tiling
+    except Refused as refusal:
+        return {"refused": refusal.message, "remedy": refusal.remedy}
+    return {
+        "label": found.label,
+        "total": {
+            "cycles": found.total_cycles,
+            "latency_s": found.total_latency,
+            "energy_J": found.total_energy,
+        },
+        "notes": list(found.notes),
+        "tables": {name: _table_data(found.table(name)) for name in TILING},
     }
 
 
@@ -129,11 +151,18 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
 
 
 def whole_text(report: Report, live: bool = False) -> str:
-    """The report for a terminal, and behind it the sparse one where the spec says anything of zeros."""
+    """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""
     from polymodel.report.text import report_text
 
     text = report_text(report, live=live)
-    return f"{text}\nOn sparse data\n{report.sparse}" if says_sparse(report.problem) else text
+    if says_sparse(report.problem):
+        text += f"\nOn sparse data\n{report.sparse}"
+    if says_tiles(report.problem):
+        try:
+            text += f"\nCut into tiles\n{report.tiling}"
+        except Refused as refusal:
+            text += f"\nNot cut into tiles: {refusal}\n"
+    return text
 
 
 def _save_sparse(report: Report, target: Path) -> list[Path]:
@@ -146,6 +175,20 @@ def _save_sparse(report: Report, target: Path) -> list[Path]:
             path.write_text(report.sparse.table(name).to_csv(), encoding="utf-8")
     report.sparse.to_html(target / "sparse.html")
     return [*found, target / "sparse.html"]
+
+
+def _save_tiling(report: Report, target: Path) -> list[Path]:
+    """Tiles as a CSV file per table, named `tiling_...`; nothing where they are refused."""
+    from polymodel.report.tiling_level import TABLES as TILING
+
+    try:
+        tables = {target / f"tiling_{name}.csv": report.tiling.table(name) for name in TILING}
+    except Refused:
+        return []
+    with writing(target):
+        for path, table in tables.items():
+            path.write_text(table.to_csv(), encoding="utf-8")
+    return list(tables)
 
 
 def save(
@@ -167,5 +210,7 @@ def save(
         (target / "report.txt").write_text(text, encoding="utf-8")
     if says_sparse(report.problem):
         found += _save_sparse(report, target)
+    if says_tiles(report.problem):
+        found += _save_tiling(report, target)
     found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from polymodel.errors import writing
-from polymodel.report.counted import says_sparse
+from polymodel.errors import Refused, writing
+from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.drawing import INK, MUTED
 from polymodel.report.report import TABLES, Report
 from polymodel.report.svg import looptree_svg
@@ -62,6 +62,15 @@ def fragment(report: Report, *, live: bool) -> str:
     return "\n".join(parts)
 
 
+def _tiling(report: Report) -> str:
+    from polymodel.report.tiling_level import body  # here, as it makes its pages with this module
+
+    try:
+        return body(report.tiling)
+    except Refused as refusal:
+        return f'<p class="note">not cut: {escape(str(refusal))}</p>'
+
+
 def to_html(report: Report, file: str | Path | None = None, live: bool = True) -> str:
     """The report with all tables and both pictures as one page; hover over a number for its exact value."""
     arch = architecture_svg(report.problem.hierarchy)
@@ -82,6 +91,8 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
         from polymodel.report.sparse_text import body  # here, as it makes its pages with this module
 
         parts.append(f"<h1>On sparse data</h1>\n{body(report.sparse)}")
+    if says_tiles(report.problem):
+        parts.append(f"<h1>Cut into tiles</h1>\n{_tiling(report)}")
     names = [v for k, v in headline(report) if k in ("workload", "architecture")]
     text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
     if file is not None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
     from polymodel.report.sparse import SparseReport
+    from polymodel.report.tiling_level import TilingReport
     from polymodel.report.timeline import Peak
 
 TABLES = (
@@ -165,13 +166,26 @@ class Report(Frames):
 
         return sparsify(self)
 
+    @cached_property
+    def tiling(self) -> TilingReport:
+        """The tiles that operands are cut into at memories with `data_tiles:`, and what running them costs.
+
+        Other data: `tile_levels(report, tensors=..., densities=...)`. Raises what that raises.
+        """
+        from polymodel.report.tiling_level import tile_levels
+
+        return tile_levels(self)
+
     def table(self, name: str, *, live: bool = True) -> Table:
         """One table as plain data. `live=False` leaves out lifetimes of elements that are not counted yet.
 
-        `sparse_NAME` is the table NAME of `report.sparse`. SpecError for a name that neither has.
+        `sparse_NAME` and `tiling_NAME` are tables of `report.sparse` and `report.tiling`. SpecError for a
+        name that none of them has.
         """
         if name.startswith("sparse_"):
             return self.sparse.table(name.removeprefix("sparse_"))
+        if name.startswith("tiling_"):
+            return self.tiling.table(name.removeprefix("tiling_"))
         if name in ("tiles", "lifetimes", "working_sets"):
             return self._lived(name, live)
         if name == "accesses":

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.tile_rules import TileRules, capacity_of
 from polymodel.errors import SpecError
 from polymodel.sparse.formats.parse import parse_format
+from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import Faults, Path
 from polymodel.tiling.fit import Elements, Fit, Words
+from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.stored import Stored
+from polymodel.tiling.tilers import cut
 from polymodel.workload.einsum import Cascade
 
 _RANKS = ("M", "N")
@@ -30,6 +35,7 @@ def check_data_tiles(hierarchy: Hierarchy | None, cascade: Cascade | None, fault
         if component.data_tiles is not None:
             path: Path = ("arch", "nodes", i, "data_tiles")
             _check_format(component.data_tiles, ranks, path, faults)
+            _check_tiler(component.data_tiles.tiler, (*path, "tiler"), faults)
             _check_capacity(component, component.data_tiles, widest, path, faults)
 
 
@@ -40,6 +46,16 @@ def _check_format(rules: TileRules, ranks: tuple[str, ...], path: Path, faults: 
         except SpecError as error:
             for fault in error.diagnostics:
                 faults.add((*path, "format"), fault.message, fault.remedy)
+
+
+def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
+    """Names are checked before anything is cut, so nothing is what is cut here."""
+    none = SparseTensor("A", _RANKS, (1, 1), np.zeros((2, 0), dtype=np.int64), np.zeros(0))
+    try:
+        cut(pattern_of(none), "add", Elements(1), tiler)
+    except SpecError as error:
+        for fault in error.diagnostics:
+            faults.add(path, fault.message.removeprefix("tiler: "), fault.remedy)
 
 
 def _check_capacity(

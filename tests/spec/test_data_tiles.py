@@ -90,6 +90,9 @@ def test_all_faults_at_once_each_with_its_place(tmp_path: Path) -> None:
         ("{fit: stored}", "lacks its format", "format: CSR"),
         ("{format: CSR}", "fit: elements has no format", "leave format out"),
         ("{configuration: 824}", "configuration", ""),
+        ("{tiler: bestest}", "bestest", "best"),
+        ("{tiler: btree+merged}", "merged", "merge"),
+        ("{fit: stored, format: CRS, capacity: 99}", "CRS", ""),
     ],
 )
 def test_each_fault_says_what_to_write(section: str, message: str, remedy: str, tmp_path: Path) -> None:
@@ -103,6 +106,14 @@ def test_an_unbounded_memory_needs_a_capacity(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text((ARCH % "{}").replace("8 * 1536", "inf"), encoding="utf-8")
     with pytest.raises(pm.SpecError, match="unbounded"):
+        pm.load(path)
+
+
+def test_a_buffer_holds_something(tmp_path: Path) -> None:
+    """Twelve bits for two buffers of three operands: two bits each, and no word."""
+    path = tmp_path / "a.yaml"
+    path.write_text((ARCH % "{word_bits: 16}").replace("8 * 1536", "12"), encoding="utf-8")
+    with pytest.raises(pm.SpecError, match=r"has 12 bits: .* hold no word of 16 bits"):
         pm.load(path)
 
 

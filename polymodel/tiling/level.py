@@ -1,0 +1,231 @@
+"""Tiles as a level of an architecture: what `data_tiles` of a memory make of the Einsums mapped onto it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.architecture.hierarchy import Component
+from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.errors import Refused
+from polymodel.sparse.actions.counts import MULTIPLY
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.inputs import tensor_shape
+from polymodel.sparse.actions.links import is_box
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.bounds import lower_bound
+from polymodel.tiling.checked import fit_of
+from polymodel.tiling.cost_bound import cost_bound
+from polymodel.tiling.counts import Counts
+from polymodel.tiling.fit import Op, Words
+from polymodel.tiling.model import Costs, Launch, costs
+from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.pattern import Flags, Index, Ints, Pattern
+from polymodel.tiling.stored import Stored
+from polymodel.tiling.tilers import cut
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+_ADD = ("add", "+")
+# An operand without zeros is written out to be cut, up to so many places.
+_WHOLE = 10**7
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The tiles of one Einsum at one memory. Counts are of one execution; there are `executions`.
+
+    `tensors`: A, B and the output. `parent`: the memory that each is filled from or drained to, None where
+    this memory holds it for good. `word_bits`: bits of a word, 1 where a format says how many bits there are.
+    """
+
+    einsum: str
+    memory: Component
+    rules: TileRules
+    tensors: tuple[str, str, str]
+    parents: tuple[str | None, str | None, str | None]
+    costs: Costs
+    word_bits: int
+    executions: int
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.costs.pattern
+
+    @cached_property
+    def bound(self) -> int:
+        """Tiles that hold entries, at least."""
+        return lower_bound(self.pattern, self.costs.op, self.costs.fit)
+
+    @cached_property
+    def kernel_bound(self) -> int:
+        """Kernels, at least."""
+        c = self.costs
+        return cost_bound(c.pattern, c.op, c.fit, c.launch, "tiles")
+
+    @cached_property
+    def cycle_bound(self) -> int:
+        """Cycles to configure and to run, at least."""
+        c = self.costs
+        return cost_bound(c.pattern, c.op, c.fit, c.launch, "total")
+
+    @cached_property
+    def _output(self) -> Flags | None:
+        """The places of the output: those of either operand (None), or of both. Values may still cancel."""
+        return None if self.costs.op == "add" else self.pattern.in_a & self.pattern.in_b
+
+    @cached_property
+    def held(self) -> tuple[Ints, Ints, Ints]:
+        """Entries of A, B and the output, per tile."""
+        counts = self.costs.counts
+        return counts.nnz_a, counts.nnz_b, counts.union if self.costs.op == "add" else counts.both
+
+    @cached_property
+    def words(self) -> tuple[Ints, Ints, Ints]:
+        """Words (of a format: bits) that are moved for A, B and the output of each launched tile, 0 if empty.
+
+        Compressed tiles take 2 nnz + 2 nonempty rows + 3 words.
+        """
+        found = [self._moved(which) for which in (self.pattern.in_a, self.pattern.in_b, self._output)]
+        return found[0], found[1], found[2]
+
+    def _moved(self, which: Flags | None) -> Ints:
+        c, ids = self.costs, self.costs.cut.ids
+        alone, mine = _alone(c.pattern, ids, which)
+        counts = Counts(alone, mine, c.tiles)
+        rule = c.fit if isinstance(c.fit, Stored) else Words(1)
+        found: Ints = np.where(c.runs & (counts.union > 0), rule.loads(counts, c.cut.rects, "add"), 0)
+        return found
+
+
+def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, Index]:
+    """Some of the points as one operand, beside another one that is empty."""
+    some = pattern if which is None else pattern.taken(which)
+    flags = np.ones(some.points, dtype=np.bool_)
+    return replace(some, in_a=flags, in_b=~flags), ids if which is None else ids[which]
+
+
+def levels(
+    problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
+) -> tuple[tuple[Level, ...], tuple[str, ...]]:
+    """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
+
+    Raises Refused for what is no element-wise add or multiply, and for operands whose entries are not known;
+    SpecError for an entry that fits no tile.
+    """
+    found: list[Level] = []
+    notes: list[str] = []
+    for component in problem.hierarchy.components:
+        if component.data_tiles is None:
+            continue
+        for einsum in problem.cascade.einsums:
+            parents = parents_of(problem, analysis, component.name, einsum)
+            if parents is None:
+                notes.append(f"{einsum.name}: {component.name} does not hold all its tensors: not cut")
+            elif einsum.is_copy or all(data[a.tensor].dense for a in einsum.inputs):
+                notes.append(f"{einsum.name}: its operands have no zeros: not cut")
+            else:
+                found.append(_level(problem.cascade, einsum, component, parents, data))
+    return tuple(found), tuple(notes)
+
+
+def parents_of(
+    problem: Problem, analysis: Analysis, memory: str, einsum: Einsum
+) -> dict[str, str | None] | None:
+    """Tensor -> the memory that fills it here; None unless all tensors of the Einsum are kept here."""
+    nodes = {(b.node, b.tensor): b.component for b in analysis.buffets}
+    mine = {
+        b.tensor: None if b.parent is None else nodes[b.parent, b.tensor]
+        for b in analysis.buffets
+        if b.component == memory and einsum.name in b.einsums
+    }
+    return mine if set(einsum.tensors) <= set(mine) else None
+
+
+def _level(
+    cascade: Cascade,
+    einsum: Einsum,
+    component: Component,
+    parents: Mapping[str, str | None],
+    data: Mapping[str, TensorData],
+) -> Level:
+    rules = component.data_tiles
+    assert rules is not None
+    op, (a, b), out = elementwise(cascade, einsum, component.name)
+    widest = max(x.bits_per_value for x in einsum.accesses)
+    fit = fit_of(rules, capacity_of(rules, component.size_bits, component.buffering, widest))
+    launch = launch_of(rules, component.clock)
+    order = tuple(x.variables[0] for x in out.projection)
+    tensors = [_operand(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
+    pattern = pattern_of(tensors[0], tensors[1], order[:2])
+    tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
+    return Level(
+        einsum.name,
+        component,
+        rules,
+        (a.tensor, b.tensor, out.tensor),
+        (parents[a.tensor], parents[b.tensor], parents[out.tensor]),
+        costs(pattern, tiles, op, fit, launch),
+        1 if rules.fit == "stored" else rules.word_bits or widest,
+        einsum.n_instances,
+    )
+
+
+def launch_of(rules: TileRules, clock: float | None) -> Launch:
+    """Cycles of a kernel; without a clock seconds are not asked for."""
+    given = Launch(rules.config_add, rules.config_multiply, rules.ramp, rules.empty, rules.run)
+    return given if clock is None else replace(given, clock_mhz=clock / 1e6)
+
+
+def elementwise(
+    cascade: Cascade, einsum: Einsum, memory: str
+) -> tuple[Op, tuple[TensorAccess, TensorAccess], TensorAccess]:
+    """What the Einsum does entry by entry, its operands and its output. Refused for all others, by name."""
+    what = f"{einsum.name} at {memory}"
+    remedy = "take data_tiles: from the memory, or map this Einsum past it"
+    if len(einsum.inputs) != 2 or len(einsum.outputs) != 1:
+        raise Refused(f"{what}: tiles are cut for two operands and one output", remedy)
+    out, variables = einsum.outputs[0], set(einsum.rank_variables)
+    for access in einsum.accesses:
+        single = all(len(x.terms) == 1 and x.terms[0][1] == 1 and not x.constant for x in access.projection)
+        if not single or sorted(access.variables) != sorted(variables):
+            if len(variables) == 3:
+                remedy = (
+                    "products of matrices are tiled with pm.tile_matmul; take data_tiles: from the memory"
+                )
+            fault = f"{what}: {access.tensor} is not read entry by entry with the others, so tiles have reuse"
+            raise Refused(fault, remedy)
+    if len(variables) > 2:
+        fault = f"{what}: {len(variables)} ranks; tiles of an Einsum are cut on two"
+        raise Refused(fault, "cut the tensors with pm.tile(a, b, ranks=(...))")
+    sizes = {v: high + 1 for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
+    whole = all(
+        tensor_shape(cascade, x.tensor) == tuple(sizes[v] for v in x.variables) for x in einsum.accesses
+    )
+    if not is_box(einsum) or any(low for low, _ in einsum.bounds) or not whole:
+        raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
+    operation = dict(einsum.operations).get("map")
+    if operation not in _ADD and operation not in MULTIPLY:
+        raise Refused(f"{what}: {operation} is neither add nor multiply", "use add or mul for its map")
+    a, b = einsum.inputs
+    return "add" if operation in _ADD else "multiply", (a, b), out
+
+
+def _operand(einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...]) -> SparseTensor:
+    """The entries of an operand, its ranks named after their variables."""
+    names = access.variables
+    if known.actual is not None:
+        return known.actual.renamed(access.tensor, names)
+    if not known.dense:
+        raise Refused(
+            f"{einsum.name}: of {access.tensor} only a density is known; tiles are cut from its entries",
+            f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}, or ask pm.estimate_tiling",
+        )
+    size = int(np.prod([float(s) for s in shape]))
+    if size > _WHOLE:
+        raise Refused(f"{einsum.name}: {access.tensor} has no zeros and {size:,} entries: too many to cut")
+    return SparseTensor.from_dense(access.tensor, names, np.ones(shape, dtype=np.int8))
