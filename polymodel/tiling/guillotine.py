@@ -100,7 +100,7 @@ class _Table:
         across = np.arange(1, self.fewest.shape[3] - 1)
         upper = np.minimum(cut, end - r)
         left = np.minimum(across, last - c)
-        fewest = self.fewest.astype(np.int64, copy=False)
+        fewest = self.fewest
         rows = fewest[upper, r, c, last - c] + fewest[end - r - upper, r + upper, c, last - c]
         cols = fewest[end - r, r, c, left] + fewest[end - r, r, c + left, last - c - left]
         rows[cut >= end - r] = cols[across >= last - c] = 2 * _NEVER

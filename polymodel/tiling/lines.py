@@ -44,6 +44,10 @@ class Lines:
         bounds = np.append(self.firsts, self.number)
         return np.repeat(bounds[1:], np.diff(bounds))
 
+    @cached_property
+    def _ends(self) -> Ints:
+        return np.append(self.keys, self.panels * self.size)
+
     def panel(self, lines: Ints) -> Ints:
         found: Ints = self.keys[lines] // self.size
         return found
@@ -54,8 +58,7 @@ class Lines:
 
     def length(self, first: Ints, last: Ints) -> Ints:
         """Extent of the lines from `first` up to, without, `last` (of one panel, or its end)."""
-        ends = np.append(self.keys, self.panels * self.size)
-        found: Ints = ends[last] - self.keys[first]
+        found: Ints = self._ends[last] - self.keys[first]
         return found
 
 
