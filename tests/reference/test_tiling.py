@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from polymodel.tiling import uniform
 from polymodel.tiling.operands import Rolled, Transposed
 from polymodel.tiling.pattern import Cut, Rects
 from tests.reference import tiling
@@ -84,6 +85,16 @@ def test_every_number_of_a_record_is_compared(tmp_path: Path) -> None:
     found = checked(tmp_path, *wrong)
     assert len(found) > 70
     assert all(outcome.mismatches and not outcome.fault for outcome in found)
+
+
+def test_uniform_tiles_too_many_to_list_are_compared_by_those_with_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (before,) = checked(tmp_path, record())
+    monkeypatch.setattr(uniform, "MOST_TILES", 10)
+    (after,) = checked(tmp_path, record())
+    assert (after.fault, after.mismatches) == ("", [])
+    assert after.checked == before.checked - 2  # whether the tiles are a partition
 
 
 def test_a_fixpoint_with_far_fewer_tiles_is_a_mismatch_and_its_order_a_note(tmp_path: Path) -> None:
