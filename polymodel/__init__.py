@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
+    from polymodel.report.tiling import Tiling as Tiling
+    from polymodel.report.tiling import tile as tile
+    from polymodel.report.tiling_inputs import elements as elements
+    from polymodel.report.tiling_inputs import words as words
     from polymodel.report.traffic import TrafficReport as TrafficReport
     from polymodel.sparse.density import Actual as Actual
     from polymodel.sparse.density import Banded as Banded
@@ -62,6 +66,11 @@ if TYPE_CHECKING:
     from polymodel.sweep.values import all_sizes as all_sizes
     from polymodel.sweep.values import divisors as divisors
     from polymodel.sweep.values import powers as powers
+    from polymodel.tiling.model import Launch as Launch
+    from polymodel.tiling.operands import Alone as Alone
+    from polymodel.tiling.operands import Rolled as Rolled
+    from polymodel.tiling.operands import Transposed as Transposed
+    from polymodel.tiling.stored import stored as stored
 
 __version__ = "0.1.0"
 
@@ -101,6 +110,11 @@ _LAZY = {
         ("Actual", "Banded", "FixedStructured", "Hierarchical", "RankNnz", "Uniform"),
         "polymodel.sparse.density",
     ),
+    **dict.fromkeys(("tile", "Tiling"), "polymodel.report.tiling"),
+    **dict.fromkeys(("elements", "words"), "polymodel.report.tiling_inputs"),
+    "Launch": "polymodel.tiling.model",
+    **dict.fromkeys(("Alone", "Rolled", "Transposed"), "polymodel.tiling.operands"),
+    "stored": "polymodel.tiling.stored",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (

@@ -19,6 +19,7 @@ from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_sparse import add_sparse_commands
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
+from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
@@ -84,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     _sweep_command(commands)
     _explore_command(commands)
     add_sparse_commands(partial(_add, commands), _load)
+    add_tile_command(partial(_add, commands))
     _schema_command(commands)
     _new_command(commands)
     return parser

@@ -5,7 +5,6 @@ Colours are told apart by colour-blind eyes and in grey: blue for entries, vermi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ BORDER = "#d55e00"
 EMPTY = "#e3e3e3"
 CHOSEN, OTHER = "#2563a8", "#a9c8e6"
 _INCHES = 5.0  # of the longer side of the matrix in a new figure
-_SMALL = 3.1  # inches, of one of several pictures
+_SMALL = 2.6  # inches, of one of several pictures
 _STRETCHED = 4  # times longer than wide: from there on the picture does not keep the shape
 _VECTORS = 3000  # borders; more are drawn as pixels, else an SVG gets too large to open
 _HATCHED = 400  # empty tiles; more are only shaded
@@ -56,18 +55,21 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
         raise SpecError(
             [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]
         )
+    inches = _plane(*found.pattern.shape, _INCHES)
     if ax is not None:
-        _draw(found, bins, ax, _INCHES, hatched=True)
+        _draw(found, bins, ax, inches, hatched=True)
         return ax
-    made = new_axes(*_size(*found.pattern.shape))
-    most, steps = _draw(found, bins, made, _INCHES, hatched=True)
+    made = new_axes(max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
+    most, steps = _draw(found, bins, made, inches, hatched=True)
     _scale(made, most, steps)
     _legend(found, made)
     return made
 
 
-def _draw(found: Tiled, bins: int, ax: Axes, inches: float, *, hatched: bool) -> tuple[int, tuple[int, int]]:
-    """All but scale and legend. `inches`: of the longer side, as which borders are drawn fitting."""
+def _draw(
+    found: Tiled, bins: int, ax: Axes, inches: tuple[float, float], *, hatched: bool
+) -> tuple[int, tuple[int, int]]:
+    """All but scale and legend. `inches`: of the plane, wide and high, for which borders are chosen."""
     drawn = _entries(found.pattern, bins, ax)
     _shaded(found, ax, hatched)
     _borders(found.rects, found.pattern.shape, ax, inches)
@@ -81,12 +83,11 @@ def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
         raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
     across = min(4, len(found))
     down = -(-len(found) // across)
-    wide, high = _size(*found[0].pattern.shape)
-    shrunk = _SMALL / max(wide, high)
-    figure = _figure(new_axes(across * max(2.2, wide * shrunk), down * max(1.6, high * shrunk + 0.9)))
+    inches = _plane(*found[0].pattern.shape, _SMALL)
+    figure = _figure(new_axes(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 0.9)))
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for ax, one in zip(grid.flat, found, strict=False):
-        _draw(one, bins, ax, _SMALL, hatched=False)
+        _draw(one, bins, ax, inches, hatched=False)
         ax.set_title(one.title, fontsize=8)
         ax.label_outer()
     for ax in list(grid.flat)[len(found) :]:
@@ -102,16 +103,11 @@ def _figure(ax: Axes) -> Figure:
     return figure
 
 
-def _size(rows: int, columns: int) -> tuple[float, float]:
-    """Inches of a new figure, with room for the scale and the title."""
-    wide, high = _INCHES, _INCHES
+def _plane(rows: int, columns: int, longer: float) -> tuple[float, float]:
+    """Inches of the plane, wide and high: of its shape, unless that would be a line."""
     if max(rows, columns) <= _STRETCHED * min(rows, columns):
-        wide, high = _INCHES * columns / max(rows, columns), _INCHES * rows / max(rows, columns)
-    elif columns < rows:
-        wide = _INCHES / 2
-    else:
-        high = _INCHES / 3
-    return max(wide, 3.4) + 1.7, max(high, 1.2) + 1.3
+        return longer * columns / max(rows, columns), longer * rows / max(rows, columns)
+    return (longer / 2, longer) if columns < rows else (longer, longer / 3)
 
 
 def _entries(pattern: Pattern, bins: int, ax: Axes) -> tuple[int, tuple[int, int]]:
@@ -185,40 +181,43 @@ def _corners(rects: Rects) -> NDArray[np.int64]:
     return np.stack([x, y], axis=2)
 
 
-def segments(rects: Rects) -> NDArray[np.int64]:
-    """The borders between tiles, segments x 2 ends x (x, y); those in one line that touch are one.
+def segments(rects: Rects) -> tuple[NDArray[np.int64], Ints]:
+    """The borders between tiles, segments x 2 ends x (x, y), and how far the next border is (in places).
 
-    Only upper and left edges: in a partition every other edge is one of these, or on the outside.
+    Only upper and left edges: in a partition every other edge is one of these, or on the outside. Those in
+    one line that touch are one.
     """
-    across = _lines(rects.row, rects.col, rects.col + rects.width)
-    down = _lines(rects.col, rects.row, rects.row + rects.height)
+    across, below = _lines(rects.row, rects.col, rects.width, rects.height)
+    down, right = _lines(rects.col, rects.row, rects.height, rects.width)
     parts = [np.stack([across[:, [1, 0]], across[:, [2, 0]]], axis=1),
              np.stack([down[:, [0, 1]], down[:, [0, 2]]], axis=1)]  # fmt: skip
     found: NDArray[np.int64] = np.concatenate(parts)
-    return found
+    return found, np.concatenate([below, right])
 
 
-def _lines(at: Ints, first: Ints, last: Ints) -> NDArray[np.int64]:
-    """Of segments from `first` to `last` in the lines `at`: those inside, joined where they touch."""
-    inside = at > 0
-    at, first, last = at[inside], first[inside], last[inside]
-    order = np.lexsort((first, at))
-    at, first, last = at[order], first[order], last[order]
+def _lines(at: Ints, first: Ints, length: Ints, behind: Ints) -> tuple[NDArray[np.int64], Ints]:
+    """Of edges in the lines `at`: those inside, joined where they touch, and the most that lies behind."""
+    inside = np.flatnonzero(at > 0)
+    order = inside[np.lexsort((first[inside], at[inside]))]
+    if not order.size:
+        return np.zeros((0, 3), dtype=np.int64), order
+    at, first, last, behind = at[order], first[order], (first + length)[order], behind[order]
     new = np.ones(at.size, dtype=np.bool_)
     new[1:] = (at[1:] != at[:-1]) | (first[1:] != last[:-1])
     starts = np.flatnonzero(new)
-    ends = np.append(starts[1:] - 1, at.size - 1)[: starts.size]
-    return np.stack([at[starts], first[starts], last[ends]], axis=1)
+    ends = np.append(starts[1:] - 1, at.size - 1)
+    return np.stack([at[starts], first[starts], last[ends]], axis=1), np.maximum.reduceat(behind, starts)
 
 
-def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: float) -> None:
+def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: tuple[float, float]) -> None:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
-    drawn = segments(rects)
-    # Short borders are those between small tiles: thinner and paler, they leave the entries visible.
-    spans = np.abs(drawn[:, 1] - drawn[:, 0]) / np.array([shape[1], shape[0]])
-    widths, opaque = strokes(72 * inches * spans.max(axis=1), 72 * inches / math.sqrt(max(rects.tiles, 1)))
+    drawn, gaps = segments(rects)
+    wide, high = 72 * inches[0] / shape[1], 72 * inches[1] / shape[0]  # points of a place
+    level = drawn[:, 0, 1] == drawn[:, 1, 1]
+    spans = np.where(level, wide, high) * np.abs(drawn[:, 1] - drawn[:, 0]).sum(axis=1)
+    widths, opaque = strokes(spans, np.where(level, high, wide) * gaps)
     colours = np.tile(to_rgba(BORDER), (len(drawn), 1))
     colours[:, 3] = opaque
     many = len(drawn) > _VECTORS
@@ -228,15 +227,16 @@ def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: float) -> N
     ax.add_collection(lines)
 
 
-def strokes(spans: NDArray[np.float64], side: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Width (points) and opacity of borders of these lengths; `side`: of a typical tile. All in points.
+def strokes(
+    spans: NDArray[np.float64], gaps: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Width and opacity of borders of these lengths, with the next border at that distance; all in points.
 
-    A border takes a fifteenth of the tile beside it. Where tiles are hardly larger than a pixel, all borders
+    A border takes a fifteenth of the tile behind it. Where tiles are hardly larger than a pixel, all borders
     together would hide what they divide: they fade.
     """
-    nearest = np.minimum(spans, side)
-    widths = np.clip(nearest / 15, *_WIDE)
-    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(side / 4.5, 0.1, 0.95))
+    widths = np.clip(np.minimum(spans, gaps) / 15, *_WIDE)
+    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(gaps / 5, 0.1, 0.95))
 
 
 def _frame(found: Tiled, ax: Axes) -> None:

@@ -59,7 +59,7 @@ def test_borders_are_where_neighbours_are_in_different_tiles(shape: tuple[int, i
     owner = painted(rects, shape)
     across = np.zeros((shape[0] + 1, shape[1]), dtype=int)
     down = np.zeros((shape[0], shape[1] + 1), dtype=int)
-    for (x0, y0), (x1, y1) in segments(rects).tolist():
+    for (x0, y0), (x1, y1) in segments(rects)[0].tolist():
         if y0 == y1:
             across[y0, x0:x1] += 1
         else:
@@ -75,7 +75,9 @@ def test_a_grid_is_drawn_by_as_many_lines_as_it_has() -> None:
     p = pattern(64, 64, 900)
     rects = tiled(p, 20, simple).rects
     assert rects.tiles == 64
-    assert len(segments(rects)) == len(set(rects.row.tolist())) + len(set(rects.col.tolist())) - 2
+    lines, gaps = segments(rects)
+    assert set(gaps.tolist()) == {8}
+    assert len(lines) == len(set(rects.row.tolist())) + len(set(rects.col.tolist())) - 2
 
 
 def test_joined_rectangles_cover_the_same_places() -> None:
@@ -105,7 +107,7 @@ def test_picture_says_what_it_shows() -> None:
     assert ax.get_xlabel() == "J (coordinate)"
     assert ax.get_ylabel() == "I (coordinate)"
     (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
-    assert len(lines.get_segments()) == len(segments(found.rects))
+    assert len(lines.get_segments()) == len(segments(found.rects)[0])
     assert sum(isinstance(c, PolyCollection) for c in ax.collections) == 1  # idle tiles; all fit
     legend = ax.figure.legends[0].get_texts()[0].get_text()
     assert legend == f"not launched ({int((~found.launched).sum())} tiles)"
@@ -138,10 +140,10 @@ def test_a_million_places_and_many_tiles_draw_quickly() -> None:
 
 
 def test_borders_of_small_tiles_fade() -> None:
-    widths, opaque = strokes(np.array([300.0, 2.0]), 100.0)
+    widths, opaque = strokes(np.array([300.0, 2.0]), np.array([100.0, 100.0]))
     assert widths[0] > widths[1]
     assert opaque[0] > opaque[1]
-    assert strokes(np.array([300.0]), 1.0)[1][0] < 0.3
+    assert strokes(np.array([300.0]), np.array([1.0]))[1][0] < 0.3
 
 
 def test_small_multiples_and_bars() -> None:

@@ -1,0 +1,238 @@
+"""`pm.tile` and what it returns, from Python."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+import scipy.sparse
+
+import polymodel as pm
+from polymodel.report.tiling import COLUMNS
+from polymodel.report.tiling_tables import every
+from polymodel.sparse.tensor import SparseTensor
+
+matplotlib.use("agg")
+MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
+
+
+def matrix(name: str) -> str:
+    return str(MATRICES / f"{name}.mtx.gz")
+
+
+def market(folder: Path, size: str, *entries: str) -> Path:
+    path = folder / "m.mtx"
+    path.write_text("\n".join(["%%MatrixMarket matrix coordinate real general", size, *entries]) + "\n")
+    return path
+
+
+def test_figures_are_those_of_the_published_pattern() -> None:
+    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    assert (found.costs.tiles, found.costs.nonempty, found.costs.kernels) == (62, 48, 48)
+    assert found.costs.config_cycles == 48 * 824
+    assert (found.lower_bound, found.ratio) == (31, 48 / 31)
+    assert found.tiler == "btree"
+    assert found.seconds > 0
+
+
+def test_tiles_are_counts_of_the_data() -> None:
+    rng = np.random.default_rng(4)
+    dense = (rng.random((23, 31)) < 0.2) * rng.normal(size=(23, 31))
+    found = pm.tile(scipy.sparse.csr_array(dense), pm.Rolled(3), fit=pm.elements(20), tiler="qtree+merge")
+    other = np.roll(dense, 3, axis=0)
+    covered = np.zeros(dense.shape, dtype=int)
+    assert tuple(found.tiles.columns) == COLUMNS
+    for t in found.tiles.itertuples():
+        here = np.s_[t.row : t.row + t.height, t.col : t.col + t.width]
+        a, b = dense[here] != 0, other[here] != 0
+        covered[here] += 1
+        assert (t.nnz_a, t.nnz_b) == (a.sum(), b.sum())
+        either = a | b
+        assert t.launched == either.any()
+        assert t.cycles == (8 + either.sum() + either.any(axis=1).sum() if t.launched else 0)
+        assert t.fits
+        assert a.sum() + b.sum() <= 20
+        rows_a, rows_b = a.any(axis=1).sum(), b.any(axis=1).sum()
+        both = min(a.sum() + b.sum(), a.size), min(t.height, rows_a + rows_b)
+        parts = [(a.sum(), rows_a), (b.sum(), rows_b), both]
+        assert t.words == max(2 * n + 2 * r + 3 for n, r in parts)
+    assert (covered == 1).all()
+    assert found.tiles["cycles"].sum() == found.costs.run_cycles
+
+
+def test_summary_measures_against_simple() -> None:
+    found = pm.tile(matrix("ts_n4c6-b1"), tiler="btree")
+    table = found.summary(("simple", "qtree+merge")).set_index("tiler")
+    assert list(table.index) == ["simple", "qtree+merge", "btree"]
+    simple, merged = table.loc["simple"], table.loc["qtree+merge"]
+    assert simple["speedup"] == 1
+    assert simple["config_reduction"] == 0
+    assert merged["speedup"] == simple["run_cycles"] / merged["run_cycles"]
+    assert merged["config_reduction"] == pytest.approx(1 - merged["kernels"] / simple["kernels"])
+    assert merged["total_cycles"] == merged["config_cycles"] + merged["run_cycles"]
+    assert merged["over_bound"] == merged["nonempty"] / found.lower_bound
+    assert (table["search_s"] > 0).all()
+    assert found.summary(("qtree",))["speedup"].isna().all()
+    with pytest.raises(pm.SpecError, match="one name, not several"):
+        found.summary("simple")
+
+
+@pytest.mark.parametrize("objective", ["cycles", "tiles", "total"])
+def test_best_is_told_and_is_no_worse(objective: str) -> None:
+    found = pm.tile(matrix("lp_e226"), objective=objective)  # type: ignore[arg-type]  # one of three names
+    measure = {"cycles": "run_cycles", "tiles": "kernels", "total": "total_cycles"}[objective]
+    table = found.summary(every(found.task))
+    assert table[measure].min() == table[table["tiler"].str.startswith("best")][measure].item()
+    assert found.tiler != "best"
+    assert found.tiler in str(found)
+    assert found.summary()["tiler"].iloc[-1] == f"best: {found.tiler}"
+
+
+def test_compat_repeats_tiler_swift_and_warns() -> None:
+    found = pm.tile(matrix("ts_ch7-6-b1"), op="multiply", compat="tiler-swift")
+    assert found.tiler == "tiler-swift qtree+merge"
+    assert found.launch.run == "all"
+    warned = [n for n in found.notes if n.startswith("WARNING")]
+    assert warned == ["WARNING: 1 tile does not fit 128 elements: (315, 0) of 157 x 21"]
+    assert list(found.summary()["tiler"].str.removeprefix("tiler-swift ")) == list(every(found.task))
+    assert not pm.tile(matrix("ts_ch7-6-b1"), op="multiply", tiler="qtree+merge").costs.overflowing
+    with pytest.raises(pm.SpecError, match="compat='other'"):
+        pm.tile(matrix("ts_ch7-6-b1"), compat="other")  # type: ignore[arg-type]  # the fault is the test
+
+
+def test_operands_of_every_kind(tmp_path: Path) -> None:
+    dense = np.diag([1.0, 2.0, 3.0])
+    a = SparseTensor.from_dense("A", ("I", "J"), dense)
+    path = market(tmp_path, "3 3 3", "1 1 1", "2 2 2", "3 3 3")
+    packed = tmp_path / "m.mtx.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    figures = {
+        str(pm.tile(source, b, fit=pm.elements(4), tiler="btree").tiles)
+        for source in (a, path, str(packed), scipy.sparse.coo_matrix(dense))
+        for b in (pm.Rolled(1), SparseTensor.from_dense("B", ("I", "J"), np.roll(dense, 1, axis=0)))
+    }
+    assert len(figures) == 1
+    assert pm.tile(a, pm.Alone(), tiler="btree").pattern.nnz_b == 0
+    assert pm.tile(a, pm.Transposed(), tiler="btree").pattern.points == 3
+    with pytest.raises(pm.SpecError, match="sparse tensor or file"):
+        pm.tile(3)  # type: ignore[arg-type]  # the fault is the test
+
+
+def test_zeros_and_duplicates_of_a_file_are_told(tmp_path: Path) -> None:
+    path = market(tmp_path, "3 5 4", "1 1 1", "1 1 2", "2 2 0", "3 5 7")
+    found = pm.tile(path, pm.Alone(), fit=pm.elements(1), tiler="btree")
+    assert found.pattern.nnz_a == 2
+    assert "m: 1 explicit zeros removed, 1 duplicates summed" in found.notes
+    assert found.tiles["nnz_a"].max() == 1
+
+
+@pytest.mark.parametrize("tiler", ["best", "simple", "btree", "qtree+merge"])
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize(
+    ("shape", "points"), [((5, 7), 0), ((5, 7), 1), ((1, 33), 12), ((33, 1), 12), ((1, 1), 1), ((13,), 5)]
+)
+def test_odd_operands(shape: tuple[int, ...], points: int, op: str, tiler: str) -> None:
+    rng = np.random.default_rng(points)
+    at = np.stack([rng.permutation(s)[:points] if s >= points else np.zeros(points, int) for s in shape])
+    a = SparseTensor.from_coo("M", ("I", "J")[: len(shape)], shape, at, np.ones(points))
+    found = pm.tile(a, op=op, fit=pm.elements(4), tiler=tiler)
+    tiles = found.tiles
+    assert (tiles["height"] * tiles["width"]).sum() == np.prod(shape)
+    assert tiles["nnz_a"].sum() == tiles["nnz_b"].sum() == a.nnz
+    assert tiles["fits"].all()
+    assert str(found)
+    assert found._repr_html_()
+    assert found.advice() or not points
+    found.plot().figure.canvas.draw()
+    found.plot_comparison().canvas.draw()
+
+
+def test_every_entry_of_the_launch_counts() -> None:
+    launch = pm.Launch(config_add=100, ramp=0, run="all", clock_mhz=500)
+    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree", launch=launch)
+    assert found.costs.config_cycles == 62 * 100
+    assert "at 500 MHz" in str(found)
+    assert any("14 tiles hold no entry" in line for line in found.advice())
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"op": "matmul"}, "pm.tile_matmul"),
+        ({"op": "divide"}, "'divide' is no operation"),
+        ({"fit": 128}, "pm.elements"),
+        ({"launch": 3}, "Launch"),
+        ({"tiler": "btre"}, "btree"),
+        ({"objective": "speed"}, "speed"),
+        ({"ranks": ("I", "Q")}, "rank 'Q'"),
+        ({"b": "nowhere.mtx"}, "nowhere.mtx"),
+        ({"fit": pm.words(6)}, "at least 7 words"),
+    ],
+)
+def test_faults_say_what_would_be_right(options: dict[str, object], told: str) -> None:
+    with pytest.raises(pm.SpecError, match=told.replace("(", r"\(")):
+        pm.tile(matrix("ts_bcsstm26"), **options)  # type: ignore[arg-type]  # faults are the test
+
+
+def test_formats_fit_too() -> None:
+    found = pm.tile(matrix("ts_rel5"), fit=pm.stored("CSR", 9000), tiler="btree")
+    assert found.tiles["fits"].all()
+    assert "9,000 bits in CSR" in str(found)
+
+
+def test_text_says_what_matters() -> None:
+    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    text = str(found)
+    assert text.startswith(
+        "ts_bcsstm26 (1,922 x 1,922, 1,922 entries), B: ts_bcsstm26, rows rolled by 5; add,"
+    )
+    for line in (
+        "62; 48 hold entries, 48 are launched as kernels",
+        "31 tiles with entries; this is 1.55 x that",
+        "39,552 cycles = 39.55 µs: 48 kernels x 824 cycles",
+    ):
+        assert line in text
+    assert repr(found) == "Tiling(ts_bcsstm26: add, 128 elements, btree: 62 tiles, 48 kernels, 45,782 cycles)"
+    html = found._repr_html_()
+    assert "39,552 cycles" in html
+    assert "&gt; btree" in html
+
+
+def test_advice_weighs_the_time_of_the_tiler() -> None:
+    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    lines = "\n".join(found.advice(("simple", "strips")))
+    assert "48 kernels, above the bound of 31: a better cut, if there is one, saves at most 17" in lines
+    assert "fewer kernels: strips, 31 against 48" in lines
+    assert "15,890 cycles = 15.89 µs a run against simple at 1,000 MHz" in lines
+    assert "no cutting launches fewer" in pm.tile(matrix("ts_bcsstm26"), tiler="strips").advice()[0]
+
+
+def test_files(tmp_path: Path) -> None:
+    found = pm.tile(matrix("ts_rel5"), tiler="btree")
+    text = found.to_csv(tmp_path / "tiles.csv")
+    assert (tmp_path / "tiles.csv").read_text() == text
+    assert text.splitlines()[0] == ",".join(COLUMNS)
+    assert len(text.splitlines()) == 1 + found.costs.tiles
+    data = json.loads(found.to_json(tmp_path / "t.json"))
+    assert data["format"] == "polymodel-tiling/1"
+    assert data["kernels"] == found.costs.kernels
+    assert [row[:4] for row in data["rows"]] == found.cut.rects.table().tolist()
+    assert found.export(tmp_path / "tiles").name == "index.json"
+
+
+def test_tables_come_when_they_are_asked_for() -> None:
+    script = (
+        "import sys, polymodel as pm\n"
+        f"found = pm.tile({matrix('ts_rel5')!r}, tiler='btree')\n"
+        "before = 'pandas' in sys.modules or 'matplotlib' in sys.modules\n"
+        "found.tiles\n"
+        "print(before, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
