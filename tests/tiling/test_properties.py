@@ -217,7 +217,7 @@ EDGES: dict[str, tuple[Points, tuple[int, ...]]] = {
 def test_edge_cases(name: str, case: str, op: Op) -> None:
     points, shape = EDGES[case]
     formats = {1: "CP", 2: "CSR", 3: "CSF"}[len(shape)]
-    fits = (Elements(7), Words(24), Stored(600, formats), Elements(2), Words(70))
+    fits: tuple[Fit, ...] = (Elements(7), Words(24), Stored(600, formats), Elements(2), Words(70))
     seconds: tuple[Second, ...] = (Rolled(5), Alone(), Rolled(-1))
     if name in SLOW:
         fits, seconds = fits[:3], seconds[:1]
