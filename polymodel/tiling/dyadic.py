@@ -1,8 +1,8 @@
 """Counts of tiles that come of halving, with no work per point and level.
 
 Where halving cuts does not depend on what is there: rows fall into fixed intervals, halved again and again,
-and so do columns. One histogram over fine intervals of both, summed along both, gives what any coarser tile
-holds by four look-ups.
+and so do columns. One histogram over fine intervals of both (finer where more is held), summed along both,
+gives what any coarser tile holds by four look-ups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
 Halves = Callable[[Ints, Ints], tuple[Ints, Ints]]
 
 CHUNK = 1 << 19
-BINS = 1 << 22
+BINS = 1 << 21
+# Points looked at for each interval of columns that is wanted.
+_SAMPLE = 32
 # A table of all columns is worth its memory while it has no more entries than this times the points.
 TABLE = 4
 
@@ -30,20 +32,45 @@ def chunks(points: int) -> Iterator[slice]:
     return (slice(at, min(at + CHUNK, points)) for at in range(0, points, CHUNK))
 
 
-def edges(extent: int, level: int) -> Ints:
-    """Where the 2^level intervals of an extent that is halved `level` times begin, and the end.
+def edges(extent: int, held: Index, target: int) -> Ints:
+    """Edges of intervals of an extent that come of halving (the first half is the smaller one), and its end.
 
-    The first half is the smaller one; an interval of 1 stays, with an empty one behind it.
+    Intervals are halved while they hold more than their share of the ascending coordinates `held`, so that
+    there are about `target` of them, fine where much is held.
     """
-    lengths = np.array([extent], dtype=np.int64)
-    for _ in range(level):
-        first = np.where(lengths > 1, lengths // 2, lengths)
-        lengths = np.stack([first, lengths - first], axis=1).ravel()
-    return np.concatenate([[0], np.cumsum(lengths)])
+    share = held.size / target
+    start, length = np.array([0], dtype=np.int64), np.array([extent], dtype=np.int64)
+    found, number = [start, start + extent], 2
+    # Thin spots far apart would take a path of intervals each: there the points themselves are soon few.
+    while start.size and number <= 2 * target:
+        inside = np.diff(_below(held, np.stack([start, start + length], axis=1)), axis=1)[:, 0]
+        halved = (inside > share) & (length > 1)
+        start, length = start[halved], length[halved]
+        first = length // 2
+        found.append(start + first)
+        number += start.size
+        start, length = np.concatenate([start, start + first]), np.concatenate([first, length - first])
+    at = np.concatenate(found)
+    at.sort()
+    return at
+
+
+def _below(held: Index, at: Ints) -> Ints:
+    # Needles of the kind of what is searched: else all of it would be copied.
+    return np.searchsorted(held, at.astype(held.dtype))
+
+
+def _some_columns(pattern: Pattern, target: int) -> Index:
+    """Columns of the points, or of enough of them to tell where most are, ascending."""
+    most = _SAMPLE * target
+    found = pattern.cols
+    if found.size > most:
+        found = found[np.random.default_rng(0).integers(0, found.size, most)]
+    return np.sort(found)
 
 
 def _depths(shape: tuple[int, int], halves: Halves, bins: int) -> tuple[int, int]:
-    """How often rows and columns are halved before there would be more than `bins` places."""
+    """How often rows and columns would be halved, all alike, before there were more than `bins` places."""
     height, width = (np.array([n]) for n in shape)
     down = across = 0
     while True:
@@ -74,17 +101,17 @@ class Grid:
 
     @classmethod
     def of(cls, pattern: Pattern, together: bool, halves: Halves) -> Grid:
-        """About four places per point, at most four million; entries of A and B `together` or apart."""
-        bins = min(max(4 * pattern.points, 64), BINS)
-        down, across = _depths(pattern.shape, halves, bins)
-        rows, cols = edges(pattern.shape[0], down), edges(pattern.shape[1], across)
+        """About a place per point, some millions at most; entries of A and B `together` or apart."""
+        down, across = _depths(pattern.shape, halves, min(max(pattern.points, 64), BINS))
+        rows = edges(pattern.shape[0], pattern.rows, 1 << down)
+        cols = edges(pattern.shape[1], _some_columns(pattern, 1 << across), 1 << across)
         wide = np.int32 if pattern.points < 2**30 else np.int64
         sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if together else 2))
         places = np.empty(pattern.points, dtype=np.int32)
         column = _finder(pattern, cols)
-        begins = np.searchsorted(pattern.rows, rows.astype(pattern.rows.dtype))
+        begins = _below(pattern.rows, rows)
         for piece in chunks(pattern.points):
-            _count(pattern, piece, (begins, across), column(pattern.cols[piece]), sums, places)
+            _count(pattern, piece, begins, column(pattern.cols[piece]), sums, places)
         for table in sums:
             np.cumsum(table, axis=0, out=table)
             np.cumsum(table, axis=1, out=table)
@@ -148,19 +175,19 @@ def _finder(pattern: Pattern, cols: Ints) -> Callable[[Index], Index]:
 def _count(
     pattern: Pattern,
     piece: slice,
-    grid: tuple[Ints, int],
+    begins: Ints,
     column: Index,
     sums: tuple[NDArray[Any], ...],
     places: Index,
 ) -> None:
     """Adds a piece of the points to the counts, and notes their places."""
-    begins, across = grid
+    across = sums[0].shape[1] - 1
     first, last = (int(np.searchsorted(begins, at, side="right")) - 1 for at in (piece.start, piece.stop - 1))
     bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
-    at = np.repeat(np.arange(last - first + 1, dtype=np.int32) << across, np.diff(bounds)) + column
-    places[piece] = at + (first << across)
+    at = np.repeat(np.arange(last - first + 1, dtype=np.int32) * np.int32(across), np.diff(bounds)) + column
+    places[piece] = at + np.int32(first * across)
     in_a, in_b = pattern.in_a[piece], pattern.in_b[piece]
-    size = (last - first + 1) << across
+    size = (last - first + 1) * across
     for table, which in zip(sums, (in_a, in_b), strict=False):
         counted = np.bincount(at[which], minlength=size)
         if len(sums) == 1:

@@ -153,6 +153,42 @@ def test_wide_planes_need_no_table_of_their_columns() -> None:
     assert sorted(set(cut.ids.tolist())) == sorted(cut.ids.tolist())
 
 
+@given(
+    extent=st.integers(1, 200),
+    held=st.lists(st.integers(0, 199), max_size=60).map(sorted),
+    target=st.integers(1, 32),
+)
+@settings(max_examples=60, deadline=None)
+def test_edges_come_of_halving_and_lie_where_much_is_held(extent: int, held: list[int], target: int) -> None:
+    inside = np.array([h for h in held if h < extent], dtype=np.int32)
+    found = dyadic.edges(extent, inside, target).tolist()
+    assert found == sorted(set(found))
+    assert len(found) <= 3 * target + 2
+
+    def leaves(first: int, last: int) -> list[int]:
+        middle = first + (last - first) // 2
+        if middle == first or middle not in found:
+            return [last]
+        return leaves(first, middle) + leaves(middle, last)
+
+    assert [0, *leaves(0, extent)] == found
+    if len(found) <= 2 * target:  # else it stopped early, to stay small
+        held_in = np.histogram(inside, bins=[*found[:-1], extent])[0]
+        assert all(n * target <= inside.size for n, w in zip(held_in, np.diff(found), strict=True) if w > 1)
+
+
+def test_a_dense_block_in_a_large_plane_is_found_by_the_grid() -> None:
+    row, col = (x.ravel() for x in np.meshgrid(np.arange(700) + 123_457, np.arange(700) + 7, indexing="ij"))
+    tensor = SparseTensor("A", ("I", "J"), (1_000_003, 999_983), np.stack([row, col]), np.ones(row.size))
+    pattern = pattern_of(tensor, Alone())
+    grid = dyadic.Grid.of(pattern, True, lambda h, w: (np.maximum(h // 2, 1), np.maximum(w // 2, 1)))
+    cut = trees.qtree(pattern, "add", Elements(100))
+    assert grid.aligned(cut.rects).all()
+    counts = Counts(pattern, cut.ids, cut.tiles)
+    assert int(counts.nnz_a.max()) <= 100
+    assert (grid.held(cut.rects)[0] == counts.nnz_a).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tiler", ["qtree", "btree", "qtree_merge"])
 def test_time_grows_about_as_the_entries(tiler: str) -> None:
