@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.tiling.choice import Make
 from polymodel.tiling.compat import as_built
 from polymodel.tiling.fit import Fit, Op
 from polymodel.tiling.model import Costs, Launch, costs
-from polymodel.tiling.pattern import Pattern
+from polymodel.tiling.pattern import Cut, Pattern
 from polymodel.tiling.tilers import NAMES, Objective, cut
 
+_KEPT = 1_000_000  # places, up to which the cuts of all tilers may lie in memory together
 BASE = "simple"  # what speed-ups and reductions are measured against, as in Tiler-Swift
 _COLUMNS = (
     Column("tiler"), Column("tiles"), Column("nonempty"), Column("kernels"), Column("over_bound", RATIO),
@@ -46,7 +48,10 @@ class Rival:
 
 @dataclass(frozen=True)
 class Task:
-    """What is cut, for what, and by which measure tilers choose. `compat`: as Tiler-Swift was built."""
+    """What is cut, for what, and by which measure tilers choose. `compat`: as Tiler-Swift was built.
+
+    `made`: cuts of tilers that `best` tried, with their seconds, so that a comparison need not cut again.
+    """
 
     pattern: Pattern
     op: Op
@@ -54,6 +59,7 @@ class Task:
     launch: Launch
     objective: Objective
     compat: bool = False
+    made: dict[str, tuple[Cut, float]] = field(default_factory=dict, compare=False, repr=False)
 
     def rival(self, tiler: str) -> Rival:
         """A tiler's cut. SpecError for unknown names and for entries that fit nowhere; Refused by tilers."""
@@ -61,9 +67,24 @@ class Task:
         if self.compat:
             built = as_built(self.pattern, self.op, self.fit, tiler, self.launch)
             return Rival(tiler, built, perf_counter() - begun)
-        made = cut(self.pattern, self.op, self.fit, tiler, self.objective, self.launch)
-        seconds = perf_counter() - begun
+        made, seconds = self.made.get(tiler, (None, 0.0))
+        if made is None:
+            asked = (self.pattern, self.op, self.fit, tiler, self.objective, self.launch)
+            made = cut(*asked, watch=self._kept)
+            seconds = perf_counter() - begun
         return Rival(tiler, costs(self.pattern, made, self.op, self.fit, self.launch), seconds)
+
+    def _kept(self, tiler: str, make: Make) -> Make:
+        """A tiler whose cut is kept, if that is not too large."""
+
+        def kept(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+            begun = perf_counter()
+            found = make(pattern, op, fit)
+            if pattern.points <= _KEPT:
+                self.made[tiler] = found, perf_counter() - begun
+            return found
+
+        return kept
 
     def tried(self, tiler: str) -> Rival:
         """The same; a refusal is kept with its reason."""

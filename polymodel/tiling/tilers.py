@@ -6,7 +6,7 @@ as Tiler-Swift does; otherwise both merge neighbours until none fit together any
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -50,11 +50,13 @@ def cut(
     objective: Objective = "cycles",
     launch: Launch | None = None,
     grid: Grid | None = None,
+    watch: Callable[[str, Make], Make] | None = None,
 ) -> Cut:
     """The pattern cut by one tiler, or by whichever tiler is best.
 
     `objective` (of `best`): "tiles" (kernels launched, then tiles), "cycles" (run cycles, then kernels) or
-    "total" (configuration and run). `grid`: cells (rows, columns) of guillotine.
+    "total" (configuration and run). `grid`: cells (rows, columns) of guillotine. `watch`: stands between
+    `best` and each tiler that it tries, to keep what that makes.
 
     Raises SpecError for unknown names and where an entry fits no tile; Refused where a tiler would make too
     many tiles, or the grid of guillotine is too coarse or too large.
@@ -64,6 +66,8 @@ def cut(
     if name == "best":
         # Whichever it is, its merged form has been tried too.
         with_siblings = {**makers, _SIBLINGS: qtree_merge}
+        if watch is not None:
+            with_siblings = {n: watch(n, make) for n, make in with_siblings.items()}
         return chosen(Task(pattern, op, fit, objective, launch or Launch()), with_siblings)
     if (name, merging) == ("qtree", "merge"):
         return qtree_merge(pattern, op, fit)

@@ -236,3 +236,16 @@ def test_tables_come_when_they_are_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_a_comparison_takes_over_what_best_has_tried() -> None:
+    found = pm.tile(matrix("ts_n4c6-b1"), objective="tiles")
+    kept = dict(found.task.made)
+    assert {"simple", "qtree+merge", "strips", "panels"} <= set(kept)
+    rivals = {r.tiler: r for r in found.rivals()}
+    assert found.task.made == kept
+    for name in ("qtree+merge", "strips", "panels"):
+        assert rivals[name].seconds == kept[name][1]
+        alone = pm.tile(matrix("ts_n4c6-b1"), tiler=name)
+        assert rivals[name].costs is not None
+        assert (rivals[name].costs.cut.rects.table() == alone.cut.rects.table()).all()
