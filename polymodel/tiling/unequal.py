@@ -13,7 +13,7 @@ from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.pattern import Index, Ints, Pattern
 
 # Sums to look at (runs x lines), and how many at once.
-_EFFORT = 8_000_000
+_EFFORT = 32_000_000
 _CHUNK = 1 << 20
 # Tiles in a unit: the fewest that keep to the effort.
 _UNITS = (2, 4, 8, 16, 32)
@@ -43,12 +43,12 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
     edges = _units(over, np.sum(weights, axis=0), units, pattern.shape[int(not by_columns)])
     unit = np.searchsorted(edges, over, side="right") - 1
     shape = (edges.size, lines + 1)
-    upto = []
+    upto: list[Index] = []
     for weight in weights:
         held = np.zeros(shape, dtype=np.int64)
         sums = np.bincount(unit * lines + line, weights=weight, minlength=(edges.size - 1) * lines)
         held[1:, 1:] = sums.reshape(edges.size - 1, lines)
-        upto.append(held.cumsum(axis=0).cumsum(axis=1))
+        upto.append(held.cumsum(axis=0).cumsum(axis=1).astype(np.int32 if total < 2**28 else np.int64))
     first, last = _runs(edges.size - 1, tiles)
     return edges[_shortest(first, last, _strips(upto, first, last, fit, op, capacity))]
 
@@ -100,7 +100,7 @@ def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:
     return np.concatenate(first), np.concatenate(last)
 
 
-def _strips(upto: list[Ints], first: Ints, last: Ints, fit: Fit, op: Op, capacity: int) -> Ints:
+def _strips(upto: list[Index], first: Ints, last: Ints, fit: Fit, op: Op, capacity: int) -> Ints:
     """Strips that each run needs."""
     each = max(_CHUNK // upto[0].shape[1], 1)
     found = np.zeros(first.size, dtype=np.int64)
@@ -113,24 +113,25 @@ def _strips(upto: list[Ints], first: Ints, last: Ints, fit: Fit, op: Op, capacit
     return found
 
 
-def _with_rows(held: list[Ints], op: Op) -> list[Ints]:
+def _with_rows(held: list[Index], op: Op) -> list[Index]:
     """Words of entries, with those of their rows: of A, of B, and for add of a bound of the output."""
     if op == "add":
         held = [*held, held[0] + held[1]]
     for words in held:
-        words[:, 1:] += 2 * np.cumsum(np.diff(words, axis=1) > 0, axis=1)
+        words[:, 1:] += 2 * np.cumsum(np.diff(words, axis=1) > 0, axis=1, dtype=words.dtype)
     return held
 
 
-def _greedy(held: list[Ints], capacity: int) -> Ints:
+def _greedy(held: list[Index], capacity: int) -> Ints:
     """Strips of as many lines as fit, for all runs (rows of `held`) in step; sums up to each line ascend.
 
     A line that does not fit alone counts as the tiles that its load fills.
     """
     runs, width = held[0].shape
     # Runs are so far apart that no strip reaches into the next one.
-    most = max(int(h.max(initial=0)) for h in held) + capacity + 1
-    shift = np.arange(runs, dtype=np.int64) * most
+    most = max(int(h[:, -1].max(initial=0)) for h in held) + capacity + 1
+    kind = np.int32 if runs * most < 2**31 else np.int64
+    shift = (np.arange(runs) * most).astype(kind)
     flat = [(h + shift[:, None]).ravel() for h in held]
     found, active = np.zeros(runs, dtype=np.int64), np.arange(runs)
     at = np.zeros(runs, dtype=np.int64)
@@ -139,7 +140,9 @@ def _greedy(held: list[Ints], capacity: int) -> Ints:
         here = row + at
         end = np.full(active.size, flat[0].size)
         for sums in flat:
-            end = np.minimum(end, np.searchsorted(sums, sums[here] + capacity, side="right") - 1)
+            end = np.minimum(
+                end, np.searchsorted(sums, sums[here] + sums.dtype.type(capacity), side="right") - 1
+            )
         heavy = end == here
         tiles = np.ones(active.size, dtype=np.int64)
         for sums in flat:
