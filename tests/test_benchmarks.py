@@ -7,6 +7,7 @@ from benchmarks.accelforge_peer import POINTS, VERSION, NotInstalled, Peer, diff
 from benchmarks.rows import table
 from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
+from benchmarks.tiling import tiling
 
 
 def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
@@ -54,3 +55,14 @@ def test_sparse_sweeps_look_at_many_points_at_once():
     (row,) = sparse_sweeps([(4, "all sizes")]).values()
     assert row["unit"] == "points/s"
     assert row["ratio"] > 1
+
+
+def test_tiling_rows_make_the_tiles_of_a_naive_tiler():
+    timed = []
+    found = tiling(lambda action, repeats: timed.append(action()) or 1.0, 200, 900, 2000, (300, 600))
+    assert len(found) == 6
+    assert len(timed) == 4
+    whole, memory, power = list(found.values())[3:]
+    assert whole["value"] > 0
+    assert memory["ratio"] > 1  # an interpreter is larger than these operands
+    assert power["unit"] == "power"
