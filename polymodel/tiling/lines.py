@@ -22,12 +22,14 @@ class Lines:
 
     `keys`: where each line begins, as panel x size + coordinate, ascending; each ends where the next begins.
     `at`: position of each line's first point among the points in order of (panel, line), and their number.
+    `widths`: extents of panels that may be narrower than `size`.
     """
 
     keys: Ints
     at: Ints
     size: int
     panels: int
+    widths: Ints | None = None
 
     @property
     def number(self) -> int:
@@ -59,14 +61,16 @@ class Lines:
     def length(self, first: Ints, last: Ints) -> Ints:
         """Extent of the lines from `first` up to, without, `last` (of one panel, or its end)."""
         found: Ints = self._ends[last] - self.keys[first]
+        if self.widths is not None:
+            found = np.minimum(found, self.widths[self.panel(first)] - self.begin(first))
         return found
 
 
-def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined") -> Lines:
+def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None) -> Lines:
     """Lines of the ascending `points` (panel x size + coordinate).
 
     `gaps`: coordinates without points are "joined" to the line before them, make lines of their own
-    ("apart", one for each gap), or one each ("every").
+    ("apart", one for each gap), or one each ("every"). `widths`: of panels that are narrower than `size`.
     """
     if gaps == "every":
         keys = np.arange(panels * size, dtype=np.int64)
@@ -80,8 +84,10 @@ def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined") -> Line
         keys = np.concatenate(parts)
         keys.sort(kind="stable")  # runs: merged in linear time
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1])) & (keys < panels * size)]
+    if widths is not None:
+        keys = keys[keys % size < widths[keys // size]]
     at = np.append(np.searchsorted(points, keys), points.size)
-    return Lines(keys, at, size, panels)
+    return Lines(keys, at, size, panels, widths)
 
 
 @dataclass(frozen=True, eq=False)

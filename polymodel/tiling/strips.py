@@ -51,7 +51,8 @@ class Panels:
 
     `by_columns`: the strips are made of columns and the panels of rows (else the other way about). `order`:
     the points by (panel, line), None for all as they are. `lines`: their lines. `start`, `across`: per panel
-    where it begins and its extent, along the rank that is not cut. `single`: panels of one line.
+    where it begins and its extent, along the rank that is not cut. `single`: panels of one line. `origin`:
+    per panel, where its lines' coordinates count from (None: 0).
     """
 
     pattern: Pattern
@@ -61,6 +62,7 @@ class Panels:
     start: Ints
     across: Ints
     single: bool = False
+    origin: Ints | None = None
 
     @classmethod
     def of(
@@ -86,6 +88,8 @@ class Panels:
     def rects(self, first: Ints, last: Ints) -> Rects:
         """Strips of the lines from `first` up to, without, `last`."""
         panel, begin = self.lines.panel(first), self.lines.begin(first)
+        if self.origin is not None:
+            begin = begin + self.origin[panel]
         found = Rects(begin, self.start[panel], self.lines.length(first, last), self.across[panel])
         return found.transposed() if self.by_columns else found
 
@@ -107,7 +111,7 @@ class Panels:
         return fit.loads(counts, self.rects(first, last), op)
 
     def crossed(self, heavy: Ints, fit: Fit) -> Panels:
-        """The `heavy` lines as panels, to be cut along the other rank."""
+        """The `heavy` lines as panels, to be cut along the other rank, within the panels they are of."""
         at, pattern = self.lines.at, self.pattern
         sizes = at[heavy + 1] - at[heavy]
         offset = at[heavy] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
@@ -115,13 +119,17 @@ class Panels:
         if self.order is not None:
             places = self.order[places]
         over = pattern.rows if self.by_columns else pattern.cols
-        size = pattern.shape[0 if self.by_columns else 1]
-        points = (
-            over[places].astype(np.int64) + np.repeat(np.arange(heavy.size, dtype=np.int64), sizes) * size
-        )
+        panel = self.lines.panel(heavy)
+        origin, widths = self.start[panel], self.across[panel]
+        size = int(widths.max())
+        shift = np.arange(heavy.size, dtype=np.int64) * size - origin
+        points = over[places].astype(np.int64) + np.repeat(shift, sizes)
         begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
-        lines = lines_of(points, size, heavy.size, _gaps(fit, heavy.size * size, points.size))
-        return Panels(pattern, not self.by_columns, places, lines, begins, extents, single=True)
+        gaps = _gaps(fit, heavy.size * size, points.size)
+        lines = lines_of(points, size, heavy.size, gaps, widths)
+        return Panels(
+            pattern, not self.by_columns, places, lines, begins, extents, single=True, origin=origin
+        )
 
 
 def _gaps(fit: Fit, lines: int, points: int) -> str:
