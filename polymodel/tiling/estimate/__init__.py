@@ -1,0 +1,11 @@
+"""Estimates of tilings without data: what tilers are expected to make of what a density model describes.
+
+    estimate(Uniform.of(("I", "J"), (10**6, 10**6), nnz=10**9), "add", Elements(128), "qtree").tiles
+
+See docs/tiling/estimates.md for the reasoning.
+"""
+
+from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.estimate.run import Second, estimate
+
+__all__ = ["Estimate", "Second", "estimate"]

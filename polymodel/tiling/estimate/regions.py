@@ -1,0 +1,210 @@
+"""Mean, variance and empty rows of rectangles under models that know more than the number of nonzeros."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.sparse.density import DensityModel, FixedStructured, Hierarchical, RankNnz, Uniform
+from polymodel.sparse.density.model import Floats, Ints
+from polymodel.tiling.estimate.work import untouched
+
+
+class Regions(ABC):
+    """What rectangles of one operand hold: arrays of first row, height, first column and width in."""
+
+    @abstractmethod
+    def keys(self, rects: Ints) -> Ints:
+        """Rectangles (k x row, column, height, width) with what does not matter set to 0."""
+
+    @abstractmethod
+    def mean(self, rects: Ints) -> Floats:
+        """Expected entries."""
+
+    @abstractmethod
+    def variance(self, rects: Ints) -> Floats:
+        """Variance of the entries."""
+
+    @abstractmethod
+    def rows(self, rects: Ints) -> Floats:
+        """Expected nonempty rows."""
+
+
+def regions_of(model: DensityModel) -> Regions:
+    """The rectangles of a model of a matrix; Refused for models that are data."""
+    if isinstance(model, Uniform):
+        return _Uniform(model)
+    if isinstance(model, Hierarchical):
+        return _Hierarchical(model)
+    if isinstance(model, FixedStructured):
+        return _Structured(model, model.ranks.index(model.rank))
+    if isinstance(model, RankNnz) and len(model.along) == 1:
+        along = model.ranks.index(model.along[0])
+        return _Lines.of(model.histogram, model.shape[1 - along], along)
+    raise Refused(
+        f"tiles of {type(model).__name__} are not estimated",
+        "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, Banded or Actual",
+    )
+
+
+def turned(rects: Ints) -> Ints:
+    """Rectangles of the transposed matrix."""
+    return rects[:, [1, 0, 3, 2]]
+
+
+@dataclass(frozen=True)
+class _Uniform(Regions):
+    model: Uniform
+
+    def keys(self, rects: Ints) -> Ints:
+        return _placeless(rects)
+
+    def mean(self, rects: Ints) -> Floats:
+        return self.model.points.mean(rects[:, 2].astype(np.float64) * rects[:, 3])
+
+    def variance(self, rects: Ints) -> Floats:
+        return self.model.points.variance(rects[:, 2].astype(np.float64) * rects[:, 3])
+
+    def rows(self, rects: Ints) -> Floats:
+        return rects[:, 2].astype(np.float64) * self.model.points.p_nonempty(rects[:, 3])
+
+
+@dataclass(frozen=True)
+class _Hierarchical(Regions):
+    model: Hierarchical
+
+    def keys(self, rects: Ints) -> Ints:
+        return _placeless(rects)
+
+    def mean(self, rects: Ints) -> Floats:
+        return self.model.expected(_sizes(rects))
+
+    def variance(self, rects: Ints) -> Floats:
+        return self.model.variance(_sizes(rects))
+
+    def rows(self, rects: Ints) -> Floats:
+        one = np.stack([np.ones_like(rects[:, 3]), np.maximum(rects[:, 3], 1)], axis=1)
+        found: Floats = rects[:, 2].astype(np.float64) * self.model.p_nonempty(one)
+        return found
+
+
+@dataclass(frozen=True)
+class _Structured(Regions):
+    """n of every m along `axis`: whole groups are sure, parts of groups at both ends are hypergeometric."""
+
+    model: FixedStructured
+    axis: int
+
+    def keys(self, rects: Ints) -> Ints:
+        found = _placeless(rects)
+        # Where it begins in a group matters, and whether the last, shorter group is reached.
+        start, m = rects[:, self.axis], self.model.m
+        whole = self.model.shape[self.axis] // m * m
+        ends = start + rects[:, 2 + self.axis] > whole
+        found[:, self.axis] = np.where(ends, start, start % m)
+        return found
+
+    def mean(self, rects: Ints) -> Floats:
+        return self._parts(rects)[0] * rects[:, 3 - self.axis]
+
+    def variance(self, rects: Ints) -> Floats:
+        return self._parts(rects)[1] * rects[:, 3 - self.axis]
+
+    def rows(self, rects: Ints) -> Floats:
+        mean, _, none = self._parts(rects)
+        if self.axis == 1:
+            whole: Floats = rects[:, 2].astype(np.float64) * (1 - none)
+            return whole
+        per = np.minimum(mean / np.maximum(rects[:, 2], 1), 1.0)
+        spread: Floats = rects[:, 2].astype(np.float64) * (1 - (1 - per) ** rects[:, 3])
+        return spread
+
+    def _parts(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
+        """Of one fiber of the groups: mean, variance and P(none)."""
+        start, size = rects[:, self.axis], rects[:, 2 + self.axis]
+        length, m, n = self.model.shape[self.axis], self.model.m, self.model.n
+        first, last = start // m, (start + size - 1) // m
+        mean, variance = np.zeros(size.shape), np.zeros(size.shape)
+        none = np.ones(size.shape)
+        inner = np.maximum(last - first - 1, 0)
+        mean += inner * n
+        none[(inner > 0) & (n > 0)] = 0.0
+        for group, counted in ((first, np.ones_like(first, dtype=bool)), (last, last > first)):
+            low, high = group * m, np.minimum((group + 1) * m, length)
+            inside = np.minimum(high, start + size) - np.maximum(low, start)
+            extent = high - low
+            held = np.minimum(n, extent)
+            share = inside / np.maximum(extent, 1)
+            own = held * share * (1 - share) * (extent - held) / np.maximum(extent - 1, 1)
+            mean += np.where(counted, held * share, 0.0)
+            variance += np.where(counted, own, 0.0)
+            none *= np.where(counted, untouched(inside, extent, held), 1.0)
+        return np.where(size > 0, mean, 0.0), np.where(size > 0, variance, 0.0), np.where(size > 0, none, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lines(Regions):
+    """So many entries in each row (axis 0) or column (axis 1), at random places of `length`."""
+
+    axis: int
+    length: int
+    sums: Floats
+    spreads: Floats
+    counts: Ints
+    empty: Floats
+
+    @classmethod
+    def of(cls, counts: Ints, length: int, axis: int) -> _Lines:
+        n = counts.astype(np.float64)
+        spread = n * (length - n) / max(length - 1, 1)
+        with np.errstate(divide="ignore"):
+            empty = np.maximum(np.log1p(-n / length), -50.0)
+        return cls(axis, length, _summed(n), _summed(spread), counts, _summed(empty))
+
+    def keys(self, rects: Ints) -> Ints:
+        found = rects.copy()
+        found[:, 1 - self.axis] = 0
+        return found
+
+    def _over(self, sums: Floats, rects: Ints) -> Floats:
+        start = rects[:, self.axis]
+        found: Floats = sums[start + rects[:, 2 + self.axis]] - sums[start]
+        return found
+
+    def mean(self, rects: Ints) -> Floats:
+        return self._over(self.sums, rects) * rects[:, 3 - self.axis] / self.length
+
+    def variance(self, rects: Ints) -> Floats:
+        share = rects[:, 3 - self.axis] / self.length
+        return self._over(self.spreads, rects) * share * (1 - share)
+
+    def rows(self, rects: Ints) -> Floats:
+        if self.axis == 1:
+            found: Floats = rects[:, 2].astype(np.float64) * -np.expm1(self._over(self.empty, rects))
+            return found
+        widths, place = np.unique(rects[:, 3], return_inverse=True)
+        present = np.zeros(rects.shape[0])
+        for i, width in enumerate(widths):
+            here = place.reshape(-1) == i
+            some = 1 - untouched(float(width), float(self.length), self.counts.astype(np.float64))
+            sums = _summed(some)
+            present[here] = self._over(sums, rects[here])
+        return present
+
+
+def _summed(values: Floats) -> Floats:
+    found: Floats = np.concatenate([np.zeros(1), np.cumsum(values)])
+    return found
+
+
+def _placeless(rects: Ints) -> Ints:
+    found = rects.copy()
+    found[:, :2] = 0
+    return found
+
+
+def _sizes(rects: Ints) -> Ints:
+    return np.maximum(rects[:, 2:], 1)

@@ -1,0 +1,143 @@
+"""Estimates of tilings from density models, tiler by tiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.density import Actual, DensityModel, Uniform
+from polymodel.sparse.density.model import Label
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.estimate.draws import drawn, settled
+from polymodel.tiling.estimate.moments import MomentSource
+from polymodel.tiling.estimate.record import Estimate, Sums
+from polymodel.tiling.estimate.regions import regions_of
+from polymodel.tiling.estimate.simple import simple
+from polymodel.tiling.estimate.source import Source, UniformSource
+from polymodel.tiling.estimate.strips import strips
+from polymodel.tiling.estimate.trees import tree
+from polymodel.tiling.fit import Elements, Fit, Op
+from polymodel.tiling.model import Launch, costs
+from polymodel.tiling.operands import Alone, Rolled, Transposed, pattern_of
+
+Second = DensityModel | SparseTensor | Rolled | Transposed | Alone
+# Tilers whose tilings are worked out; all others are those of data drawn from the models.
+FORMULAS = ("simple", "qtree", "btree", "strips", "columns")
+# Entries that are drawn at most for one matrix, and in all; matrices at most.
+_MOST, _IN_ALL, _DRAWS = 2_000_000, 400_000, 24
+
+
+def estimate(
+    model: DensityModel,
+    op: Op = "add",
+    fit: Fit | None = None,
+    tiler: str = "qtree",
+    second: Second | None = None,
+    launch: Launch | None = None,
+) -> Estimate:
+    """The tiling that `tiler` is expected to make of matrices that `model` describes, without data.
+
+    `fit`: elements(128) by default. `second`: a model of B, whose places are then independent of A's, or how
+    B is made of A: rows rolled by 5 by default. Trees, tiles of one size and strips are worked out; other
+    tilers are run on small matrices drawn from the model. Raises SpecError for models of other than two ranks
+    or of two shapes, Refused for fits, models and tilers that are not estimated.
+    """
+    fit, launch, second = fit or Elements(128), launch or Launch(), second or Rolled()
+    _check(model, second)
+    if settled(model) or isinstance(second, SparseTensor):
+        return _measured(model, op, fit, tiler, second, launch)
+    worked = _formula(model, second, tiler)
+    if worked is None:
+        return _measured(model, op, fit, tiler, second, launch)
+    return _priced(worked(_source(model, op, fit, second)), op, tiler, launch, "expected")
+
+
+def _check(model: DensityModel, second: Second) -> None:
+    faults = []
+    if len(model.shape) != 2:
+        faults.append(
+            Diagnostic(f"the model has {len(model.shape)} ranks", "tilings are estimated of matrices")
+        )
+    if isinstance(second, DensityModel | SparseTensor) and second.shape != model.shape:
+        what = f"B has the shape {list(second.shape)}, A {list(model.shape)}"
+        faults.append(Diagnostic(what, "element-wise operands have one shape"))
+    if isinstance(second, Transposed) and len(set(model.shape)) > 1:
+        faults.append(Diagnostic(f"a matrix of {list(model.shape)} is not transposed", "it is not square"))
+    if faults:
+        raise SpecError(faults)
+
+
+def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[Source], Sums] | None:
+    """What works the tiler out under these models, if anything does."""
+    uniform = isinstance(model, Uniform) and not (
+        isinstance(second, DensityModel) and not isinstance(second, Uniform)
+    )
+    if isinstance(second, DensityModel) and settled(second):
+        return None
+    formulas: dict[str, Callable[[Source], Sums]] = {
+        "qtree": partial(tree, binary=False),
+        "btree": partial(tree, binary=True),
+    }
+    if uniform:
+        formulas |= {
+            "simple": simple,
+            "strips": partial(strips, columns=False),
+            "columns": partial(strips, columns=True),
+        }
+    return formulas.get(tiler)
+
+
+def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> Source:
+    shape = (model.shape[0], model.shape[1])
+    rolled = second.rows if isinstance(second, Rolled) else None
+    if isinstance(model, Uniform):
+        if isinstance(second, Uniform):
+            return UniformSource(shape, op, fit, model.points, None, second.points)
+        if isinstance(second, Transposed):
+            # Off the diagonal a tile and its mirror image are different places.
+            return UniformSource(shape, op, fit, model.points, None, model.points)
+        if not isinstance(second, DensityModel):
+            return UniformSource(shape, op, fit, model.points, rolled, None)
+    if isinstance(second, Transposed):
+        return MomentSource(shape, op, fit, regions_of(model), None, regions_of(model), True)
+    other = regions_of(second) if isinstance(second, DensityModel) else None
+    return MomentSource(shape, op, fit, regions_of(model), rolled, other)
+
+
+def _priced(found: Sums, op: Op, tiler: str, launch: Launch, label: Label) -> Estimate:
+    useful = min(found.useful, found.tiles)
+    kernels = found.tiles if launch.run == "all" else useful
+    run = useful * launch.ramp + found.tokens + (kernels - useful) * launch.empty
+    config = kernels * launch.config(op)
+    return Estimate(
+        tiler, op, found.tiles, found.nonempty, kernels, config, run, label, found.method, found.notes
+    )
+
+
+def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second, launch: Launch) -> Estimate:
+    """The mean over tilings of drawn matrices; of the data where the models leave nothing open."""
+    # All tilers are loaded where they run only.
+    from polymodel.tiling.tilers import cut
+
+    known = settled(model) and not (isinstance(second, DensityModel) and not settled(second))
+    size = model.expected_nnz
+    if size > _MOST and not isinstance(model, Actual):
+        what = f"{tiler} of {size:.3g} entries: it is estimated by tiling data drawn from the model"
+        raise Refused(
+            what, f"at most {_MOST}; of more: {', '.join(FORMULAS)} of uniform data, else qtree, btree"
+        )
+    draws = 1 if known else int(np.clip(_IN_ALL // max(size, 1.0), 2, _DRAWS))
+    rows = []
+    for seed in range(draws):
+        b = drawn(second, draws + seed, "B") if isinstance(second, DensityModel) else second
+        pattern = pattern_of(drawn(model, seed), b)
+        found = costs(pattern, cut(pattern, op, fit, tiler, launch=launch), op, fit, launch)
+        rows.append((found.tiles, found.nonempty, found.kernels, found.config_cycles, found.run_cycles))
+    mean = np.array(rows, dtype=np.float64).mean(axis=0)
+    label: Label = "exact" if known and isinstance(model, Actual) else "expected"
+    method = "tiling the data" if known else f"tiling {draws} matrices drawn from the model"
+    tiles, nonempty, kernels, config, run = (float(x) for x in mean)
+    return Estimate(tiler, op, tiles, nonempty, kernels, config, run, label, method)

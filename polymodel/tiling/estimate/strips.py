@@ -1,0 +1,204 @@
+"""Expected tiles of strips: as many whole lines as fit, again and again; heavy lines are cut across.
+
+A strip reaches k lines where the rectangle of its first k lines fits, so its length T has
+P(T >= k) = P(load(k lines) <= capacity), but that the line it begins with is the one that overflowed the
+strip before: that line is heavier than others, by its variance over its mean if strips are long. How many
+strips cover the matrix is a renewal count: in lines where strips are short, in entries (whose total is known)
+where they are long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polymodel.sparse.density.model import Floats, Ints
+from polymodel.tiling.estimate.loads import Loads
+from polymodel.tiling.estimate.record import Sums
+from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.estimate.work import tokens
+
+# Lengths at which the law of a strip is evaluated, strips counted one by one, and lengths called short.
+_LENGTHS, _COUNTED, _SHORT = 40, 200, 6
+_NEVER = 1e-9
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines of a rectangle: rows of `cross` columns each (or columns of so many rows), `many` of them."""
+
+    source: Source
+    many: int
+    cross: int
+    columns: bool
+
+    def loads(self, lengths: Ints) -> Loads:
+        cross = np.full_like(lengths, self.cross)
+        zero = np.zeros_like(lengths)
+        size = (cross, lengths) if self.columns else (lengths, cross)
+        return self.source.loads(np.stack([zero, zero, *size], axis=1))
+
+    def at(self, length: float) -> Loads:
+        """The law of a typical strip: of `length` lines, with as many entries as they have on average."""
+        one = self.loads(np.ones(1, dtype=np.int64))
+        entries = one.mean * length
+        grown = {"width": one.width * length} if self.columns else {"height": one.height * length}
+        return replace(
+            one, entries=entries[:, None], mass=np.ones((1, 1)), mean=entries,
+            room=np.maximum(self._room(length), entries), **grown,
+        )  # fmt: skip
+
+    def tokens(self, length: float) -> float:
+        """Cycles of a typical strip of `length` lines, without its ramp."""
+        if length < 1e-6:
+            return 0.0
+        return float(tokens(self.source.op, self.at(length), self.source.same)[0, 0])
+
+    def _room(self, length: float) -> Floats:
+        return self.loads(np.array([max(1, round(length))], dtype=np.int64)).room
+
+
+@dataclass(frozen=True)
+class _Strips:
+    """Strips of lines: expected number of tiles, and cycles less ramps."""
+
+    tiles: float
+    tokens: float
+
+
+def strips(source: Source, columns: bool) -> Sums:
+    """Expected sums over strips of rows, or of columns."""
+    rows, cols = source.shape
+    lines = _Lines(source, cols, rows, True) if columns else _Lines(source, rows, cols, False)
+    whole = source.loads(np.array([[0, 0, rows, cols]], dtype=np.int64))
+    over = float(whole.over[0])
+    one = float((whole.mass * tokens(source.op, whole, source.same)).sum())
+    some = float((whole.mass * (whole.entries > 0.5)).sum())
+    found = _covered(lines) if over > _NEVER else _Strips(0.0, 0.0)
+    cut = max(found.tiles, 2.0) * over
+    notes = ("lengths of strips as if drawn one by one",)
+    return Sums(1 - over + cut, some + cut, some + cut, one + over * found.tokens, source.method, notes)
+
+
+def _covered(lines: _Lines) -> _Strips:
+    """Strips that cover all lines, given that one does not do."""
+    lengths = np.arange(1, min(lines.many, 2) + 1, dtype=np.int64)
+    first = lines.loads(lengths)
+    heavy = float(first.over[0])
+    across = _Strips(0.0, 0.0)
+    if heavy > _NEVER and lines.cross > 1:
+        # A line that is too heavy alone is strips of single places of its own.
+        across = _covered(_Lines(lines.source, lines.cross, 1, not lines.columns))
+    if heavy > 1 - _NEVER:
+        return _Strips(across.tiles * lines.many, across.tokens * lines.many)
+    length = _length(lines, heavy)
+    light = lines.many * (1 - heavy)
+    if heavy > _NEVER:
+        number = light / length.mean
+    elif length.mean <= _SHORT:
+        number = _renewals(lines.many, length)
+    else:
+        number = _in_entries(lines, first, length.mean)
+    # Strips as long as they are on average, and a last one of the lines that are left.
+    mean = min(length.mean, light)
+    full = np.floor(light / mean + 1e-9)
+    cost = full * lines.tokens(mean) + lines.tokens(light - full * mean) + heavy * lines.many * across.tokens
+    return _Strips(number + heavy * lines.many * max(2.0, across.tiles), cost)
+
+
+@dataclass(frozen=True)
+class _Length:
+    """P(T >= k) of the lines of a strip, for k = first, first + 1, .. where it is written out (`reach`)."""
+
+    mean: float
+    variance: float
+    first: int
+    reach: Floats
+
+
+def _length(lines: _Lines, heavy: float) -> _Length:
+    """The law of the length of a strip that begins with a line that fits."""
+    grid = _grid(lines)
+    laws = lines.loads(grid)
+    one = lines.loads(np.ones(1, dtype=np.int64))
+    bias = float(one.variance[0] / max(one.mean[0], 1e-300))
+    reach = np.where(grid > 1, _with_more(laws, bias), laws.fits)
+    reach = np.minimum(np.minimum.accumulate(reach) / max(1 - heavy, 1e-300), 1.0)
+    first, last = int(grid[0]), int(grid[-1])
+    # Between the points of the grid it is taken to be straight; before them it is 1.
+    step = max(1, (last - first) // 4096)
+    k = np.arange(first, last + 1, step, dtype=np.float64)
+    each = np.interp(k, grid, reach)
+    mean = first - 1 + float(each.sum()) * step
+    second = (first - 1) ** 2 + float(((2 * k - 1) * each).sum()) * step
+    return _Length(max(mean, 1.0), max(second - mean**2, 0.0), first, each if step == 1 else np.zeros(0))
+
+
+def _with_more(laws: Loads, more: float) -> Floats:
+    """P(so many more entries still fit)."""
+    from scipy.special import ndtr, ndtri
+
+    wide = np.sqrt(laws.variance + laws.apart * laws.mean)
+    over = np.clip(laws.over, 1e-15, 1 - 1e-15)
+    # By so much of the spread the law moves; where it has none a step stays a step.
+    moved = 1 - ndtr(ndtri(over) + more / np.maximum(wide, 1e-9))
+    found: Floats = np.where((laws.over > 0) & (laws.over < 1), moved, 1 - laws.over)
+    return found
+
+
+def _grid(lines: _Lines) -> Ints:
+    """Lengths between those that surely fit and those that surely do not."""
+    one = lines.loads(np.ones(1, dtype=np.int64))
+    mean, variance = max(float(one.mean[0]), 1e-300), float(one.variance[0])
+    most = float(lines.loads(np.array([lines.many], dtype=np.int64)).room[0])
+    least = min(float(one.room[0]), most)
+    # Entries of k lines are k means, give or take 7 deviations (lines of both operands share some) and some.
+    spread = 7 * np.sqrt(2 * variance / mean * max(most, 1.0)) + 12
+    low = int(max(1, min(lines.many, (least - spread) / mean)))
+    high = int(max(low, min(lines.many, (most + spread) / mean + 1)))
+    return np.unique(np.linspace(low, high, min(_LENGTHS, high - low + 1)).astype(np.int64))
+
+
+def _renewals(many: int, length: _Length) -> float:
+    """Expected strips that cover `many` lines, lengths being independent."""
+    mean, variance = length.mean, length.variance
+    if many > _COUNTED * mean or not length.reach.size:
+        return many / mean + (variance + mean**2 - mean) / (2 * mean**2)
+    reach = np.concatenate([np.ones(length.first), length.reach[1:], np.zeros(1)])
+    law = np.zeros(many + 1)
+    law[1 : reach.size + 1] = (reach[: many + 1] - np.append(reach, 0.0)[1 : many + 2])[:many]
+    number, done = 0.0, np.zeros(many)
+    done[0] = 1.0
+    while (short := float(done.sum())) > 1e-9:
+        number += short
+        done = np.convolve(done, law)[:many]
+    return number
+
+
+def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
+    """Expected strips, counted by the entries that they take: one more where what is left overflows."""
+    from scipy.special import ndtr
+
+    each, variance = float(one.mean[0]), float(one.variance[0])
+    every = lines.loads(np.array([lines.many], dtype=np.int64))
+    total, fill = float(every.mean[0]), each * mean
+    last = max(_most(lines, mean), fill)
+    # What is missing of a full strip is a part of the line that overflows.
+    spread = (variance + each**2) / (3 * each) * (1 + each) - ((variance + each**2) / (2 * each)) ** 2
+    if total > _COUNTED * fill:
+        return (total - last) / fill + 1.5
+    number = np.arange(0, int(2 * total / fill) + 20)
+    wide = np.sqrt(np.maximum(number * max(spread, 0.0) + float(every.variance[0]), 1e-6))
+    return 1 + float(ndtr((total - last - 0.5 - number * fill) / wide).sum())
+
+
+def _most(lines: _Lines, mean: float) -> float:
+    """Entries that the last strip may hold: the capacity, as far as both operands together tell of it."""
+    from scipy.special import ndtri
+
+    laws = lines.loads(np.array([max(1, round(mean))], dtype=np.int64))
+    if lines.source.op == "add":
+        return float(laws.room[0])
+    wide = float(np.sqrt(laws.variance[0] + laws.apart[0] * laws.mean[0]))
+    return float(laws.mean[0]) - wide * float(ndtri(np.clip(laws.over[0], 1e-6, 1 - 1e-6)))

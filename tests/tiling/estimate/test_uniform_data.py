@@ -1,0 +1,105 @@
+"""Estimates against tilings of uniform random matrices: within 5 % of their means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from polymodel.sparse.density import Uniform, random_tensor
+from polymodel.tiling.estimate import Second, estimate
+from polymodel.tiling.fit import Elements, Fit, Op, Words
+from polymodel.tiling.model import costs
+from polymodel.tiling.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.pattern import Cut, Pattern
+from polymodel.tiling.strips import columns, strips
+from polymodel.tiling.trees import btree, qtree, simple
+
+CUTS: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
+    "simple": simple,
+    "qtree": qtree,
+    "btree": btree,
+    "strips": strips,
+    "columns": columns,
+}
+SECONDS = ("rolled", "independent", "alone")
+QUICK = [
+    ((300, 300), 0.01),
+    ((40, 30), 0.3),
+    ((1000, 50), 0.02),
+    ((7, 900), 0.1),
+    ((3000, 3000), 2e-4),
+]
+# Random level, few tiles, heights near the 5 rows of the roll, rows that do not fit alone.
+MORE = [
+    ((200, 200), 0.05),
+    ((50, 2000), 0.01),
+    ((500, 400), 0.03),
+    ((60, 400), 0.3),
+    ((20, 5000), 0.02),
+    ((2000, 16), 0.1),
+    ((5, 300), 0.2),
+    ((4000, 4000), 1e-4),
+    ((129, 257), 0.1),
+    ((64, 64), 0.25),
+]
+
+_DRAWS = 80
+
+
+@cache
+def _patterns(shape: tuple[int, int], density: float, second: str, seeds: int) -> tuple[Pattern, ...]:
+    ranks, found = ("I", "J"), []
+    for seed in range(seeds):
+        a = random_tensor(ranks, shape, density, seed)
+        b = random_tensor(ranks, shape, density, 1000 + seed) if second == "independent" else None
+        found.append(pattern_of(a, b or (Rolled(5) if second == "rolled" else Alone())))
+    return tuple(found)
+
+
+def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> list[str]:
+    """Where an estimate is off by more than 5 % and the means' own uncertainty."""
+    model, wrong = Uniform.of(("I", "J"), shape, density=density), []
+    for second in SECONDS:
+        given: Second = {"rolled": Rolled(5), "independent": model, "alone": Alone()}[second]
+        for op in ("add", "multiply"):
+            if (second, op) == ("alone", "multiply"):
+                continue
+            for name, cutter in CUTS.items():
+                counted = []
+                # Tiles of one size are one of two numbers, four times apart: their mean needs more matrices.
+                draws = _DRAWS if name == "simple" else seeds
+                for pattern in _patterns(shape, density, second, draws):
+                    made = costs(pattern, cutter(pattern, op, fit), op, fit)
+                    counted.append((made.tiles, made.nonempty, made.kernels, made.run_cycles))
+                table = np.array(counted, dtype=np.float64)
+                mean, deviation = table.mean(axis=0), table.std(axis=0, ddof=1)
+                # A size that none of so many matrices has may still be that of one in so many.
+                unseen = 0.75 * mean / draws if name == "simple" else 0.0
+                error = 2.5 * deviation / np.sqrt(draws) + unseen
+                found = estimate(model, op, fit, name, given)
+                told = np.array([found.tiles, found.nonempty, found.kernels, found.run_cycles])
+                if (np.abs(told - mean) > 0.05 * mean + error).any():
+                    wrong.append(f"{name} {op} {second}: {told.round(1)} for {mean.round(1)}")
+    return wrong
+
+
+@pytest.mark.parametrize(("shape", "density"), QUICK)
+def test_entries_are_met_within_5_percent(shape: tuple[int, int], density: float) -> None:
+    assert _compare(shape, density, Elements(128), 8) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "density"), QUICK + MORE)
+@pytest.mark.parametrize("capacity", [32, 128, 512])
+def test_entries_are_met_over_the_grid(shape: tuple[int, int], density: float, capacity: int) -> None:
+    assert _compare(shape, density, Elements(capacity), 40) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "density"), QUICK + MORE)
+@pytest.mark.parametrize("words", [256, 700])
+def test_words_are_met_over_the_grid(shape: tuple[int, int], density: float, words: int) -> None:
+    assert _compare(shape, density, Words(words), 30) == []
