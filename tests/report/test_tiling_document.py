@@ -1,0 +1,50 @@
+"""docs/tiling.md: its figures are those of the matrix, its code runs, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+import polymodel as pm
+
+matplotlib.use("agg")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "tiling.md").read_text(encoding="utf-8")
+MATRIX = ROOT / "tests" / "data" / "matrices" / "lp_e226.mtx.gz"
+
+
+def test_the_table_is_what_tilers_make() -> None:
+    (text,) = re.findall(r"^\| tiler \|.*\n(?:\|.*\n)+", PAGE, re.MULTILINE)
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
+    found = pm.tile(MATRIX, tiler="btree")
+    assert f"at least {found.lower_bound} tiles with entries" in PAGE.replace("\n", " ")
+    made = found.summary(tuple(row[0] for row in rows)).set_index("tiler")
+    assert len(rows) == 5
+    for name, tiles, kernels, over, config, run, total in rows:
+        row = made.loc[name]
+        assert [int(tiles), int(kernels)] == [row["tiles"], row["kernels"]]
+        assert [int(config), int(run), int(total)] == [
+            row["config_cycles"], row["run_cycles"], row["total_cycles"],
+        ]  # fmt: skip
+        assert over == f"{row['over_bound']:.2f}"
+
+
+def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    shutil.copy(MATRIX, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert (tmp_path / "tiles" / "index.json").is_file()
+
+
+def test_columns_and_links_exist() -> None:
+    columns = pm.tile(MATRIX, tiler="btree").tiles.columns
+    (sentence,) = re.findall(r"`found.tiles` has, .*?`launched`\.", PAGE, re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", sentence.split(":", 1)[1])) == set(columns)
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target
