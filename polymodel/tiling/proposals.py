@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,19 +10,27 @@ import numpy as np
 
 from polymodel.tiling.fit import Fit, Op
 from polymodel.tiling.merge import merged
+from polymodel.tiling.panels import panels
 from polymodel.tiling.pattern import Cut, Ints, Pattern
 from polymodel.tiling.strips import Panels, in_panels
-from polymodel.tiling.trees import btree, qtree
+from polymodel.tiling.trees import btree, qtree, simple
 
-Family = Literal["strips", "columns", "btree", "qtree"]
+Family = Literal["strips", "columns", "panels", "btree", "qtree", "simple"]
+_WHOLE: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
+    "btree": btree,
+    "qtree": qtree,
+    "panels": panels,
+    "simple": simple,
+}
 # A proposal cuts for so many parts of the capacity; merging then fills tiles up to all of it.
 PARTS = 16
 
 
 @dataclass(frozen=True, order=True)
 class Proposal:
-    """One cutting. `panels`: side by side, of strips of rows or of columns; `parts`: sixteenths of the
-    capacity that it is cut for; `merge`: neighbours that fit together are joined afterwards."""
+    """One cutting. `panels`: side by side, of strips of rows or of columns (the family of this name chooses
+    their number and widths for the fewest tiles); `parts`: sixteenths of the capacity that it is cut for;
+    `merge`: neighbours that fit together are joined afterwards."""
 
     family: Family
     panels: int = 1
@@ -46,8 +55,8 @@ class Proposal:
     def cut(self, pattern: Pattern, op: Op, fit: Fit) -> Cut:
         """The tiles. SpecError where an entry fits no tile."""
         rule = replace(fit, capacity=max(1, fit.capacity * self.parts // PARTS))
-        if self.family in ("btree", "qtree"):
-            found = (btree if self.family == "btree" else qtree)(pattern, op, rule)
+        if self.family in _WHOLE:
+            found = _WHOLE[self.family](pattern, op, rule)
         else:
             by_columns = self.family == "columns"
             edges = edges_of(pattern, self.panels, by_columns)

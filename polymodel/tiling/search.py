@@ -2,8 +2,9 @@
 
 Two seeds first: the binary tree of Tiler-Swift, and strips. Then, for strips of rows and of columns whose
 figure is not far from the best, the number of panels is doubled while that helps and its best value closed in
-on from both sides. What every family has best is merged, and the winner is cut for less than its capacity
-before it is merged, for as long as that helps. Nothing here is drawn by chance.
+on from both sides; panels of unequal width are tried where strips are hopeful. What every family has best is
+merged, and the winner is cut for less than its capacity before it is merged, for as long as that helps.
+Nothing here is drawn by chance.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ SEEDS = (
 )
 # A family whose best figure is within this factor of the best of all may still win by refining it.
 _HOPEFUL = 1.25
+# Those that cut by size alone: into halves, into quarters, or all tiles alike.
+_TREES: tuple[Family, ...] = ("btree", "qtree", "simple")
 _LEAST_PARTS, _FEWER = 12, 2
 
 
@@ -55,6 +58,7 @@ class Search:
     def _ideas(self) -> Iterator[tuple[Proposal, str]]:
         yield from SEEDS
         yield from self._climb("strips")
+        yield from self._unequal()
         yield Proposal("columns"), "whole columns instead of rows"
         yield from self._climb("columns")
         yield from self._merging()
@@ -93,20 +97,26 @@ class Search:
             why = f"panels: {said}, less than its neighbours; between {low} and {low + gap}"
             yield replace(best, panels=low + gap // 2), why
 
+    def _unequal(self) -> Iterator[tuple[Proposal, str]]:
+        """Panels of unequal width, where strips are not far from the best."""
+        best = self.best("strips")
+        if best is not None and self._hopeful(best):
+            said = f"{best.panels} of strips gave {self._first(best):,}"
+            yield Proposal("panels"), f"panels: {said}; of unequal width, chosen for the fewest tiles"
+
     def _merging(self) -> Iterator[tuple[Proposal, str]]:
         """The best of each family with its neighbours joined, the most hopeful first; trees also as quads."""
-        winners = [self.best("strips"), self.best("columns"), self.best("btree", "qtree")]
+        families: list[tuple[Family, ...]] = [("strips",), ("columns",), ("panels",), _TREES]
+        winners = [self.best(*f) for f in families]
         known = sorted((self._first(p), p) for p in winners if p is not None)
         for figure, winner in known:
             if self._hopeful(winner) or winner.family == "btree":
                 why = f"merging: the best of its family gave {figure:,}"
                 yield replace(winner, merge=True), why
-        tree = self.best("btree", "qtree")
+        tree = self.best(*_TREES)
         if tree is not None and tree.merge and self._hopeful(tree):
-            yield (
-                replace(tree, family="qtree"),
-                f"quads: merged, the tree is hopeful with {self._first(tree):,}",
-            )
+            why = f"trees: merged, {tree.family} is not far from the best with {self._first(tree):,}"
+            yield from ((replace(tree, family=family), why) for family in _TREES)
 
     def _lesser(self) -> Iterator[tuple[Proposal, str]]:
         """The winner cut for less of the capacity, so that merging has pieces that fill tiles better."""

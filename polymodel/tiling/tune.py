@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.cost_bound import Objective, cost_bound
 from polymodel.tiling.fit import Fit, Op
 from polymodel.tiling.model import Costs, Launch, costs
 from polymodel.tiling.pattern import Pattern
-from polymodel.tiling.proposals import Proposal
+from polymodel.tiling.proposals import PARTS, Proposal
 from polymodel.tiling.search import SEEDS, Figure, Search
 
 PATIENCE = 8
@@ -207,11 +207,15 @@ class _Loop:
             self.best = step, figure, found
 
     def _asked(self, proposal: Proposal) -> tuple[Costs | None, Figure]:
-        """Costs and figure of a proposal; none where an entry needs more than it cuts for."""
+        """Costs and figure of a proposal; none where it cuts for less than an entry, or its tiler refuses."""
         try:
             cut = proposal.cut(self.pattern, self.op, self.fit)
         except SpecError:
-            if proposal.parts == SEEDS[0][0].parts:
+            if proposal.parts == PARTS:
+                raise
+            return None, None
+        except Refused:
+            if proposal in dict(SEEDS):
                 raise
             return None, None
         found = costs(self.pattern, cut, self.op, self.fit, self.launch)
