@@ -46,8 +46,14 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
     from polymodel.report.tiling import Tiling as Tiling
     from polymodel.report.tiling import tile as tile
+    from polymodel.report.tiling_matmul import MatmulTiling as MatmulTiling
+    from polymodel.report.tiling_matmul import tile_matmul as tile_matmul
     from polymodel.report.tiling_inputs import elements as elements
     from polymodel.report.tiling_inputs import words as words
+    from polymodel.report.tiling_level import TilingReport as TilingReport
+    from polymodel.report.tiling_level import tile_levels as tile_levels
+    from polymodel.report.tiling_tune import Tuning as Tuning
+    from polymodel.report.tiling_tune import tune_tiling as tune_tiling
     from polymodel.report.traffic import TrafficReport as TrafficReport
     from polymodel.sparse.density import Actual as Actual
     from polymodel.sparse.density import Banded as Banded
@@ -111,7 +117,10 @@ _LAZY = {
         "polymodel.sparse.density",
     ),
     **dict.fromkeys(("tile", "Tiling"), "polymodel.report.tiling"),
+    **dict.fromkeys(("tile_matmul", "MatmulTiling"), "polymodel.report.tiling_matmul"),
     **dict.fromkeys(("elements", "words"), "polymodel.report.tiling_inputs"),
+    **dict.fromkeys(("tile_levels", "TilingReport"), "polymodel.report.tiling_level"),
+    **dict.fromkeys(("tune_tiling", "Tuning"), "polymodel.report.tiling_tune"),
     "Launch": "polymodel.tiling.model",
     **dict.fromkeys(("Alone", "Rolled", "Transposed"), "polymodel.tiling.operands"),
     "stored": "polymodel.tiling.stored",
