@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
     from polymodel.report.tiling import Tiling as Tiling
     from polymodel.report.tiling import tile as tile
-    from polymodel.report.tiling_matmul import MatmulTiling as MatmulTiling
-    from polymodel.report.tiling_matmul import tile_matmul as tile_matmul
     from polymodel.report.tiling_inputs import elements as elements
     from polymodel.report.tiling_inputs import words as words
     from polymodel.report.tiling_level import TilingReport as TilingReport
     from polymodel.report.tiling_level import tile_levels as tile_levels
+    from polymodel.report.tiling_matmul import MatmulTiling as MatmulTiling
+    from polymodel.report.tiling_matmul import tile_matmul as tile_matmul
     from polymodel.report.tiling_tune import Tuning as Tuning
     from polymodel.report.tiling_tune import tune_tiling as tune_tiling
     from polymodel.report.traffic import TrafficReport as TrafficReport

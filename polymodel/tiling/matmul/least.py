@@ -8,14 +8,13 @@ pair, but for one of them where an outer loop steps; with j innermost B and Z do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from polymodel.tiling.matmul.product import Places, Product, changes
 from polymodel.tiling.matmul.tiles import numbers, tiles_of
 from polymodel.tiling.matmul.uniform import Shape
-from polymodel.tiling.pattern import Flags, Index, Ints
+from polymodel.tiling.pattern import Index, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +47,11 @@ class Bounds:
 
     product: Product
 
-    @cached_property
-    def used(self) -> tuple[Places, Places]:
-        """Entries of A whose row of B holds any, and of B whose column of A does: only their tiles meet."""
-        a, b = self.product.a, self.product.b
-        return _kept(a, b.row_nnz[a.cols] > 0), _kept(b, a.transposed.row_nnz[b.rows] > 0)
-
     def least(self, tile: Shape, z: tuple[int, int], largest: tuple[int, int]) -> Least:
         """`z`: words and number of its nonempty tiles, each written at least once; `largest`: words of the
         fullest tile of A and of B, the most that an outer loop's step can save."""
         i, k, j = tile
-        once, (used_a, used_b), (z_words, z_tiles) = self.product.once, self.used, z
+        once, (used_a, used_b), (z_words, z_tiles) = self.product.once, self.product.used, z
         a = once(("least a", i, k), lambda: _side(used_a, (i, k), used_a.cols))
         b = once(("least b", k, j), lambda: _side(used_b, (k, j), used_b.rows))
         of_a = once(("tiles per k of a", i, 0), lambda: _tiles_per_row(used_a.transposed, i))
@@ -75,10 +68,6 @@ class Bounds:
             "i": once_b + max(once_a, read_a - tiles_b * largest[0]) + 14 * max(0, pairs - tiles_b - z_tiles),
         }
         return Least(pairs, {loop: n + z_words for loop, n in words.items()})
-
-
-def _kept(places: Places, which: Flags) -> Places:
-    return Places(places.rows[which], places.cols[which], places.shape)
 
 
 def _side(places: Places, tile: tuple[int, int], k: Index) -> _Side:

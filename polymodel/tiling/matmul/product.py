@@ -54,6 +54,10 @@ class Places:
         order = np.argsort(self.cols, kind="stable")
         return Places(self.cols[order], self.rows[order], self.shape[::-1])
 
+    def taken(self, which: Flags) -> Places:
+        """Some of the entries."""
+        return Places(self.rows[which], self.cols[which], self.shape)
+
     @cached_property
     def words(self) -> int:
         """Words of the whole as one tile: 2 nnz + 2 nonempty rows + 3, 0 if empty."""
@@ -82,10 +86,18 @@ class Product:
         """Sizes of the ranks i, k and j."""
         return self.a.shape[0], self.a.shape[1], self.b.shape[1]
 
+    @cached_property
+    def used(self) -> tuple[Places, Places]:
+        """Entries of A whose row of B holds any, and of B whose column of A does: only their tiles meet."""
+        meets_a = self.b.row_nnz[self.a.cols] > 0
+        meets_b = self.a.transposed.row_nnz[self.b.rows] > 0
+        return self.a.taken(meets_a), self.b.taken(meets_b)
+
     @property
     def compulsory_words(self) -> int:
-        """A and B read once, Z written once, each as one tile: no tiling moves less with this storage."""
-        return self.a.words + self.b.words + self.z.words
+        """What is used of A and B read once, Z written once, 2 words per entry and per row: however tiles are
+        cut, no less is moved."""
+        return sum(2 * t.nnz + 2 * int(np.count_nonzero(t.row_nnz)) for t in (*self.used, self.z))
 
     @cached_property
     def memo(self) -> dict[tuple[str, int, int], object]:

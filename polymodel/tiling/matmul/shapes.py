@@ -32,7 +32,7 @@ class Asked:
 
     buffers: Shape
     machine: Machine
-    objective: Objective = "words"
+    objective: Objective = "time"
     orders: tuple[str, ...] = ORDERS
     over: float = 0.0
     grid: Grid | None = None
@@ -82,7 +82,14 @@ def sizes(extent: int) -> tuple[int, ...]:
 
 
 def grid_for(product: Product) -> Grid:
+    """The sizes that are tried where none are given."""
     i, k, j = (sizes(extent) for extent in product.extents)
+    return i, k, j
+
+
+def _finer(grid: Grid) -> Grid:
+    """For buffers that hold none of the shapes: single coordinates and pairs of them too."""
+    i, k, j = (tuple(sorted({1, 2, *along})) for along in grid)
     return i, k, j
 
 
@@ -114,6 +121,9 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
     """
     grid = asked.grid or grid_for(product)
     queue, fitting = _queue(product, grid, asked)
+    if not fitting and asked.grid is None:
+        grid = _finer(grid)
+        queue, fitting = _queue(product, grid, asked)
     found: list[Shaped] = []
     done = refused = 0
     for waiting in queue:

@@ -1,0 +1,156 @@
+"""Ways to tile one multiplication beside each other, and the best of them under a capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.tiling.matmul.dynamic import GROWS, STEPS, Dynamic, Stationary, dynamic
+from polymodel.tiling.matmul.panels import Panels, panels_of
+from polymodel.tiling.matmul.product import Product
+from polymodel.tiling.matmul.shapes import Asked, Shaped, best_shapes
+from polymodel.tiling.matmul.uniform import Shape, Uniform
+from polymodel.tiling.matmul.walk import Traffic
+
+Strategy = Literal["uniform", "panels", "dynamic", "overbooked"]
+STRATEGIES: tuple[Strategy, ...] = ("uniform", "panels", "dynamic", "overbooked")
+Source = Uniform | Panels | Dynamic
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One way to tile: `tile` in words, the traffic of one order of the loops, words of the fullest tiles of
+    A, B and Z, how many tiles exceed their buffers (`over`), modelled `cycles`. `fits`: whether it may win;
+    overbooked tiles may, for what exceeds the buffer is counted as streamed.
+    """
+
+    strategy: Strategy
+    tile: str
+    traffic: Traffic
+    launches: int
+    largest: Shape
+    over: Shape
+    cycles: float
+    source: Source
+
+    @property
+    def fits(self) -> bool:
+        return self.strategy == "overbooked" or not any(self.over)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Candidates, best first (those that do not fit last); `notes`: what was not looked at, and why."""
+
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def best(self) -> Candidate:
+        return self.candidates[0]
+
+
+def search(
+    product: Product, asked: Asked, strategies: Sequence[Strategy] = STRATEGIES, overbook: float = 0.1
+) -> Found:
+    """The candidates of these strategies. `overbook`: share of a tensor's tiles that may exceed its buffer.
+
+    The best is never worse in the objective than any uniform shape of the grid in any order asked for, if
+    time allowed (else a note says so). Refused where nothing fits.
+    """
+    found: list[Candidate] = []
+    notes: list[str] = []
+    if "panels" in strategies:
+        found.append(_panels(product, asked))
+    if "uniform" in strategies:
+        found += _shapes(product, replace(asked, over=0.0), "uniform", inf, notes)
+    if "overbooked" in strategies:
+        # Shapes without any tile too large are the uniform ones: beside these only better ones are listed.
+        beat = min((_value(c, asked)[0] for c in found if c.strategy == "uniform"), default=inf)
+        found += _shapes(product, replace(asked, over=overbook), "overbooked", beat, notes)
+    if "dynamic" in strategies:
+        found += _dynamic(product, asked, notes)
+    found.sort(key=lambda c: (not c.fits, *_value(c, asked)))
+    if not found or not found[0].fits:
+        a, b, z = asked.buffers
+        raise Refused(
+            f"no {' or '.join(strategies)} tiles fit buffers of {a}, {b} and {z} words",
+            "give larger capacities, or other strategies"
+            if len(strategies) < 4
+            else "give larger capacities",
+        )
+    return Found(tuple(found), tuple(notes))
+
+
+def _value(c: Candidate, asked: Asked) -> tuple[float, float, float]:
+    return asked.value(c.traffic.words, c.cycles), c.cycles, c.traffic.words
+
+
+def _shapes(
+    product: Product, asked: Asked, strategy: Strategy, beat: float, notes: list[str]
+) -> list[Candidate]:
+    shapes = best_shapes(product, asked, beat)
+    looked = f"{strategy}: {shapes.fitting:,} of {shapes.tried:,} shapes of the grid fit"
+    notes.append(f"{looked}, {shapes.passed:,} of these are passed over by a bound")
+    if shapes.left:
+        notes.append(f"{strategy}: {shapes.left:,} shapes were not looked at in time: a better one may exist")
+    if strategy == "overbooked" and not shapes.best and beat < inf:
+        notes.append("overbooked: no shape is better than the best uniform one")
+    return [shaped_candidate(product, shaped, strategy) for shaped in shapes.best]
+
+
+def shaped_candidate(product: Product, shaped: Shaped, strategy: Strategy) -> Candidate:
+    """A uniform shape beside the others."""
+    return Candidate(
+        strategy,
+        " x ".join(map(str, shaped.tile)),
+        shaped.traffic,
+        shaped.launches,
+        shaped.largest,
+        shaped.over,
+        shaped.cycles,
+        Uniform(product, shaped.tile),
+    )
+
+
+def _panels(product: Product, asked: Asked) -> Candidate:
+    asked.tell("row panels")
+    a, b, z = asked.buffers
+    panels = panels_of(product, a, z)
+    traffic, on = panels.traffic(), panels.launched
+    largest = int(panels.a[on].max(initial=0)), panels.b_row_max, int(panels.z[on].max(initial=0))
+    over = (
+        int(np.count_nonzero(panels.a[on] > a)),
+        int(np.count_nonzero((product.b.row_nnz > 0) & (2 * product.b.row_nnz + 2 > b))),
+        int(np.count_nonzero(panels.z[on] > z)),
+    )
+    cycles = asked.machine.cycles(product.multiplies, traffic.words, panels.launches)
+    name = f"{panels.count} panels of rows"
+    return Candidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
+
+
+def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate]:
+    sides: tuple[Stationary, ...] = ("A", "B")
+    found = []
+    for stationary in sides:
+        if ("ikj" if stationary == "A" else "jki") not in asked.orders:
+            continue
+        for grow in GROWS:
+            asked.tell(f"dynamic tiles: {stationary} stays, {grow} first")
+            made = dynamic(product, asked.buffers, stationary, grow, asked.late)
+            if made is None:
+                why = f"after {STEPS:.0e} tiles or when time ran out"
+                notes.append(f"dynamic: {stationary} stays, {grow} first: given up {why}")
+                continue
+            traffic = made.traffic()
+            cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
+            name = f"{stationary} stays, {grow} first"
+            found.append(
+                Candidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
+            )
+    return found
