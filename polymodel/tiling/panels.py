@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.faults import check_empty
 from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.lines import summed
@@ -19,6 +20,8 @@ from polymodel.tiling.unequal import unequal_edges
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
 _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
+# Strips of the whole plane that are so near the bound are not divided further.
+_NEAR = 1.01
 # Lines are counted one by one while they are not many more than the points.
 _EVERY = 1 << 16
 # A search ends after so many numbers in a row that are no better.
@@ -32,17 +35,26 @@ def panels(pattern: Pattern, op: Op, fit: Fit) -> Cut:
     with fewer numbers of panels, and with panels of columns only.
     """
     check_empty(pattern, op, fit)
-    found: list[tuple[int, Panels]] = []
-    for by_columns in (False, True) if type(fit) is Elements else (False,):
-        edges = unequal_edges(pattern, op, fit, by_columns) if summed(fit) else None
-        numbers = _numbers(pattern, fit, by_columns)
-        tried = _searched(_counting(pattern, op, fit, by_columns), numbers if edges is None else numbers[:1])
-        best = min(tried, key=tried.__getitem__)
-        found.append((tried[best], _made(pattern, best, by_columns, fit)))
-        if edges is not None:
-            uneven = Panels.of(pattern, edges, by_columns, fit)
-            found.append((strips_needed(uneven, op, fit), uneven))
+    sides = (False, True) if type(fit) is Elements else (False,)
+    whole = [_made(pattern, 1, by_columns, fit) for by_columns in sides]
+    found = [(strips_needed(panel, op, fit), panel) for panel in whole]
+    fewest = min(tiles for tiles, _ in found)
+    if type(fit) is not Elements or fewest > _NEAR * lower_bound(pattern, op, fit):
+        for by_columns in sides:
+            found += _divided(pattern, op, fit, by_columns)
     return in_panels(min(found, key=lambda f: f[0])[1], op, fit, "panels")
+
+
+def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple[int, Panels]]:
+    """Unequal panels; about equal ones where those cannot be chosen."""
+    edges = unequal_edges(pattern, op, fit, by_columns) if summed(fit) else None
+    if edges is not None:
+        uneven = Panels.of(pattern, edges, by_columns, fit)
+        return [(strips_needed(uneven, op, fit), uneven)]
+    numbers = _numbers(pattern, fit, by_columns)
+    tried = _searched(_counting(pattern, op, fit, by_columns), numbers)
+    best = min(tried, key=tried.__getitem__)
+    return [(tried[best], _made(pattern, best, by_columns, fit))]
 
 
 def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:

@@ -13,10 +13,10 @@ from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.pattern import Index, Ints, Pattern
 
 # Sums to look at (runs x lines), and how many at once.
-_EFFORT = 32_000_000
+_EFFORT = 20_000_000
 _CHUNK = 1 << 20
 # Tiles in a unit: the fewest that keep to the effort.
-_UNITS = (2, 4, 8, 16, 32)
+_UNITS = (2, 4, 8, 16, 32, 64, 128)
 # Runs of every length up to here, then longer ones from some units on; no run of more tiles than this.
 _LENGTHS = 12
 _LONGER = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -89,7 +89,7 @@ def _runs(units: int, tiles: int) -> tuple[Ints, Ints]:
     """First unit of each run, and the one after its last; short runs begin anywhere."""
     first, last = [], []
     for length in (*range(1, _LENGTHS + 1), *_LONGER):
-        if length <= units and (length == 1 or length * tiles <= _MOST_TILES):
+        if length <= units and (length < 4 or length * tiles <= _MOST_TILES):
             step = 1 if length <= _LENGTHS else length // 8
             begin = np.arange(0, units - length + 1, step)
             first.append(begin)
