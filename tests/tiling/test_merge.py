@@ -7,17 +7,19 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling import trees
 from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Words
+from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.merge import merged
-from polymodel.tiling.operands import Alone, pattern_of
+from polymodel.tiling.operands import Alone, Rolled, pattern_of
 from polymodel.tiling.pattern import Cut, Pattern, Rects
 from tests.tiling import recursive
 
 PARTS = sorted(recursive.TREES)
+OPS: tuple[Op, ...] = ("add", "multiply")
 
 
 @pytest.mark.parametrize("tiler", PARTS)
@@ -31,6 +33,30 @@ def test_tiles_are_those_of_the_scans(tiler: str, case: recursive.Case) -> None:
     assert not recursive.mergeable(case, tiles)
     assert tiles == recursive.merged(case, recursive.TREES[tiler](case))
     assert merged(pattern, case.op, case.fit, cut).rects.table().tolist() == cut.rects.table().tolist()
+
+
+class Pointwise(Words):
+    """The same words, judged from points each time: no rule that merging knows anything of."""
+
+
+@pytest.mark.parametrize("tiler", ["simple", "qtree", "btree"])
+@given(
+    shape=st.tuples(*[st.integers(1, 7)] * 3),
+    share=st.sampled_from([0.1, 0.5, 1.0]),
+    words=st.integers(40, 160),
+    ranks=st.permutations("IJK"),
+)
+@settings(max_examples=25, deadline=None)
+def test_bounds_of_words_decide_only_what_they_may(
+    tiler: str, shape: tuple[int, ...], share: float, words: int, ranks: list[str]
+) -> None:
+    array = (np.random.default_rng(words).random(shape) < share).astype(int)
+    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J", "K"), array), Rolled(1), ranks[:2])
+    for op in OPS:
+        cut = getattr(trees, tiler)(pattern, op, Words(words))
+        found, expected = (merged(pattern, op, fit, cut) for fit in (Words(words), Pointwise(words)))
+        assert found.rects.table().tolist() == expected.rects.table().tolist()
+        assert found.ids.tolist() == expected.ids.tolist()
 
 
 def apart(array: np.ndarray) -> tuple[Pattern, Cut]:
