@@ -172,7 +172,7 @@ class MatmulTiling:
 
     @property
     def pieces(self) -> pandas.DataFrame:
-        """What is launched, one row each: pairs of tiles, panels, or pairs of ranges."""
+        """What is launched, one row each: pairs of uniform tiles (by i, j, k), panels, or pairs of ranges."""
         return self.table("pieces").frame()
 
     @property

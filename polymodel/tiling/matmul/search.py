@@ -70,7 +70,7 @@ def search(
     if "uniform" in strategies:
         found += _shapes(product, replace(asked, over=0.0), "uniform", inf, notes)
     if "overbooked" in strategies:
-        # Shapes without any tile too large are the uniform ones: beside these only better ones are listed.
+        # Beside the uniform ones, only shapes are counted that may be better.
         beat = min((_value(c, asked)[0] for c in found if c.strategy == "uniform"), default=inf)
         found += _shapes(product, replace(asked, over=overbook), "overbooked", beat, notes)
     if "dynamic" in strategies:
@@ -99,9 +99,12 @@ def _shapes(
     notes.append(f"{looked}, {shapes.passed:,} of these are passed over by a bound")
     if shapes.left:
         notes.append(f"{strategy}: {shapes.left:,} shapes were not looked at in time: a better one may exist")
-    if strategy == "overbooked" and not shapes.best and beat < inf:
-        notes.append("overbooked: no shape is better than the best uniform one")
-    return [shaped_candidate(product, shaped, strategy) for shaped in shapes.best]
+    best = shapes.best
+    if strategy == "overbooked" and beat < inf:
+        best = tuple(x for x in best if any(x.over))  # the others are the uniform ones
+        if not any(asked.value(x.traffic.words, x.cycles) < beat for x in best):
+            notes.append("overbooked: no shape is better than the best uniform one")
+    return [shaped_candidate(product, shaped, strategy) for shaped in best]
 
 
 def shaped_candidate(product: Product, shaped: Shaped, strategy: Strategy) -> Candidate:
@@ -149,7 +152,8 @@ def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate
                 continue
             traffic = made.traffic()
             cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
-            name = f"{stationary} stays, {grow} first"
+            how = "both in turn" if grow == "alternate" else f"{grow} first"
+            name = f"{stationary} stays, {how}"
             found.append(
                 Candidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
             )
