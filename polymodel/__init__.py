@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
     from polymodel.report.tiling import Tiling as Tiling
     from polymodel.report.tiling import tile as tile
+    from polymodel.report.tiling_estimates import TilingEstimates as TilingEstimates
+    from polymodel.report.tiling_estimates import estimate_tiling as estimate_tiling
     from polymodel.report.tiling_inputs import elements as elements
     from polymodel.report.tiling_inputs import words as words
     from polymodel.report.tiling_level import TilingReport as TilingReport
@@ -119,6 +121,7 @@ _LAZY = {
     **dict.fromkeys(("tile", "Tiling"), "polymodel.report.tiling"),
     **dict.fromkeys(("tile_matmul", "MatmulTiling"), "polymodel.report.tiling_matmul"),
     **dict.fromkeys(("elements", "words"), "polymodel.report.tiling_inputs"),
+    **dict.fromkeys(("estimate_tiling", "TilingEstimates"), "polymodel.report.tiling_estimates"),
     **dict.fromkeys(("tile_levels", "TilingReport"), "polymodel.report.tiling_level"),
     **dict.fromkeys(("tune_tiling", "Tuning"), "polymodel.report.tiling_tune"),
     "Launch": "polymodel.tiling.model",

@@ -76,10 +76,8 @@ class MomentSource(Source):
         total, by = self.shape[0], (self.rolled or 0) % self.shape[0]
         start, stop = rects[:, 0], rects[:, 0] + rects[:, 2]
         # Rows start - by .. of A, in the two pieces before and after the roll's end.
-        above = _rows(rects, np.maximum(start - by, 0), np.maximum(start + height - by, 0))
-        wrapped = _rows(
-            rects, np.minimum(start - by + total, total), np.minimum(start + height - by + total, total)
-        )
+        above = _rows(rects, np.maximum(start - by, 0), np.maximum(stop - by, 0))
+        wrapped = _rows(rects, np.minimum(start - by + total, total), np.minimum(stop - by + total, total))
         parts = (above, wrapped)
         mean = self.first.mean(above) + self.first.mean(wrapped)
         variance = self.first.variance(above) + self.first.variance(wrapped)

@@ -63,7 +63,8 @@ def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> li
     """Where an estimate is off by more than 5 % and the means' own uncertainty."""
     model, wrong = Uniform.of(("I", "J"), shape, density=density), []
     for second in SECONDS:
-        given: Second = {"rolled": Rolled(5), "independent": model, "alone": Alone()}[second]
+        seconds: dict[str, Second] = {"rolled": Rolled(5), "independent": model, "alone": Alone()}
+        given = seconds[second]
         for op in ("add", "multiply"):
             if (second, op) == ("alone", "multiply"):
                 continue
