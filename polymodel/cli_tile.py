@@ -6,21 +6,46 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.cli_tile_options import (
+    BUFFER,
+    PRODUCT,
+    SHAPED,
+    add_options,
+    check_idle,
+    factor_of,
+    first_of,
+    fit_of,
+    launch_of,
+    objective_of,
+    ranks_of,
+    second_of,
+    sizes_of,
+)
+from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polymodel.report.table import Table
     from polymodel.report.tiling import Tiling
-    from polymodel.sparse.tensor import SparseTensor
-    from polymodel.tiling.fit import Fit
-    from polymodel.tiling.model import Launch
-    from polymodel.tiling.operands import Second
+    from polymodel.report.tiling_estimates import TilingEstimates
+    from polymodel.report.tiling_matmul_inputs import Named
+
+    class Shown(Protocol):
+        """What the reports of this room have in common."""
+
+        @property
+        def notes(self) -> tuple[str, ...]: ...
+
+        def plot(self) -> Axes: ...
+
+        def _repr_html_(self) -> str: ...
+
 
 FINE, INFEASIBLE = 0, 1
-FORMATS = ("table", "json", "csv", "html")
 _COMPARED = 1_000_000  # places of A or B; more are compared where it is asked for
-_CAPACITY = 128
 
 
 def add_tile_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
@@ -28,168 +53,157 @@ def add_tile_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None
     parser = add(
         "tile", "Cut sparse operands into tiles for a CGRA: kernels, configuration, run time, bound."
     )
-    parser.add_argument("file", metavar="FILE", help="operand A: .mtx, .mtx.gz, .tns or .tns.gz")
-    _add_task(parser)
-    _add_machine(parser)
-    _add_output(parser)
+    add_options(parser)
     parser.set_defaults(run=_waited)
-
-
-def _add_task(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--op", choices=("add", "multiply", "mul", "matmul"), default="add",
-        help="element by element, or a product of matrices (default: add)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--with", dest="second", metavar="FILE|HOW",
-        help="operand B: a file, rolled[:ROWS], transposed or nothing (default: rolled:5)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ranks", metavar="I,J", help="the two ranks to cut, rows first (default: the first)"
-    )
-    parser.add_argument(
-        "--names", metavar="NAMES",
-        help="of the file's ranks, e.g. I,J,K; a .tns file with as many columns as names has no values",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tiler", default="best", metavar="NAME",
-        help="who cuts: best (default), simple, qtree, btree, strips, ...; also NAME+merge, NAME+fixpoint",
-    )  # fmt: skip
-    parser.add_argument(
-        "--objective", choices=("cycles", "tiles", "total"), default="cycles",
-        help="what best looks for: run cycles (default), kernels, or configuration and run together",
-    )  # fmt: skip
-    parser.add_argument(
-        "--compat", choices=("tiler-swift",), help="repeat that tool, with the defects behind its figures"
-    )
-    parser.add_argument("--estimate", action="store_true", help="from a density model alone, without looking")
-    parser.add_argument("--tune", action="store_true", help="let the model's figure decide the next cut")
-
-
-def _add_machine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--fit", default="elements", metavar="WHAT",
-        help="what the capacity counts: elements (default), words of DCSR, or a format's bits, e.g. CSR",
-    )  # fmt: skip
-    parser.add_argument(
-        "--capacity",
-        type=int,
-        default=_CAPACITY,
-        metavar="N",
-        help=f"of a tile's memory (default: {_CAPACITY})",
-    )
-    parser.add_argument(
-        "--run", dest="which", choices=("nonempty", "all"), default="nonempty",
-        help="which tiles are launched: those that can have a result (default), or all",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=int, metavar="CYCLES", help="to configure one kernel (default: 824, 907)"
-    )
-    parser.add_argument(
-        "--clock", type=float, metavar="MHZ", help="turns cycles into seconds (default: 1000)"
-    )
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--compare", action="store_true", help="with every tiler, merged ones too")
-    parser.add_argument("--plot", metavar="FILE", help="draw the matrix with its tiles: .png, .svg, .pdf")
-    parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
-    parser.add_argument(
-        "--most", type=int, default=20_000, metavar="N", help="tiles to export (default: 20000)"
-    )
-    parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
 
 
 def _waited(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.cli_common import waiting
 
+    asked = [name for name in ("estimate", "tune") if getattr(options, name)]
+    asked += ["op matmul"] if options.op == "matmul" else []
+    if len(asked) > 1:
+        fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
+        raise SpecError([Diagnostic(fault, "ask for one of them")])
+    runs = {"estimate": run_estimate, "tune": run_tune, "op matmul": run_matmul}
     with waiting("tiling"):
-        return run_tile(options)
+        return runs[asked[0]](options) if asked else run_tile(options)
+
+
+def run_tune(options: argparse.Namespace) -> tuple[str, int]:
+    """The loop between tiler and model, and the best of its cuts."""
+    from polymodel.report.tiling_tune import tune_tiling
+
+    check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
+    found = tune_tiling(
+        first_of(options), second_of(options.second), op=options.op, fit=fit_of(options),
+        objective=objective_of(options, "total"), ranks=ranks_of(options.ranks), launch=launch_of(options),
+    )  # fmt: skip
+    text = _shown(found, {"steps": found.table}, options)
+    saved = _other_files(found, {"steps": found.table}, options)
+    if options.export:
+        saved.append(found.tiling.export(options.export, most=options.most))
+    return text + _told(saved, options), FINE
+
+
+def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
+    """What tilers are expected to make of density models, beside what they make of a file's data."""
+    idle = ("ranks", "compat", "compare", "tune", "export", "objective", *PRODUCT)
+    check_idle(options, "--estimate", idle)
+    found = _estimates(options)
+    tables = {"estimates": found.table}
+    return _shown(found, tables, options) + _told(_other_files(found, tables, options), options), FINE
+
+
+def _estimates(options: argparse.Namespace) -> TilingEstimates:
+    from polymodel.report.tiling_estimates import estimate_shape, estimate_tiling
+    from polymodel.sparse.tensor import SparseTensor
+
+    second = second_of(options.second)
+    faults = []
+    if isinstance(second, (str, SparseTensor)):
+        faults.append(Diagnostic(f"--with {options.second}: an estimate sees no data of B", "rolled, ..."))
+        second = None
+    if (options.shape is None) != (options.density is None):
+        faults.append(Diagnostic("a shape needs a density, and a density a shape", "give both, or a file"))
+    if (options.file is None) == (options.shape is None):
+        faults.append(Diagnostic("estimates are made of a file, or of a shape and a density", "give one"))
+    if faults:
+        raise SpecError(faults)
+    fit, launch = fit_of(options), launch_of(options)
+    tilers = None if options.tiler == "best" else (options.tiler,)
+    if options.shape is None:
+        source = first_of(options)
+        return estimate_tiling(source, op=options.op, fit=fit, tilers=tilers, second=second, launch=launch)
+    shape = sizes_of(options.shape, "shape", "1000,1000")
+    return estimate_shape(
+        shape, options.density, op=options.op, fit=fit, tilers=tilers, second=second, launch=launch
+    )
+
+
+def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
+    """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
+    from polymodel.report.tiling_matmul import TABLES, tile_matmul
+
+    check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
+    tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
+    # Whether it is one is for tile_matmul to say, with those there are.
+    strategy = cast("Named", "search" if options.tiler == "best" else options.tiler)
+    capacity = options.capacity
+    if capacity is None and tile is None:
+        capacity = BUFFER
+    found = tile_matmul(
+        first_of(options), factor_of(options.second), tile=tile, capacity=capacity,
+        strategy=strategy if tile is None else None, order=options.order,
+        objective="words" if options.objective == "words" else "time",
+        launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
+    )  # fmt: skip
+    tables = {name: found.table(name) for name in TABLES}
+    text = _shown(found, tables, options)
+    return text + _told(_other_files(found, tables, options), options), FINE if found.fits else INFEASIBLE
+
+
+def _shown(found: Shown, tables: dict[str, Table], options: argparse.Namespace) -> str:
+    import json
+
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if options.format == "csv":
+        return next(iter(tables.values())).to_csv()
+    if options.format == "json":
+        rows = {name: json.loads(table_json(table)) for name, table in tables.items()}
+        return json.dumps({**rows, "notes": list(found.notes)}, indent=1, ensure_ascii=False) + "\n"
+    return page("polymodel tile", found._repr_html_()) if options.format == "html" else str(found)
+
+
+def _other_files(found: Shown, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
+    from polymodel.report.tiling_files import save_picture
+
+    made: list[Path] = []
+    if options.plot:
+        made.append(save_picture(options.plot, lambda: found.plot().figure))
+    if options.out:
+        folder = Path(options.out)
+        for name, table in tables.items():
+            with writing(folder / f"{name}.csv"):
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{name}.csv").write_text(table.to_csv(), encoding="utf-8")
+            made.append(folder / f"{name}.csv")
+    return made
+
+
+def _told(saved: list[Path], options: argparse.Namespace) -> str:
+    """Where files are: behind the text, or where that is data on stderr."""
+    if not saved:
+        return ""
+    told = f"saved {', '.join(map(str, saved))}\n"
+    if options.format == "table":
+        return f"\n{told}"
+    sys.stderr.write(told)
+    return ""
 
 
 def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
     from polymodel.report.tiling import tile
 
-    fit = _fit(options)
+    check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
     found = tile(
-        _first(options),
-        _second(options.second),
+        first_of(options),
+        second_of(options.second),
         op=options.op,
-        fit=fit,
+        fit=fit_of(options),
         tiler=options.tiler,
-        objective=options.objective,
-        ranks=_ranks(options.ranks),
-        launch=_launch(options),
+        objective=objective_of(options, "cycles"),
+        ranks=ranks_of(options.ranks),
+        launch=launch_of(options),
         compat=options.compat,
     )
     names = _tilers(options, found)
     text = _text(found, names, options)
-    saved = _saved(found, names, options)
-    if saved:
-        told = f"saved {', '.join(map(str, saved))}\n"
-        if options.format == "table":
-            text += f"\n{told}"
-        else:
-            sys.stderr.write(told)
+    text += _told(_saved(found, names, options), options)
     return text, INFEASIBLE if found.costs.overflowing else FINE
-
-
-def _ranks(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(","))
-
-
-def _fit(options: argparse.Namespace) -> Fit:
-    from polymodel.tiling.fit import Elements, Words
-    from polymodel.tiling.stored import stored
-
-    known: dict[str, Callable[[int], Fit]] = {"elements": Elements, "words": Words}
-    if options.fit in known:
-        return known[options.fit](options.capacity)
-    return stored(options.fit, options.capacity)
-
-
-def _first(options: argparse.Namespace) -> str | SparseTensor:
-    """A: the file, or what it holds where its ranks are named."""
-    from polymodel.sparse.files import read_tensor
-
-    names = _ranks(options.names)
-    return str(options.file) if names is None else read_tensor(options.file, ranks=names)
-
-
-def _second(text: str | None) -> str | SparseTensor | Second | None:
-    """B: a file, or how it is made of A."""
-    from polymodel.tiling.operands import Alone, Rolled, Transposed
-
-    if text is None:
-        return None
-    word, colon, number = text.partition(":")
-    if word == "rolled":
-        try:
-            return Rolled(int(number)) if colon else Rolled()
-        except ValueError:
-            fault = f"--with {text}: {number!r} is no whole number of rows"
-            raise SpecError([Diagnostic(fault, "write e.g. --with rolled:5")]) from None
-    plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
-    if text in plain:
-        return plain[text]
-    if "." not in text:
-        fault = f"--with {text}: neither a file nor a way to make B of A"
-        raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
-    return text
-
-
-def _launch(options: argparse.Namespace) -> Launch:
-    from polymodel.tiling.model import Launch
-
-    usual = Launch()
-    return Launch(
-        config_add=usual.config_add if options.config is None else options.config,
-        config_multiply=usual.config_multiply if options.config is None else options.config,
-        run=options.which,
-        clock_mhz=usual.clock_mhz if options.clock is None else options.clock,
-    )
 
 
 def _tilers(options: argparse.Namespace, found: Tiling) -> tuple[str, ...] | None:
@@ -227,7 +241,7 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
 def _next(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namespace) -> list[str]:
     """What the figures mean, and options that were not used."""
     lines = list(found.advice(names))
-    if options.objective == "cycles" and options.compat is None:
+    if options.objective in (None, "cycles") and options.compat is None:
         lines.append("--objective total chooses by configuration and run together, tiles by kernels")
     if not options.plot and not options.out:
         lines.append("--plot tiles.png draws the tiles, --out DIR saves the tables and all pictures")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.report.table import Table
 from polymodel.report.tiling_inputs import Source, fitting, operand, operation, second_operand
-from polymodel.report.tiling_tables import BASE, Rival, Task, compared, summary_table
+from polymodel.report.tiling_tables import BASE, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.tiling.bounds import kernel_bound, lower_bound
@@ -174,12 +174,15 @@ class Tiling:
         return Rival(self.asked, self.costs, self.seconds, chosen=True)
 
     @cached_property
-    def _usual(self) -> tuple[Rival, ...]:
-        return compared(self.task, self.own, None)
+    def _compared(self) -> dict[tuple[str, ...] | None, tuple[Rival, ...]]:
+        return {}
 
     def rivals(self, tilers: Sequence[str] | None = None) -> tuple[Rival, ...]:
-        """The cuts of other tilers, each once in a Tiling's life where none are named."""
-        return self._usual if tilers is None else compared(self.task, self.own, tilers)
+        """The cuts of these tilers, or of the usual ones; each list is cut once."""
+        names = None if tilers is None else several(tilers)
+        if names not in self._compared:
+            self._compared[names] = compared(self.task, self.own, names)
+        return self._compared[names]
 
     def summary_table(self, tilers: Sequence[str] | None = None) -> Table:
         """`summary` as plain data."""

@@ -108,12 +108,17 @@ def usual(task: Task) -> tuple[str, ...]:
     return tuple(n for n in every(task) if not n.endswith("+fixpoint") and n not in _SLOW)
 
 
-def compared(task: Task, own: Rival, tilers: Sequence[str] | None) -> tuple[Rival, ...]:
-    """The cuts of all these tilers, the chosen one last where it is not among them."""
+def several(tilers: Sequence[str]) -> tuple[str, ...]:
+    """Names, each once. SpecError for a single text."""
     if isinstance(tilers, str):
         fault = f"tilers={tilers!r} is one name, not several"
         raise SpecError([Diagnostic(fault, f"write tilers=({tilers!r},)")])
-    names = usual(task) if tilers is None else tuple(dict.fromkeys(tilers))
+    return tuple(dict.fromkeys(tilers))
+
+
+def compared(task: Task, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
+    """The cuts of all these tilers, the chosen one last where it is not among them."""
+    names = usual(task) if tilers is None else tilers
     found = [own if n == own.tiler else task.tried(n) for n in names]
     return tuple(found if own.tiler in names else [*found, own])
 

@@ -1,0 +1,220 @@
+"""Options of `polymodel tile`, and what their texts mean."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.sparse.tensor import SparseTensor
+    from polymodel.tiling.fit import Fit
+    from polymodel.tiling.model import Launch
+    from polymodel.tiling.operands import Second, Transposed
+    from polymodel.tiling.tilers import Objective
+
+FORMATS = ("table", "json", "csv", "html")
+PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
+SHAPED = ("shape", "density")  # options of --estimate alone
+CAPACITY, BUFFER = 128, 512
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All of them."""
+    parser.add_argument("file", nargs="?", metavar="FILE", help="operand A: .mtx, .mtx.gz, .tns or .tns.gz")
+    _add_task(parser)
+    _add_machine(parser)
+    _add_product(parser)
+    _add_estimate(parser)
+    _add_output(parser)
+
+
+def _add_task(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--op", choices=("add", "multiply", "mul", "matmul"), default="add",
+        help="element by element, or a product of matrices (default: add)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--with", dest="second", metavar="FILE|HOW",
+        help="operand B: a file, rolled[:ROWS], transposed or nothing (default: rolled:5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ranks", metavar="I,J", help="the two ranks to cut, rows first (default: the first)"
+    )
+    parser.add_argument(
+        "--names", metavar="NAMES",
+        help="of the file's ranks, e.g. I,J,K; a .tns file with as many columns as names has no values",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tiler", default="best", metavar="NAME",
+        help="who cuts: best (default), simple, qtree, btree, strips, ...; also NAME+merge, NAME+fixpoint; "
+        "of a product uniform, panels, dynamic, overbooked",
+    )  # fmt: skip
+    parser.add_argument(
+        "--objective", choices=("cycles", "tiles", "total", "words"),
+        help="what best looks for: run cycles (default), kernels, configuration and run together (default of "
+        "--tune), of a product its time (cycles, default) or words moved",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compat", choices=("tiler-swift",), help="repeat that tool, with the defects behind its figures"
+    )
+    parser.add_argument("--estimate", action="store_true", help="from a density model alone, without looking")
+    parser.add_argument("--tune", action="store_true", help="let the model's figure decide the next cut")
+
+
+def _add_machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fit", default="elements", metavar="WHAT",
+        help="what the capacity counts: elements (default), words of DCSR, or a format's bits, e.g. CSR",
+    )  # fmt: skip
+    parser.add_argument(
+        "--capacity",
+        type=int,
+        metavar="N",
+        help=f"of a tile's memory (default: {CAPACITY}; of a product {BUFFER} words each for A, B, Z)",
+    )
+    parser.add_argument(
+        "--run", dest="which", choices=("nonempty", "all"), default="nonempty",
+        help="which tiles are launched: those that can have a result (default), or all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--config", type=int, metavar="CYCLES", help="to configure one kernel (default: 824, 907)"
+    )
+    parser.add_argument(
+        "--clock", type=float, metavar="MHZ", help="turns cycles into seconds (default: 1000)"
+    )
+
+
+def _add_product(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("products (--op matmul)")
+    group.add_argument("--tile", metavar="TI,TK,TJ", help="sizes of uniform tiles (default: searched)")
+    group.add_argument(
+        "--order", metavar="LOOPS", help="of the loops, outermost first, e.g. ikj (default: all)"
+    )
+    group.add_argument("--pes", type=int, default=1, metavar="N", help="multiplies a cycle (default: 1)")
+    group.add_argument("--bandwidth", type=float, default=1.0, metavar="N", help="words a cycle (default: 1)")
+
+
+def _add_estimate(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("estimates (--estimate)")
+    group.add_argument("--shape", metavar="ROWS,COLUMNS", help="instead of FILE, uniform random data ...")
+    group.add_argument("--density", type=float, metavar="D", help="... of this density, from 0 to 1")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--compare", action="store_true", help="with every tiler, merged ones too")
+    parser.add_argument("--plot", metavar="FILE", help="draw the matrix with its tiles: .png, .svg, .pdf")
+    parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
+    parser.add_argument(
+        "--most", type=int, default=20_000, metavar="N", help="tiles to export (default: 20000)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+
+
+_DEFAULTS: dict[str, tuple[object, ...]] = {
+    "tiler": ("best",), "fit": ("elements",), "run": ("nonempty",), "pes": (1,), "bandwidth": (1.0,),
+}  # fmt: skip
+
+
+def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -> None:
+    """Options that say nothing in this mode are faults, all told at once."""
+    plain = {"run": "which", "with": "second"}
+    given = [
+        n for n in names if getattr(options, plain.get(n, n)) not in (None, False, *_DEFAULTS.get(n, ()))
+    ]
+    if given:
+        raise SpecError([Diagnostic(f"--{n} has no meaning with {mode}", "leave it out") for n in given])
+
+
+def factor_of(text: str | None) -> str | Transposed | None:
+    """B of a product: a file, A transposed, or A itself."""
+    from polymodel.tiling.operands import Transposed
+
+    found = second_of(text)
+    if found is None or isinstance(found, (str, Transposed)):
+        return found
+    fault = f"--with {text}: B of a product is a file, A transposed, or A itself (without --with)"
+    raise SpecError([Diagnostic(fault, "name a file, or transposed")])
+
+
+def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
+    """Whole numbers with commas between them."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        fault = f"--{option} {text}: whole numbers are expected"
+        raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}")]) from None
+
+
+def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
+    """What is to be least. Words are no measure of work that reuses nothing."""
+    if options.objective == "words":
+        fault = "--objective words: element-wise work reads every operand once"
+        raise SpecError([Diagnostic(fault, "cycles, tiles or total")])
+    found: Objective = options.objective or usual
+    return found
+
+
+def ranks_of(text: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them."""
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def fit_of(options: argparse.Namespace) -> Fit:
+    """Elements, words, or bits in a format."""
+    from polymodel.tiling.fit import Elements, Words
+    from polymodel.tiling.stored import stored
+
+    capacity = CAPACITY if options.capacity is None else options.capacity
+    known: dict[str, Callable[[int], Fit]] = {"elements": Elements, "words": Words}
+    if options.fit in known:
+        return known[options.fit](capacity)
+    return stored(options.fit, capacity)
+
+
+def first_of(options: argparse.Namespace) -> str | SparseTensor:
+    """A: the file, or what it holds where its ranks are named."""
+    from polymodel.sparse.files import read_tensor
+
+    if options.file is None:
+        raise SpecError([Diagnostic("no file is named", "name operand A: a .mtx or .tns file")])
+    names = ranks_of(options.names)
+    return str(options.file) if names is None else read_tensor(options.file, ranks=names)
+
+
+def second_of(text: str | None) -> str | SparseTensor | Second | None:
+    """B: a file, or how it is made of A."""
+    from polymodel.tiling.operands import Alone, Rolled, Transposed
+
+    if text is None:
+        return None
+    word, colon, number = text.partition(":")
+    if word == "rolled":
+        try:
+            return Rolled(int(number)) if colon else Rolled()
+        except ValueError:
+            fault = f"--with {text}: {number!r} is no whole number of rows"
+            raise SpecError([Diagnostic(fault, "write e.g. --with rolled:5")]) from None
+    plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
+    if text in plain:
+        return plain[text]
+    if "." not in text:
+        fault = f"--with {text}: neither a file nor a way to make B of A"
+        raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
+    return text
+
+
+def launch_of(options: argparse.Namespace) -> Launch:
+    """What a kernel costs."""
+    from polymodel.tiling.model import Launch
+
+    usual = Launch()
+    return Launch(
+        config_add=usual.config_add if options.config is None else options.config,
+        config_multiply=usual.config_multiply if options.config is None else options.config,
+        run=options.which,
+        clock_mhz=usual.clock_mhz if options.clock is None else options.clock,
+    )

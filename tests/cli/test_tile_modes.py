@@ -1,0 +1,95 @@
+"""`polymodel tile` with --op matmul, --tune and --estimate."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+import polymodel as pm
+from polymodel.cli import main
+
+matplotlib.use("agg")
+MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
+SMALL = str(MATRICES / "ts_n4c6-b1.mtx.gz")
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["tile", *arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_products_are_those_of_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    product = (SMALL, "--op", "matmul", "--with", "transposed", "--tile", "32,8,32", "--order", "ikj")
+    code, out, _ = run(capsys, *product, "--out", str(tmp_path), "--plot", str(tmp_path / "p.png"))
+    assert code == 0
+    assert "uniform, 32 x 8 x 32" in out
+    assert (tmp_path / "p.png").is_file()
+    found = pm.tile_matmul(SMALL, pm.Transposed(), tile=(32, 8, 32), order="ikj")
+    with (tmp_path / "orders.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert int(row["total_words"]) == found.words
+    _, out, _ = run(capsys, *product, "--format", "json")
+    assert json.loads(out)["notes"] == list(found.notes)
+
+
+def test_products_are_searched_under_a_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, SMALL, "--op", "matmul", "--with", "transposed", "--capacity", "300")
+    assert code == 0
+    assert "candidates" in out
+    code, out, _ = run(
+        capsys, SMALL, "--op", "matmul", "--with", "transposed", "--tiler", "panels", "--objective", "words"
+    )
+    assert code == 0
+    assert "panels of rows" in out
+
+
+def test_the_loop_of_tiler_and_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, SMALL, "--tune", "--export", str(tmp_path / "t"))
+    assert code == 0
+    assert "the loop ended" in out
+    assert (tmp_path / "t" / "index.json").is_file()
+    _, out, _ = run(capsys, SMALL, "--tune", "--objective", "tiles", "--format", "csv")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert rows[0]["proposal"] == "btree"
+    assert int(rows[-1]["best"]) == 7
+
+
+def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, SMALL, "--estimate", "--format", "csv", "--tiler", "btree")
+    assert code == 0
+    rows = list(csv.DictReader(out.splitlines()))
+    assert {r["tiler"] for r in rows} == {"btree"}
+    assert {int(r["actual_tiles"]) for r in rows} == {8}
+    code, out, _ = run(capsys, "--estimate", "--shape", "100,90", "--density", "0.1", "--tiler", "strips")
+    assert code == 0
+    assert "expected" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "no file is named"),
+        (("--estimate",), "of a file, or of a shape and a density"),
+        (("--estimate", "--shape", "3,4"), "a shape needs a density"),
+        (("--estimate", "--shape", "3,x", "--density", "0.5"), "write e.g. --shape 1000,1000"),
+        ((SMALL, "--estimate", "--with", SMALL), "an estimate sees no data of B"),
+        ((SMALL, "--estimate", "--tune"), "do not go together"),
+        ((SMALL, "--tune", "--tiler", "btree"), "--tiler has no meaning with --tune"),
+        ((SMALL, "--tune", "--objective", "words"), "cycles, tiles or total"),
+        ((SMALL, "--pes", "3"), "--pes has no meaning with element-wise operations"),
+        ((SMALL, "--op", "matmul", "--with", "rolled:3"), "name a file, or transposed"),
+        ((SMALL, "--op", "matmul", "--with", "transposed", "--tile", "3,x"), "write e.g. --tile 32,32,32"),
+        ((SMALL, "--op", "matmul", "--with", "transposed", "--tiler", "foo"), "no strategy 'foo'"),
+        ((SMALL, "--op", "matmul", "--compare", "--fit", "words"), "--fit has no meaning"),
+        ((SMALL, "--op", "matmul", "--compare", "--fit", "words"), "--compare has no meaning"),
+    ],
+)
+def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert told in err
