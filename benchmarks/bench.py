@@ -31,6 +31,7 @@ from benchmarks.slopes import slopes
 from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tiling import tiling
+from benchmarks.tiling_matmul import tiling_matmul
 from benchmarks.tpu_like import tpu_like
 from polymodel.analysis.engine import Problem
 from polymodel.sweep.values import Choice
@@ -224,7 +225,8 @@ def main() -> None:
     searched, beaten = explored(forget, long)
     on_tpu, beaten_there = tpu_like(forget, long)
     rows = {**engines(), **fused(seconds), **closed(), **processes(), **slopes(), **sparse(seconds)}
-    rows |= {**tiling(seconds), **swept, **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
+    rows |= {**tiling(seconds), **tiling_matmul(seconds)}
+    rows |= {**swept, **paired, **pruning(), **sparse_sweeps(), **searched, **on_tpu}
     print(table(rows))
     (HERE / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     if differences:

@@ -8,6 +8,8 @@ from benchmarks.rows import table
 from benchmarks.sparse import sparse
 from benchmarks.sparse_sweeps import sparse_sweeps
 from benchmarks.tiling import tiling
+from benchmarks.tiling_matmul import tiling_matmul
+from polymodel.sparse.density.random import random_tensor
 
 
 def test_without_python_3_12_the_rows_say_not_installed(monkeypatch, tmp_path):
@@ -60,9 +62,19 @@ def test_sparse_sweeps_look_at_many_points_at_once():
 def test_tiling_rows_make_the_tiles_of_a_naive_tiler():
     timed = []
     found = tiling(lambda action, repeats: timed.append(action()) or 1.0, 200, 900, 2000, (300, 600))
-    assert len(found) == 6
-    assert len(timed) == 4
-    whole, memory, power = list(found.values())[3:]
+    assert len(found) == 7
+    assert len(timed) == 5
+    whole, memory, power = list(found.values())[4:]
     assert whole["value"] > 0
     assert memory["ratio"] > 1  # an interpreter is larger than these operands
     assert power["unit"] == "power"
+
+
+def test_matmul_rows_count_what_a_walk_over_dense_tiles_counts():
+    timed = []
+    a = random_tensor(("I", "J"), (40, 40), 0.1, 1)
+    found = tiling_matmul(lambda action, repeats: timed.append(action()) or 1.0, a, (8, 8, 8), 100)
+    assert [row["ratio"] for row in found.values()] == [1.0, 1.0]
+    walked, orders, best = timed
+    assert orders[1] == walked
+    assert best > 0
