@@ -18,7 +18,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
-from polymodel.tiling.level import Level, levels
+from polymodel.tiling.level import Expected, Level, levels
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +41,7 @@ _NARROW = {
     ),
 }  # fmt: skip
 _ROLES = ("A", "B", "output")
+_GUESSED = "an operand is known by its density only: figures are expected ones, without tiles, by "
 _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clock:"
 
 
@@ -60,7 +61,8 @@ def tile_levels(
     inputs = {a.tensor for e in report.problem.cascade.einsums for a in e.inputs}
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
     found, notes = levels(report.problem, report.analysis, data)
-    return TilingReport(report, found, data, notes)
+    cut = tuple(x for x in found if isinstance(x, Level))
+    return TilingReport(report, cut, tuple(x for x in found if isinstance(x, Expected)), data, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +70,32 @@ class TilingReport:
     """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are a model's.
 
     `dense`: the report that it was made from. `levels`: one per Einsum and memory, with rectangles, counts
-    and costs as arrays. `table(name)` gives one of `TABLES` as plain data.
+    and costs as arrays; `expected`: the same of operands without data, figures only.
+    `table(name)` gives one of `TABLES` as plain data.
     """
 
     dense: Report
     levels: tuple[Level, ...]
+    expected: tuple[Expected, ...]
     data: Mapping[str, TensorData]
     told: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """What the counts are."""
-        return "exact"
+        """What the least certain counts are: `exact`, or `expected` where an operand has no data."""
+        return "expected" if self.expected else "exact"
 
     @property
-    def total_cycles(self) -> int:
-        """Cycles to configure and to run, all Einsums and executions."""
-        return sum(x.costs.total_cycles * x.executions for x in self.levels)
+    def total_cycles(self) -> float:
+        """Cycles to configure and to run, all Einsums and executions: whole unless some are expected."""
+        counted = sum(x.costs.total_cycles * x.executions for x in self.levels)
+        return counted + sum(x.estimate.total_cycles * x.executions for x in self.expected)
 
     @property
     def total_latency(self) -> float | None:
         """Seconds of all Einsums one after the other; None if a memory has no clock."""
         found = [_seconds(x, x.costs.total_cycles) for x in self.levels]
+        found += [_seconds(x, x.estimate.total_cycles) for x in self.expected]
         known = [s for s in found if s is not None]
         return math.fsum(known) if len(known) == len(found) else None
 
@@ -133,10 +139,12 @@ class TilingReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures."""
-        still = dict.fromkeys(
-            f"{x.memory.name} is {_NO_CLOCK}" for x in self.levels if x.memory.clock is None
-        )
+        both: tuple[Level | Expected, ...] = (*self.levels, *self.expected)
+        still = dict.fromkeys(f"{x.memory.name} is {_NO_CLOCK}" for x in both if x.memory.clock is None)
         made = [f"{x.einsum} at {x.memory.name}: {n}" for x in self.levels for n in x.costs.cut.notes]
+        for e in self.expected:
+            said = (_GUESSED + e.estimate.method, *e.estimate.notes)
+            made += [f"{e.einsum} at {e.memory.name}: {n}" for n in said]
         return (*self.told, *still, *made)
 
     def __str__(self) -> str:
@@ -146,10 +154,11 @@ class TilingReport:
         return "\n\n".join([*parts, "\n".join(f"note: {n}" for n in self.notes)]).rstrip() + "\n"
 
     def __repr__(self) -> str:
-        kernels = sum(x.costs.kernels * x.executions for x in self.levels)
-        return (
-            f"TilingReport({len(self.levels)} Einsums cut, {kernels:,} kernels, {self.total_cycles:,} cycles)"
-        )
+        kernels: float = sum(x.costs.kernels * x.executions for x in self.levels)
+        kernels += sum(x.estimate.kernels * x.executions for x in self.expected)
+        cut = len(self.levels) + len(self.expected)
+        figures = f"{kernels:,.10g} kernels, {self.total_cycles:,.10g} cycles"
+        return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
 
     def _repr_html_(self) -> str:
         return f'<style>{CSS}</style><div class="pm">{body(self)}</div>'
@@ -169,7 +178,7 @@ def _sections(found: TilingReport) -> list[tuple[str, str]]:
     return [(n, t) for n, t in zip(_SHOWN, titles, strict=True) if found.table(n).rows]
 
 
-def _seconds(level: Level, cycles: int) -> float | None:
+def _seconds(level: Level | Expected, cycles: float) -> float | None:
     if level.memory.clock is None:
         return None
     return cycles * level.executions / level.memory.clock
@@ -195,7 +204,16 @@ def _summary(found: TilingReport) -> Table:
             x.bound * n, c.kernels * n, x.kernel_bound * n,
             c.kernels / x.kernel_bound if x.kernel_bound else None, *(s * n for s in spent),
             x.cycle_bound * n, c.config_cycles / c.total_cycles if c.total_cycles else None,
-            _seconds(x, c.total_cycles), dense.get(x.einsum), found.label,
+            _seconds(x, c.total_cycles), dense.get(x.einsum), "exact",
+        ))  # fmt: skip
+    for e in found.expected:
+        said, n = e.estimate, e.executions
+        share = said.config_cycles / said.total_cycles if said.total_cycles else None
+        rows.append((
+            e.einsum, e.memory.name, said.op, *e.tensors, e.fit.capacity, e.fit.unit, said.tiler,
+            said.tiles * n, None, said.kernels * n, None, None, said.config_cycles * n, said.run_cycles * n,
+            said.total_cycles * n, None, share, _seconds(e, said.total_cycles), dense.get(e.einsum),
+            said.label,
         ))  # fmt: skip
     return Table("tiling_summary", columns, tuple(rows))
 
@@ -216,7 +234,7 @@ def _tiles(found: TilingReport) -> Table:
             c.cycles,
         )  # fmt: skip
         listed = zip(*(array.tolist() for array in arrays), strict=True)
-        rows += [(x.einsum, x.memory.name, i, *cells, found.label) for i, cells in enumerate(listed)]
+        rows += [(x.einsum, x.memory.name, i, *cells, "exact") for i, cells in enumerate(listed)]
     return Table("tiling_tiles", columns, tuple(rows))
 
 
@@ -265,7 +283,7 @@ def _traffic(found: TilingReport) -> Table:
         bits = m.level.word_bits
         rows.append((
             m.level.einsum, m.level.memory.name, m.parent, m.tensor, m.role, m.tiles, *flows, bits,
-            m.crossing * bits, found.label,
+            m.crossing * bits, "exact",
         ))  # fmt: skip
     return Table("tiling_traffic", columns, tuple(rows))
 
@@ -295,7 +313,7 @@ def _energy(found: TilingReport) -> Table:
                 unit = "bit" if action.bits_per_action is None else "action"
                 rows.append((
                     m.level.einsum, component.name, m.tensor, action.name, words * m.level.word_bits, number,
-                    unit, action.energy, number * action.energy, action.provenance, found.label,
+                    unit, action.energy, number * action.energy, action.provenance, "exact",
                 ))  # fmt: skip
     return Table("tiling_energy", columns, tuple(rows))
 

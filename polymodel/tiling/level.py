@@ -17,12 +17,15 @@ from polymodel.sparse.actions.counts import MULTIPLY
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
 from polymodel.sparse.actions.links import is_box
+from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.checked import fit_of
 from polymodel.tiling.cost_bound import cost_bound
 from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Op, Words
+from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.estimate.run import estimate
+from polymodel.tiling.fit import Fit, Op, Words
 from polymodel.tiling.model import Costs, Launch, costs
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern
@@ -109,15 +112,28 @@ def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, 
     return replace(some, in_a=flags, in_b=~flags), ids if which is None else ids[which]
 
 
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Expected tiles of one Einsum at one memory, where an operand is known by its density only."""
+
+    einsum: str
+    memory: Component
+    tensors: tuple[str, str, str]
+    fit: Fit
+    estimate: Estimate
+    executions: int
+
+
 def levels(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
-) -> tuple[tuple[Level, ...], tuple[str, ...]]:
+) -> tuple[tuple[Level | Expected, ...], tuple[str, ...]]:
     """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
 
-    Raises Refused for what is no element-wise add or multiply, and for operands whose entries are not known;
-    SpecError for an entry that fits no tile.
+    Operands that are known by density models give expected figures. Raises Refused for what is no
+    element-wise add or multiply, and for models that are not estimated; SpecError for an entry that fits no
+    tile.
     """
-    found: list[Level] = []
+    found: list[Level | Expected] = []
     notes: list[str] = []
     for component in problem.hierarchy.components:
         if component.data_tiles is None:
@@ -152,7 +168,7 @@ def _level(
     component: Component,
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
-) -> Level:
+) -> Level | Expected:
     rules = component.data_tiles
     assert rules is not None
     op, (a, b), out = elementwise(cascade, einsum, component.name)
@@ -160,6 +176,11 @@ def _level(
     fit = fit_of(rules, capacity_of(rules, component.size_bits, component.buffering, widest))
     launch = launch_of(rules, component.clock)
     order = tuple(x.variables[0] for x in out.projection)
+    names = (a.tensor, b.tensor, out.tensor)
+    if not all(data[x.tensor].dense or data[x.tensor].actual is not None for x in (a, b)):
+        models = [_model(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor), order) for x in (a, b)]
+        said = estimate(models[0], op, fit, rules.tiler, models[1], launch)
+        return Expected(einsum.name, component, names, fit, said, einsum.n_instances)
     tensors = [_operand(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
     pattern = pattern_of(tensors[0], tensors[1], order[:2])
     tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
@@ -167,7 +188,7 @@ def _level(
         einsum.name,
         component,
         rules,
-        (a.tensor, b.tensor, out.tensor),
+        names,
         (parents[a.tensor], parents[b.tensor], parents[out.tensor]),
         costs(pattern, tiles, op, fit, launch),
         1 if rules.fit == "stored" else rules.word_bits or widest,
@@ -215,16 +236,24 @@ def elementwise(
     return "add" if operation in _ADD else "multiply", (a, b), out
 
 
+def _model(
+    einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...], order: tuple[str, ...]
+) -> DensityModel:
+    """What is known of an operand, as a model. Refused where tilings are not estimated from it."""
+    if len(shape) != 2 or access.variables != order:
+        what = f"{einsum.name}: {access.tensor} is no matrix with the ranks of the output in their order"
+        remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"
+        raise Refused(f"{what}; only such tilings are estimated from densities", remedy)
+    if known.model is not None:
+        return known.model
+    return Uniform.of(order, shape, nnz=shape[0] * shape[1])
+
+
 def _operand(einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...]) -> SparseTensor:
     """The entries of an operand, its ranks named after their variables."""
     names = access.variables
     if known.actual is not None:
         return known.actual.renamed(access.tensor, names)
-    if not known.dense:
-        raise Refused(
-            f"{einsum.name}: of {access.tensor} only a density is known; tiles are cut from its entries",
-            f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}, or ask pm.estimate_tiling",
-        )
     size = int(np.prod([float(s) for s in shape]))
     if size > _WHOLE:
         raise Refused(f"{einsum.name}: {access.tensor} has no zeros and {size:,} entries: too many to cut")

@@ -189,10 +189,32 @@ def test_one_dense_operand_is_written_out(tmp_path: Path) -> None:
     assert sum(found.table("tiles").column("nnz_b")) == 16
 
 
-def test_densities_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    report, data = small(tmp_path)
-    with pytest.raises(pm.Refused, match="of B only a density is known") as caught:
-        tile_levels(report, {"A": data["A"]}, {"B": 0.5})
+def test_densities_give_expected_figures(tmp_path: Path) -> None:
+    """Trees of two uniform operands: near the mean over drawn data, and said to be expected."""
+    report = evaluated(tmp_path, (64, 64), section="{capacity: 64, tiler: btree}", n=2)
+    densities = {"A": 0.1, "B": 0.05}
+    found = tile_levels(report, densities=densities)
+    (row,) = found.table("summary").records()
+    assert row["label"] == found.label == "expected"
+    assert found.table("tiles").rows == found.table("energy").rows == ()
+    drawn = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        pair = {
+            n: tensor(n, rng.permutation(64 * 64).reshape(64, 64) < d * 4096) for n, d in densities.items()
+        }
+        drawn.append(tile_levels(report, pair).table("summary").records()[0])
+    for key in ("tiles", "kernels", "total_cycles", "latency_s"):
+        assert row[key] == pytest.approx(np.mean([d[key] for d in drawn]), rel=0.1)
+    assert found.total_cycles == row["total_cycles"]
+    assert "known by its density only" in str(found)
+    assert "expected" in repr(found)
+
+
+def test_densities_of_a_transposed_operand_are_refused(tmp_path: Path) -> None:
+    report = evaluated(tmp_path, (8, 8), b="{N: n, M: m}")
+    with pytest.raises(pm.Refused, match="ranks of the output in their order") as caught:
+        tile_levels(report, densities={"A": 0.1, "B": 0.05})
     assert "actual" in caught.value.remedy
 
 
