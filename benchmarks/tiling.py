@@ -105,7 +105,7 @@ def plain(value: float, unit: str, peer: float, peer_name: str) -> Row:
 
 
 def beside_naive(timer: Timer, side: int, nonzeros: int) -> dict[str, Row]:
-    """The binary tree, the best of all tilers and the table of all, each beside one dense tiler."""
+    """The binary tree, the best of all tilers, the table of all and an estimate, beside one dense tiler."""
     a = drawn(side, nonzeros)
     dense = np.zeros(a.shape, np.uint8)
     dense[tuple(a.coords)] = 1
@@ -115,6 +115,7 @@ def beside_naive(timer: Timer, side: int, nonzeros: int) -> dict[str, Row]:
     if found != expected:
         raise AssertionError(f"{found} tiles, a naive tiler makes {expected}")
     one = timer(lambda: naive(*both, CAPACITY), 1)
+    model = pm.Uniform.of(["I", "J"], [side, side], density=nonzeros / side**2)
     more = drawn(side, MORE * nonzeros // NONZEROS)
     same = f"a recursive binary tree over dense sums, {expected:,} tiles too"
     alone = f"one binary tree over dense sums of {nonzeros:,} nonzeros"
@@ -127,6 +128,9 @@ def beside_naive(timer: Timer, side: int, nonzeros: int) -> dict[str, Row]:
         ),
         f"tile {more.nnz:,} nonzeros, the table of all tilers": milliseconds(
             timer(lambda: pm.tile(more, fit=pm.elements(CAPACITY)).summary_table(), 3), one, alone
+        ),
+        "estimate five tilers from the density alone": milliseconds(
+            timer(lambda: pm.estimate_tiling(model, fit=pm.elements(CAPACITY)), 5), one, alone
         ),
     }
 
