@@ -88,13 +88,14 @@ def dynamic(
     buffers: tuple[int, int, int],
     stationary: Stationary = "A",
     grow: Grow = "k",
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[int], bool] | None = None,
 ) -> Dynamic | None:
     """Tiles that grow until their buffer (words for A, B and Z) is full; none exceeds it.
 
     `grow`: what the stationary tile does first: `k` takes all of the shared rank that fits, then its own;
-    `outer` the other way round; `alternate` doubles both in turn. `stop` is asked now and then: if it says
-    True, or after 10^6 tiles, None is returned. SpecError where a buffer does not hold one entry (7 words).
+    `outer` the other way round; `alternate` doubles both in turn. `stop` is asked after each band, with the
+    launches so far: if it says True, or after 10^6 tiles, None is returned. SpecError where a buffer does not
+    hold one entry (7 words).
     """
     small = [(name, m) for name, m in zip("ABZ", buffers, strict=True) if m < LEAST]
     if small:
@@ -114,7 +115,7 @@ def dynamic(
         end = band_end(sides, outer, int(limits[0][outer]), int(limits[1][0]), grow)
         steps += _band(sides, (outer, end), limits[1], found)
         outer = end
-        if steps > STEPS or (stop is not None and stop()):
+        if steps > STEPS or (stop is not None and stop(len(found))):
             return None
     visits = np.array(found, dtype=np.int64).reshape(-1, len(_COLUMNS))
     return Dynamic(product, stationary, grow, visits)

@@ -139,22 +139,27 @@ def _panels(product: Product, asked: Asked) -> Candidate:
 
 def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate]:
     sides: tuple[Stationary, ...] = ("A", "B")
-    found = []
-    for stationary in sides:
+    found: list[Candidate] = []
+    for stationary, grow in ((s, g) for g in GROWS for s in sides):
         if ("ikj" if stationary == "A" else "jki") not in asked.orders:
             continue
-        for grow in GROWS:
-            asked.tell(f"dynamic tiles: {stationary} stays, {grow} first")
-            made = dynamic(product, asked.buffers, stationary, grow, asked.late)
-            if made is None:
-                why = f"after {STEPS:.0e} tiles or when time ran out"
-                notes.append(f"dynamic: {stationary} stays, {grow} first: given up {why}")
-                continue
-            traffic = made.traffic()
-            cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
-            how = "both in turn" if grow == "alternate" else f"{grow} first"
-            name = f"{stationary} stays, {how}"
-            found.append(
-                Candidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
-            )
+        how = "both in turn" if grow == "alternate" else f"{grow} first"
+        name = f"{stationary} stays, {how}"
+        asked.tell(f"dynamic tiles: {name}")
+        beat = min((_value(c, asked)[0] for c in found), default=inf)
+
+        def stop(launches: int, beat: float = beat) -> bool:
+            least = asked.machine.cycles(product.multiplies, 0, launches)
+            return asked.late() or asked.value(0, least) > beat
+
+        made = dynamic(product, asked.buffers, stationary, grow, stop)
+        if made is None:
+            why = f"out of time, over {STEPS:,} tiles, or worse already than the best of the others"
+            notes.append(f"dynamic: {name}: given up ({why})")
+            continue
+        traffic = made.traffic()
+        cycles = asked.machine.cycles(product.multiplies, traffic.words, made.launches)
+        found.append(
+            Candidate("dynamic", name, traffic, made.launches, made.largest, (0, 0, 0), cycles, made)
+        )
     return found

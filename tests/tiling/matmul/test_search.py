@@ -58,7 +58,8 @@ def test_every_strategy_is_compared() -> None:
     found = search(product, Asked((60, 60, 60), Machine(), progress=told.append))
     assert {c.strategy for c in found.candidates} == {"uniform", "panels", "dynamic", "overbooked"}
     assert found.best.fits
-    assert sum(c.strategy == "dynamic" for c in found.candidates) == 6
+    given_up = sum("given up" in note for note in found.notes)
+    assert sum(c.strategy == "dynamic" for c in found.candidates) + given_up == 6
     over = next(c for c in found.candidates if c.strategy == "overbooked")
     assert any(over.over)
     assert isinstance(over.source, Uniform)
@@ -81,7 +82,7 @@ def test_a_search_out_of_time_says_what_it_left() -> None:
     assert found.best.strategy == "panels"
     assert any("were not looked at in time" in note for note in found.notes)
     assert sum("given up" in note for note in found.notes) == 6
-    assert dynamic(product, (2000, 2000, 2000), stop=lambda: True) is None
+    assert dynamic(product, (2000, 2000, 2000), stop=lambda launches: True) is None
 
 
 def test_ranges_of_dynamic_tiles_cover_every_multiply_once() -> None:
