@@ -103,8 +103,11 @@ class Grid:
     def of(cls, pattern: Pattern, together: bool, halves: Halves) -> Grid:
         """About a place per point, some millions at most; entries of A and B `together` or apart."""
         down, across = _depths(pattern.shape, halves, min(max(pattern.points, 64), BINS))
-        rows = edges(pattern.shape[0], pattern.rows, 1 << down)
-        cols = edges(pattern.shape[1], _some_columns(pattern, 1 << across), 1 << across)
+        # Of a plane with hardly more than one long side, intervals of a few points each are fine enough.
+        most = max(pattern.points // 8, 64)
+        target = min(1 << down, most), min(1 << across, most)
+        rows = edges(pattern.shape[0], pattern.rows, target[0])
+        cols = edges(pattern.shape[1], _some_columns(pattern, target[1]), target[1])
         wide = np.int32 if pattern.points < 2**30 else np.int64
         sums = tuple(np.zeros((rows.size, cols.size), dtype=wide) for _ in range(1 if together else 2))
         places = np.empty(pattern.points, dtype=np.int32)
