@@ -85,9 +85,16 @@ class TilingEstimates:
     @property
     def notes(self) -> tuple[str, ...]:
         """How estimates were found, what they leave out, and which were refused."""
-        ways = dict.fromkeys(f"{f.estimate.tiler} ({f.model}): {f.estimate.method}" for f in self.found)
-        more = dict.fromkeys(f"{f.estimate.tiler}: {note}" for f in self.found for note in f.estimate.notes)
-        return (_NOTE, *self.told, *ways, *more)
+        ways: dict[str, list[str]] = {}
+        for f in self.found:
+            ways.setdefault(f"{f.model}: {f.estimate.method}", []).append(f.estimate.tiler)
+        methods = [f"{way} ({', '.join(tilers)})" for way, tilers in ways.items()]
+        more: dict[str, dict[str, None]] = {}
+        for f in self.found:
+            for note in f.estimate.notes:
+                more.setdefault(note, {})[f.estimate.tiler] = None
+        limits = [f"{', '.join(tilers)}: {note}" for note, tilers in more.items()]
+        return (_NOTE, *self.told, *methods, *limits)
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(f.tensor for f in self.found))

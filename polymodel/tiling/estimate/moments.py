@@ -25,7 +25,7 @@ class MomentSource(Source):
 
     @property
     def method(self) -> str:
-        return "mean and variance"
+        return "worked out from means and variances"
 
     @property
     def same(self) -> bool:

@@ -77,7 +77,7 @@ class UniformSource(Source):
 
     @property
     def method(self) -> str:
-        return "hypergeometric"
+        return "worked out from hypergeometric laws"
 
     @property
     def same(self) -> bool:

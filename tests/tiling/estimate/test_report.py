@@ -35,7 +35,7 @@ def test_estimates_stand_beside_what_tilers_make_of_the_data(found: pm.TilingEst
 def test_text_html_csv(found: pm.TilingEstimates, tmp_path: Path) -> None:
     text = str(found)
     assert "lp_e226: add, 128 elements" in text
-    assert "strips (rows): tiling" in text
+    assert "rows: tiling 24 matrices drawn from the model (strips)" in text
     assert "<table>" in found._repr_html_()
     target = tmp_path / "found.csv"
     assert found.to_csv(target) == target.read_text(encoding="utf-8")
