@@ -307,10 +307,10 @@ def _resolve(spec: Spec) -> _Resolution:
         from polymodel.sparse.check import check_sparse
 
         check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
-    if arch is not None and any(c.data_tiles is not None for c in arch.components):
+    if spec.raw_arch is not None and any(getattr(n, "data_tiles", None) for n in spec.raw_arch.nodes):
         from polymodel.tiling.checked import check_data_tiles
 
-        check_data_tiles(arch, workload.cascade if workload else None, faults)
+        check_data_tiles(spec.raw_arch, arch, workload.cascade if workload else None, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
     return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
@@ -9,6 +11,7 @@ from polymodel.architecture.tile_rules import TileRules, capacity_of
 from polymodel.errors import SpecError
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec import Arch, Memory
 from polymodel.spec.faults import Faults, Path
 from polymodel.tiling.fit import Elements, Fit, Words
 from polymodel.tiling.operands import pattern_of
@@ -26,26 +29,31 @@ def fit_of(rules: TileRules, capacity: int) -> Fit:
     return Words(capacity) if rules.fit == "words" else Elements(capacity)
 
 
-def check_data_tiles(hierarchy: Hierarchy | None, cascade: Cascade | None, faults: Faults) -> None:
-    """Add to `faults` what is wrong with capacities, formats and names of tilers."""
+def check_data_tiles(
+    arch: Arch, hierarchy: Hierarchy | None, cascade: Cascade | None, faults: Faults
+) -> None:
+    """Add to `faults` what is wrong with formats and names of tilers and, given a hierarchy, capacities."""
     accesses = [a for e in cascade or () for a in e.accesses]
     widest = max((a.bits_per_value for a in accesses), default=None)
     ranks = next((a.ranks for a in accesses if len(a.ranks) == 2), _RANKS)
-    for i, component in enumerate(hierarchy.components if hierarchy else ()):
-        if component.data_tiles is not None:
-            path: Path = ("arch", "nodes", i, "data_tiles")
-            _check_format(component.data_tiles, ranks, path, faults)
-            _check_tiler(component.data_tiles.tiler, (*path, "tiler"), faults)
-            _check_capacity(component, component.data_tiles, widest, path, faults)
+    for i, node in enumerate(arch.nodes):
+        section = node.data_tiles if isinstance(node, Memory) else None
+        if section is None:
+            continue
+        path: Path = ("arch", "nodes", i, "data_tiles")
+        if section.fit == "stored":
+            _check_format(section.format, ranks, (*path, "format"), faults)
+        _check_tiler(section.tiler, (*path, "tiler"), faults)
+        if hierarchy is not None:
+            _check_capacity(hierarchy.components[i], widest, path, faults)
 
 
-def _check_format(rules: TileRules, ranks: tuple[str, ...], path: Path, faults: Faults) -> None:
-    if rules.fit == "stored":
-        try:
-            parse_format(rules.format, ranks)
-        except SpecError as error:
-            for fault in error.diagnostics:
-                faults.add((*path, "format"), fault.message, fault.remedy)
+def _check_format(written: Any, ranks: tuple[str, ...], path: Path, faults: Faults) -> None:
+    try:
+        parse_format(written, ranks)
+    except SpecError as error:
+        for fault in error.diagnostics:
+            faults.add(path, fault.message, fault.remedy)
 
 
 def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
@@ -58,9 +66,9 @@ def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
             faults.add(path, fault.message.removeprefix("tiler: "), fault.remedy)
 
 
-def _check_capacity(
-    component: Component, rules: TileRules, widest: int | None, path: Path, faults: Faults
-) -> None:
+def _check_capacity(component: Component, widest: int | None, path: Path, faults: Faults) -> None:
+    rules = component.data_tiles
+    assert rules is not None
     width = rules.word_bits or widest or 1
     if not capacity_of(rules, component.size_bits, component.buffering, width):
         unit = "bit" if rules.fit == "stored" else f"word of {width} bits"
