@@ -26,8 +26,8 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     it reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
     the larger operand, for add those of the union (which the bound of the output holds whole). `Stored`: a
     tile has room for `capacity` bits of values, and every entry of the larger operand, or (add) of the
-    output, is one; coordinates come on top, so this bound is loose. Other fits: what they say of all in one
-    tile (1, or 2 if it does not fit). SpecError if no entry fits at all.
+    output, is one; coordinates come on top, so this bound is loose. Other fits: what they say of the smallest
+    rectangle with all entries (1, or 2 if it does not fit). SpecError if no entry fits at all.
 
     For add these are the kernels launched. For multiply they are not: see `kernel_bound`.
     """
@@ -92,7 +92,12 @@ def _value_bits(pattern: Pattern, fit: Stored) -> int:
 
 
 def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:
+    """A tile with all entries contains the smallest rectangle around them; what is empty can be cut off."""
     if not pattern.points:
         return 0
     counts = Counts(pattern, np.zeros(pattern.points, dtype=np.int32), 1)
-    return 1 if fit.fits(counts, Rects.whole(pattern.shape), op)[0] else 2
+    (top, left), (bottom, right) = (
+        (int(end(pattern.rows)), int(end(pattern.cols))) for end in (np.min, np.max)
+    )
+    around = Rects.of([(top, left, bottom - top + 1, right - left + 1)])
+    return 1 if fit.fits(counts, around, op)[0] else 2

@@ -107,3 +107,15 @@ def test_bits_of_values_by_hand() -> None:
     assert lower_bound(pattern, "add", stored("COO(data=8)", 100)) == 3
     assert kernel_bound(pattern, "multiply", stored("COO(data=8)", 70)) == 4
     assert lower_bound(pattern, "add", stored("COO(data=8)", 10**6)) == 1
+
+
+def test_what_is_empty_is_no_reason_for_a_second_tile() -> None:
+    """One entry in a column of 34: all of it takes more than 1000 bits of CSR, a tile of the entry 96."""
+    one = np.zeros((34, 1), dtype=np.bool_)
+    one[31, 0] = True
+    pattern, fit = joined(one, one), stored("CSR", 1000)
+    assert fit.loads(Counts(pattern, np.zeros(1, dtype=np.int32), 1), Rects.whole((34, 1)), "add")[0] > 1000
+    assert lower_bound(pattern, "add", fit) == 1
+    cut = cut_of(pattern, [(0, 0, 17, 1), (17, 0, 17, 1)])
+    assert costs(pattern, cut, "add", fit).overflowing == 0
+    assert costs(pattern, cut, "add", fit).nonempty == 1
