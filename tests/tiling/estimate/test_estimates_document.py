@@ -21,7 +21,9 @@ ROWS = [
 def test_the_example() -> None:
     model = pm.Uniform.of(["I", "J"], [1000, 1000], density=0.01)
     found = {f.estimate.tiler: f.estimate.tiles for f in pm.estimate_tiling(model).found}
-    told = re.findall(r"`(\w+)` (?:makes )?(\d+\.?\d*)(?: tiles)?[,. ]", PAGE.split("For 10^6")[0])
+    told = re.findall(
+        r"`(\w+)` (?:makes )?(\d+\.?\d*)(?: tiles)?[,. ]", " ".join(PAGE.split("For 10^6")[0].split())
+    )
     assert {name for name, _ in told} == set(TILERS)
     for name, tiles in told:
         assert found[name] == pytest.approx(float(tiles), abs=0.051)
