@@ -15,7 +15,7 @@ from polymodel.tiling.cost_bound import Objective, cost_bound
 from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.model import Launch
 from polymodel.tiling.operands import pattern_of
-from tests.tiling.oracle import Rect, can_run, cycles, load
+from tests.tiling.slow import Rect, can_run, cycles, load
 
 CONFIG = {"add": 824, "multiply": 907}
 
