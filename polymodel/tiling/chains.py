@@ -15,6 +15,8 @@ from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
 # What is known of tiles that are judged by words: entries and inner fibers, and the least and most rows.
 _SURE = ("nnz_a", "nnz_b", "inner_a", "inner_b")
 _LEAST, _MOST = slice(4, 6), slice(6, 8)
+# Tiles of a chain from which on it is worth looking for neighbours that do not fit together.
+_LONG = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,30 +123,21 @@ def by_steps(
     `figures` (None: unknown) bound what a union loads; where that does not decide, its points are counted.
     `number`: the tile that each tile of `blocks` is in by now.
     """
-    op, fit = rule
-    heads, after = chain.begins.copy(), chain.ends
     known = None if figures is None else figures[:, chain.order]
-    head = np.nonzero(chain.begins)[0]
+    judge = _Judge(chain, rule, blocks, _Members.of(chain, number))
+    heads, after = chain.begins.copy(), chain.ends
+    if int((after[heads] - np.nonzero(heads)[0]).max()) > _LONG:
+        # Neighbours that do not fit together are never of one group: long chains fall into short ones.
+        second = np.nonzero(~heads)[0]
+        good, _ = judge.united(known, second - 1, second)
+        heads[second[~good]] = True
+        starts = np.append(np.nonzero(heads)[0], heads.size)
+        after = starts[np.cumsum(heads)]
+    head = np.nonzero(heads)[0]
     head = head[after[head] - head > 1]
     last = head + 1
-    members = _Members.of(chain, number)
     while head.size:
-        rects = chain.upto(head, last)
-        good, unsure, both = np.zeros(head.size, dtype=np.bool_), np.arange(head.size), None
-        if known is not None:
-            both = _united(known[:, head], known[:, last], chain.across, rects)
-            least, most = (
-                fit.loads(_told(blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
-            )
-            good, unsure = (
-                most <= fit.capacity,
-                np.nonzero((least <= fit.capacity) & (most > fit.capacity))[0],
-            )
-        if unsure.size:
-            counts = blocks.counts(*members.of_groups(head[unsure], last[unsure]), unsure.size)
-            good[unsure] = fit.fits(counts, rects.taken(unsure), op)
-            if both is not None:
-                both[_LEAST, unsure] = both[_MOST, unsure] = np.stack([counts.rows_a, counts.rows_b])
+        good, both = judge.united(known, head, last)
         if known is not None and both is not None:
             known[:, head[good]] = both[:, good]
         heads[last[~good]] = True
@@ -153,6 +146,39 @@ def by_steps(
         going = last < after[head]
         head, last = head[going], last[going]
     return heads, None if known is None else known[:, heads]
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Says whether a group and the next tile of its chain fit together."""
+
+    chain: Chain
+    rule: tuple[Op, Fit]
+    blocks: Blocks
+    members: _Members
+
+    def united(self, known: Ints | None, head: Index, last: Index) -> tuple[Flags, Ints | None]:
+        """For groups from `head` up to `last`, its next tile: whether all fits, and what is known of it.
+
+        `known`: figures of the groups, at their heads, and of tiles.
+        """
+        op, fit = self.rule
+        rects = self.chain.upto(head, last)
+        good, unsure, both = np.zeros(head.size, dtype=np.bool_), np.arange(head.size), None
+        if known is not None:
+            both = _united(known[:, head], known[:, last], self.chain.across, rects)
+            least, most = (
+                fit.loads(_told(self.blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
+            )
+            good = most <= fit.capacity
+            unsure = np.nonzero((least <= fit.capacity) & ~good)[0]
+        if unsure.size:
+            tiles, group = self.members.of_groups(head[unsure], last[unsure])
+            counts = self.blocks.counts(tiles, group, unsure.size)
+            good[unsure] = fit.fits(counts, rects.taken(unsure), op)
+            if both is not None:
+                both[_LEAST, unsure] = both[_MOST, unsure] = np.stack([counts.rows_a, counts.rows_b])
+        return good, both
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,6 +59,18 @@ def test_bounds_of_words_decide_only_what_they_may(
         assert found.ids.tolist() == expected.ids.tolist()
 
 
+@pytest.mark.parametrize("fit", [Elements(6), Words(19), Pointwise(19)])
+@pytest.mark.parametrize("shape", [(1, 150), (150, 1), (2, 90)])
+def test_long_chains(fit: Fit, shape: tuple[int, int]) -> None:
+    a = (np.random.default_rng(5).random(shape) < 0.4).astype(int)
+    pattern, cut = apart(a)
+    case = recursive.Case(a, np.zeros_like(a), "add", fit)
+    found = merged(pattern, "add", fit, cut)
+    tiles = [(i, j, 1, 1) for i in range(shape[0]) for j in range(shape[1])]
+    assert [tuple(t) for t in found.rects.table().tolist()] == recursive.merged(case, tiles)
+    assert 5 < found.tiles < 100
+
+
 def apart(array: np.ndarray) -> tuple[Pattern, Cut]:
     """Every place a tile of its own."""
     pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J"), array), Alone())
