@@ -133,7 +133,7 @@ def _panels(product: Product, asked: Asked) -> Candidate:
         int(np.count_nonzero(panels.z[on] > z)),
     )
     cycles = asked.machine.cycles(product.multiplies, traffic.words, panels.launches)
-    name = f"{panels.count} panels of rows"
+    name = f"{panels.count} panel{'' if panels.count == 1 else 's'} of rows"
     return Candidate("panels", name, traffic, panels.launches, largest, over, cycles, panels)
 
 
@@ -154,7 +154,8 @@ def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate
 
         made = dynamic(product, asked.buffers, stationary, grow, stop)
         if made is None:
-            why = f"out of time, over {STEPS:,} tiles, or worse already than the best of the others"
+            slow = f"over {STEPS:,} tiles, or worse already than the best of the others"
+            why = "out of time" if asked.late() else slow
             notes.append(f"dynamic: {name}: given up ({why})")
             continue
         traffic = made.traffic()
