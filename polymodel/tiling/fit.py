@@ -26,10 +26,16 @@ class Fit(ABC):
     capacity: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.capacity, bool) or not isinstance(self.capacity, int) or self.capacity < 1:
+        # NumPy's integers too, so that ranges of them can be tried.
+        if (
+            isinstance(self.capacity, bool)
+            or not isinstance(self.capacity, int | np.integer)
+            or self.capacity < 1
+        ):
             raise SpecError(
                 [Diagnostic(f"capacity {self.capacity!r} is no whole number above 0", "write e.g. 128")]
             )
+        object.__setattr__(self, "capacity", int(self.capacity))
 
     @property
     @abstractmethod

@@ -104,7 +104,9 @@ def _unlike(a: SparseTensor, given: Second, cut: tuple[str, ...]) -> list[Diagno
     """What keeps B from being made, or from lying beside A. `cut`: () where it is not known."""
     if isinstance(given, SparseTensor):
         return _different(a, given)
-    if isinstance(given, Rolled) and (isinstance(given.rows, bool) or not isinstance(given.rows, int)):
+    if isinstance(given, Rolled) and (
+        isinstance(given.rows, bool) or not isinstance(given.rows, int | np.integer)
+    ):
         return [Diagnostic(f"Rolled: {given.rows!r} is no number of rows", "a whole number, e.g. 5")]
     if isinstance(given, Transposed) and len(a.ranks) == 1:
         return [Diagnostic(f"{a.name} has one rank: it has no transpose", "roll it: Rolled(5)")]
@@ -136,7 +138,7 @@ def _made(a: SparseTensor, given: Second, own: tuple[str, ...], shape: tuple[int
     if isinstance(given, Transposed):
         return Swap(), f"{a.name} transposed"
     what = "rows" if len(a.ranks) == 2 and own == a.ranks else own[0]
-    return Roll(given.rows % shape[0]), f"{a.name}, {what} rolled by {given.rows}"
+    return Roll(int(given.rows) % shape[0]), f"{a.name}, {what} rolled by {given.rows}"
 
 
 def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made: Made, how: str) -> Pattern:

@@ -228,3 +228,11 @@ def test_what_is_no_tensor_or_has_no_ranks_is_told() -> None:
         pattern_of(tensor({(0,)}, (4,)), Transposed())
     with pytest.raises(SpecError, match="one rank is cut of A"):
         pattern_of(tensor({(0,)}, (4,)), None, ("I", "J"))
+
+
+def test_integers_of_numpy_are_whole_numbers() -> None:
+    a = tensor({(0, 1), (2, 0)}, (4, 4))
+    by: Any = np.int64(3)
+    found = pattern_of(a, Rolled(by))
+    assert having(found, "in_b") == having(pattern_of(a, Rolled(3)), "in_b")
+    assert type(Words(np.int32(9)).capacity) is int  # type: ignore[arg-type]  # what ranges of NumPy hold
