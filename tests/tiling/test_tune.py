@@ -134,6 +134,13 @@ def test_figures_lead_to_the_best_number_of_panels(least: int, family: str) -> N
     assert sum(p.family == family and p.plain for p in found) <= 3 + 4 * least.bit_length()
 
 
+def test_a_hundred_panels_are_the_seventeenth_number() -> None:
+    """As docs/tiling/feedback.md says."""
+    tried = [p.panels for p in answered(by_panels(100)) if p.family == "strips" and p.plain]
+    assert tried.index(100) == 16
+    assert "are the 17th" in (MATRICES.parents[2] / "docs/tiling/feedback.md").read_text(encoding="utf-8")
+
+
 def test_other_figures_lead_elsewhere() -> None:
     """The proposals after the seeds depend on nothing but the figures."""
     few, many = ([p.panels for p in answered(by_panels(n)) if p.family == "strips"] for n in (1, 100))
