@@ -6,6 +6,7 @@ is a P-th of a row, but the last strip of each panel is half empty. Which panels
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -24,6 +25,8 @@ _COARSE = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48, 64, 85, 113, 151)
 _NEAR = 1.01
 # Lines are counted one by one while they are not many more than the points.
 _EVERY = 1 << 16
+# Above so many points one number of panels is tried, which follows from the mean line.
+_SEARCHED = 200_000
 # A search ends after so many numbers in a row that are no better.
 _FINE = 3
 
@@ -60,6 +63,11 @@ def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple
 def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
     """Numbers of panels to try, fewest first."""
     most = min(pattern.shape[0 if by_columns else 1], max(pattern.points // 64, 1))
+    if pattern.points > _SEARCHED:
+        # n / C tiles lose half a line of each P-th of r entries, and half a tile each panel.
+        entries = pattern.nnz_a + pattern.nnz_b
+        line = max(entries / pattern.shape[int(by_columns)], 1.0)
+        return [min(max(round(math.sqrt(entries * line) / fit.capacity), 1), most)]
     coarse = _COARSE if summed(fit) else _COARSE[:4]
     return [n for n in coarse if n <= most]
 
