@@ -13,6 +13,7 @@ from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.estimate.draws import drawn, settled
 from polymodel.tiling.estimate.moments import MomentSource
+from polymodel.tiling.estimate.pieces import Piece, part_of, piece_of
 from polymodel.tiling.estimate.record import Estimate, Sums
 from polymodel.tiling.estimate.regions import regions_of
 from polymodel.tiling.estimate.simple import simple
@@ -123,21 +124,44 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     from polymodel.tiling.tilers import cut
 
     known = settled(model) and not (isinstance(second, DensityModel) and not settled(second))
-    size = model.expected_nnz
+    piece = None if known else _piece(model, op, fit, tiler, second)
+    size = model.expected_nnz / (piece.count if piece else 1.0)
     if size > _MOST and not isinstance(model, Actual):
         what = f"{tiler} of {size:.3g} entries: it is estimated by tiling data drawn from the model"
-        raise Refused(
-            what, f"at most {_MOST}; of more: {', '.join(FORMULAS)} of uniform data, else qtree, btree"
-        )
+        of_more = f"{', '.join(FORMULAS)} of uniform data, qtree and btree of all models"
+        raise Refused(what, f"ask for at most {_MOST} entries, or for {of_more}")
     draws = 1 if known else int(np.clip(_IN_ALL // max(size, 1.0), 2, _DRAWS))
     rows = []
     for seed in range(draws):
-        b = drawn(second, draws + seed, "B") if isinstance(second, DensityModel) else second
-        pattern = pattern_of(drawn(model, seed), b)
+        ours, theirs = model, second
+        if piece is not None:
+            ours = _part(model, piece, seed)
+            theirs = _part(second, piece, draws + seed) if isinstance(second, DensityModel) else second
+        b = drawn(theirs, draws + seed, "B") if isinstance(theirs, DensityModel) else theirs
+        pattern = pattern_of(drawn(ours, seed), b)
         found = costs(pattern, cut(pattern, op, fit, tiler, launch=launch), op, fit, launch)
         rows.append((found.tiles, found.nonempty, found.kernels, found.config_cycles, found.run_cycles))
-    mean = np.array(rows, dtype=np.float64).mean(axis=0)
+    mean = np.array(rows, dtype=np.float64).mean(axis=0) * (piece.count if piece else 1.0)
     label: Label = "exact" if known and isinstance(model, Actual) else "expected"
     method = "tiling the data" if known else f"tiling {draws} matrices drawn from the model"
+    if piece is not None:
+        method = f"tiling {draws} drawn parts of {piece.shape[0]} x {piece.shape[1]}, nodes of the tree"
     tiles, nonempty, kernels, config, run = (float(x) for x in mean)
     return Estimate(tiler, op, tiles, nonempty, kernels, config, run, label, method)
+
+
+def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) -> Piece | None:
+    """What stands for a large uniform matrix, under tilers that start from a tree."""
+    base, _, after = tiler.partition("+")
+    others = isinstance(second, Transposed) or (
+        isinstance(second, DensityModel) and not isinstance(second, Uniform)
+    )
+    if base not in ("qtree", "btree") or not after or others or not isinstance(model, Uniform):
+        return None
+    if model.nnz <= _IN_ALL:
+        return None
+    return piece_of(_source(model, op, fit, second), model.expected_nnz, base == "btree")
+
+
+def _part(model: DensityModel, piece: Piece, seed: int) -> DensityModel:
+    return part_of(model, piece, seed) if isinstance(model, Uniform) else model

@@ -22,6 +22,8 @@ from polymodel.tiling.estimate.work import tokens
 # Lengths at which the law of a strip is evaluated, strips counted one by one, and lengths called short.
 _LENGTHS, _COUNTED, _SHORT = 40, 200, 6
 _NEVER = 1e-9
+# Nodes of a rule over a normal deviation, and the mean of its absolute value.
+_NODES, _MEAN_DEVIATION = 24, 0.798
 
 
 @dataclass(frozen=True)
@@ -182,23 +184,23 @@ def _in_entries(lines: _Lines, one: Loads, mean: float) -> float:
 
     each, variance = float(one.mean[0]), float(one.variance[0])
     every = lines.loads(np.array([lines.many], dtype=np.int64))
+    typical = lines.loads(np.array([max(1, round(mean))], dtype=np.int64))
     total, fill = float(every.mean[0]), each * mean
-    last = max(_most(lines, mean), fill)
+    last = max(float(typical.room[0]), fill)
     # What is missing of a full strip is a part of the line that overflows.
     spread = (variance + each**2) / (3 * each) * (1 + each) - ((variance + each**2) / (2 * each)) ** 2
+    number = np.arange(0, int(min(2 * total / fill, 2 * _COUNTED)) + 20)
+    left = np.maximum(total - number * fill, 0.0)
+    if lines.source.op == "multiply":
+        # The fuller operand must fit; where the totals of both are known, the rest differs as the taken part.
+        known = 1 - min(float(every.variance[0]) / max(total, 1e-300), 1.0)
+        apart = np.sqrt(float(typical.apart[0]) * left * (1 - known * left / max(total, 1e-300)))
+    else:
+        apart = np.zeros_like(left)
     if total > _COUNTED * fill:
-        return (total - last) / fill + 1.5
-    number = np.arange(0, int(2 * total / fill) + 20)
+        # Far from the end only what the last strip holds more than the others counts.
+        return (total - last + float(apart[1]) * _MEAN_DEVIATION) / fill + 1.5
     wide = np.sqrt(np.maximum(number * max(spread, 0.0) + float(every.variance[0]), 1e-6))
-    return 1 + float(ndtr((total - last - 0.5 - number * fill) / wide).sum())
-
-
-def _most(lines: _Lines, mean: float) -> float:
-    """Entries that the last strip may hold: the capacity, as far as both operands together tell of it."""
-    from scipy.special import ndtri
-
-    laws = lines.loads(np.array([max(1, round(mean))], dtype=np.int64))
-    if lines.source.op == "add":
-        return float(laws.room[0])
-    wide = float(np.sqrt(laws.variance[0] + laws.apart[0] * laws.mean[0]))
-    return float(laws.mean[0]) - wide * float(ndtri(np.clip(laws.over[0], 1e-6, 1 - 1e-6)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    excess = total - last - 0.5 - number * fill + np.abs(nodes)[:, None] * apart
+    return 1 + float((weights @ ndtr(excess / wide)).sum() / weights.sum())

@@ -113,7 +113,17 @@ def test_other_tilers_are_run_on_drawn_data(tiler: str) -> None:
     assert found == estimate(model, "add", Elements(64), tiler)
 
 
-@pytest.mark.parametrize("tiler", ["simple", "qtree", "btree", "strips", "columns"])
+@pytest.mark.parametrize(("tiler", "op"), [("qtree+merge", "add"), ("btree+merge", "multiply")])
+def test_a_node_of_the_tree_stands_for_a_large_matrix(tiler: str, op: Op) -> None:
+    model = Uniform.of(RANKS, (3000, 5000), density=0.03)
+    pattern = pattern_of(random_tensor(RANKS, model.shape, 0.03, 1))
+    made = costs(pattern, cut(pattern, op, Elements(128), tiler), op, Elements(128))
+    found = estimate(model, op, Elements(128), tiler)
+    assert "nodes of the tree" in found.method
+    assert (found.tiles, found.run_cycles) == pytest.approx((made.tiles, made.run_cycles), rel=0.03)
+
+
+@pytest.mark.parametrize("tiler", ["simple", "qtree", "btree", "strips", "columns", "qtree+merge"])
 @pytest.mark.parametrize("op", ["add", "multiply"])
 def test_time_does_not_grow_with_nonzeros(tiler: str, op: Op) -> None:
     model = Uniform.of(RANKS, (10**6, 10**6), nnz=10**9)

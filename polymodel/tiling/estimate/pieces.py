@@ -1,0 +1,53 @@
+"""Large uniform matrices under tilers that start from a tree: a node of the tree is drawn instead of all.
+
+High up in the tree every node is split for sure, so the matrix is so many nodes of one level, of a few sizes
+that differ by a row or column. One such node, with entries for some hundred tiles, is drawn and tiled, and
+stands for all. Merging across its border is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from polymodel.sparse.density import Uniform
+from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.estimate.trees import halved
+
+# Tiles that a piece has about, and entries that it has at most.
+_TILES, _MOST = 300, 200_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A node of a tree: its shape and how many such nodes there are (the whole matrix in all)."""
+
+    shape: tuple[int, int]
+    count: float
+
+
+def piece_of(source: Source, entries: float, binary: bool) -> Piece | None:
+    """The most frequent node of the level at which one has some hundred tiles; None where such a node may fit
+    or has too many entries. `entries`: of A in the whole matrix."""
+    rows, cols = source.shape
+    rects, count = np.array([[0, 0, rows, cols]], dtype=np.int64), np.ones(1)
+    each = entries / (rows * cols)
+    while each * float((rects[:, 2] * rects[:, 3]).min()) > _TILES * source.fit.capacity / 2:
+        children, parent = halved(rects, binary)
+        children[:, :2] = 0
+        rects, place = np.unique(children, axis=0, return_inverse=True)
+        count = np.bincount(place.reshape(-1), count[parent], rects.shape[0]).astype(np.float64)
+    place_of = int(np.argmax(count))
+    height, width = int(rects[place_of, 2]), int(rects[place_of, 3])
+    if each * height * width > _MOST or float(source.loads(rects).over.min()) < 1 - 1e-9:
+        return None
+    # By area, so that all places are counted once.
+    return Piece((height, width), rows * cols / (height * width))
+
+
+def part_of(model: Uniform, piece: Piece, seed: int) -> Uniform:
+    """The piece with as many entries as one matrix may have there."""
+    height, width = piece.shape
+    number = np.random.default_rng(seed).binomial(height * width, model.nnz / model.size)
+    return Uniform(model.ranks, piece.shape, int(number))
