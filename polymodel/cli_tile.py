@@ -195,7 +195,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
         op=options.op,
         fit=fit_of(options),
         tiler=options.tiler,
-        objective=objective_of(options, "cycles"),
+        objective=objective_of(options, "total"),
         ranks=ranks_of(options.ranks),
         launch=launch_of(options),
         compat=options.compat,
@@ -241,8 +241,8 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
 def _next(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namespace) -> list[str]:
     """What the figures mean, and options that were not used."""
     lines = list(found.advice(names))
-    if options.objective in (None, "cycles") and options.compat is None:
-        lines.append("--objective total chooses by configuration and run together, tiles by kernels")
+    if options.objective in (None, "total") and options.compat is None:
+        lines.append("--objective tiles chooses by kernels, cycles by the run without configuration")
     if not options.plot and not options.out:
         lines.append("--plot tiles.png draws the tiles, --out DIR saves the tables and all pictures")
     if not options.export:

@@ -54,8 +54,8 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--objective", choices=("cycles", "tiles", "total", "words"),
-        help="what best looks for: run cycles (default), kernels, configuration and run together (default of "
-        "--tune), of a product its time (cycles, default) or words moved",
+        help="what best looks for: configuration and run together (total, default), the run alone (cycles), "
+        "kernels (tiles); of a product its time (cycles, default) or words moved",
     )  # fmt: skip
     parser.add_argument(
         "--compat", choices=("tiler-swift",), help="repeat that tool, with the defects behind its figures"

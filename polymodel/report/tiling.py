@@ -41,7 +41,7 @@ def tile(
     op: str = "add",
     fit: Fit | None = None,
     tiler: str = "best",
-    objective: Objective = "cycles",
+    objective: Objective = "total",
     ranks: Sequence[str] | None = None,
     launch: Launch | None = None,
     compat: Literal["tiler-swift"] | None = None,
@@ -51,8 +51,8 @@ def tile(
     `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors or SciPy matrices; `b` also pm.Rolled(rows),
     pm.Transposed() or pm.Alone(); without it B is A with its rows rolled by 5. `op`: add or multiply,
     element by element. `fit`: pm.elements(C), pm.words(M) or pm.stored(format, bits). `tiler`: a name, also
-    NAME+merge and NAME+fixpoint; `best` tries them all and takes the least by `objective`: `tiles` (kernels
-    launched, then tiles), `cycles` (run, then kernels) or `total` (configuration and run). `ranks`: the two
+    NAME+merge and NAME+fixpoint; `best` tries them all and takes the least by `objective`: `total`
+    (configuration and run), `cycles` (run, then kernels) or `tiles` (kernels launched, then tiles). `ranks`: the two
     that are cut, rows first. `launch`: cycles per kernel, and which tiles are launched. `compat`:
     "tiler-swift" repeats that tool with the defects behind its published figures.
 

@@ -47,7 +47,7 @@ def cut(
     op: Op,
     fit: Fit,
     tiler: str = "best",
-    objective: Objective = "cycles",
+    objective: Objective = "total",
     launch: Launch | None = None,
     grid: Grid | None = None,
     watch: Callable[[str, Make], Make] | None = None,
