@@ -52,6 +52,9 @@ class MomentSource(Source):
         else:
             over = either(room, (mean_a, var_a), (mean_b, var_b), together)
             both = room / np.maximum(share, 1 - share)
+        # What has room for all of its places is never over, though a law by moments may reach above them.
+        every = places if self.op == "multiply" or self._single else 2 * places
+        over = np.where(room >= every, 0.0, over)
         entries, mass = written(both, mean, variance, 1 - over)
         return Loads(over, entries, mass, mean, variance, share, both, apart, height, width)
 
