@@ -15,6 +15,9 @@ from polymodel.tiling.pattern import Ints, Rects
 
 Op = Literal["add", "multiply"]
 
+# Sums of loads and capacities stay within 64 bits.
+MOST_CAPACITY = 2**62
+
 
 @dataclass(frozen=True)
 class Fit(ABC):
@@ -35,6 +38,9 @@ class Fit(ABC):
             raise SpecError(
                 [Diagnostic(f"capacity {self.capacity!r} is no whole number above 0", "write e.g. 128")]
             )
+        if self.capacity > MOST_CAPACITY:
+            what = f"capacity {self.capacity!r} is more than 2^62"
+            raise SpecError([Diagnostic(what, "write at most 4611686018427387904")])
         object.__setattr__(self, "capacity", int(self.capacity))
 
     @property

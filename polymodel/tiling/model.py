@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -28,6 +27,9 @@ __all__ = ["Costs", "Launch", "costs", "lower_bound"]
 # What Tiler-Swift's estimate adds to the entries of each tile.
 ESTIMATED_RAMP = 5
 _PIECE = 1 << 19
+# Cycles that one kernel may take beside its tokens, so that the cycles of all tiles stay within 64 bits; and
+# a clock of which no time is too long or too short for a float.
+_MOST_CYCLES, _MOST_MHZ = 10**9, 1e9
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Launch:
     `config_add`, `config_multiply`: cycles to configure the array for one kernel; the defaults are read off
     the charts of Tiler-Swift, within 1 %. `ramp`: cycles to fill and drain its pipeline. `run`: `nonempty`
     launches tiles that can have a result (add: A or B nonempty; multiply: both), `all` every tile; then one
-    without a result takes `empty` cycles. `clock_mhz`: turns cycles into seconds; by default a cycle is 1 ns.
+    without a result takes `empty` cycles. All of these are at most 10^9. `clock_mhz`: turns cycles into
+    seconds; by default a cycle is 1 ns.
     """
 
     config_add: int = 824
@@ -49,16 +52,19 @@ class Launch:
 
     def __post_init__(self) -> None:
         faults = [
-            Diagnostic(f"{name} {value!r} is no whole number of cycles", "write e.g. 824, or 0")
+            Diagnostic(f"{name} {value!r} is no whole number of cycles up to 10^9", "write e.g. 824, or 0")
             for name in ("config_add", "config_multiply", "ramp", "empty")
-            if isinstance(value := getattr(self, name), bool) or not isinstance(value, int) or value < 0
+            if isinstance(value := getattr(self, name), bool)
+            or not isinstance(value, int)
+            or not 0 <= value <= _MOST_CYCLES
         ]
         if self.run not in ("nonempty", "all"):
             faults.append(Diagnostic(f"run {self.run!r} is unknown", "write nonempty or all"))
         clock = self.clock_mhz
         real = isinstance(clock, int | float) and not isinstance(clock, bool)
-        if not real or not isfinite(clock) or clock <= 0:
-            faults.append(Diagnostic(f"clock_mhz {clock!r} is no number above 0", "write e.g. 1000"))
+        if not real or not 1 / _MOST_MHZ <= clock <= _MOST_MHZ:
+            what = f"clock_mhz {clock!r} is no number between 1e-9 and 1e9"
+            faults.append(Diagnostic(what, "write e.g. 1000"))
         if faults:
             raise SpecError(faults)
 

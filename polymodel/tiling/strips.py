@@ -224,7 +224,7 @@ def _parts(panels: Panels, op: Op, fit: Fit) -> Ints:
     loads = panels.loads(lines.firsts, ends, op, fit)
     # Loads of formats may grow with extents alone: there are no more parts than points.
     held = lines.at[ends] - lines.at[lines.firsts]
-    parts = np.maximum(np.minimum(loads // (fit.capacity * _TILES_PER_CHAIN), held), 1)
+    parts = np.maximum(np.minimum(loads // fit.capacity // _TILES_PER_CHAIN, held), 1)
     panel = np.repeat(np.arange(lines.panels), parts)
     nth = np.arange(panel.size) - np.repeat(np.cumsum(parts) - parts, parts)
     panel, nth = panel[nth > 0], nth[nth > 0]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from polymodel.tiling.fit import Elements, Fit, Op, Words
 from polymodel.tiling.model import Launch, costs
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Cut, Pattern, Rects, ordered
+from polymodel.tiling.tilers import NAMES, cut
 from tests.tiling import slow
 
 
@@ -115,3 +119,30 @@ def test_all_faults_of_a_launch_are_told_at_once() -> None:
     with pytest.raises(SpecError) as caught:
         Launch(config_add=-1, ramp=True, run="some", clock_mhz=0)  # type: ignore[arg-type]  # a wrong word
     assert all(word in str(caught.value) for word in ("config_add -1", "ramp True", "'some'", "clock_mhz 0"))
+
+
+def test_cycles_of_any_launch_stay_within_64_bits() -> None:
+    """The largest constants there may be: sums are those of Python; larger ones are told, not wrapped."""
+    a = random((6, 5), 1, 0)
+    pattern, most = joined(a, a), 10**9
+    launch = Launch(most, most, ramp=most, empty=most, run="all")
+    cut = cut_of(pattern, [(row, col, 1, 1) for row in range(6) for col in range(5)])
+    found = costs(pattern, cut, "add", Elements(2), launch)
+    assert found.run_cycles == 30 * (most + 2)
+    assert found.total_cycles == 30 * (2 * most + 2)
+    for name in ("config_add", "config_multiply", "ramp", "empty"):
+        with pytest.raises(SpecError, match=f"{name} {10**9 + 1} is no whole number of cycles up to"):
+            replace(launch, **dict[str, Any]({name: 10**9 + 1}))
+    for clock in (10**400, float("inf"), float("nan"), 1e-10):
+        with pytest.raises(SpecError, match="clock_mhz"):
+            Launch(clock_mhz=clock)
+
+
+@pytest.mark.parametrize("kind", [Elements, Words])
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_memories_without_end(kind: type[Fit], op: Op) -> None:
+    """2^62 is one tile for every tiler; more is told by name."""
+    pattern = joined(random((4, 5), 0.5, 0), random((4, 5), 0.5, 1))
+    assert {cut(pattern, op, kind(2**62), tiler).tiles for tiler in NAMES} == {1}
+    with pytest.raises(SpecError, match="is more than 2\\^62"):
+        kind(2**62 + 1)
