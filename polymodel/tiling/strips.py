@@ -21,6 +21,7 @@ from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, or
 # Lines are made for empty coordinates too as long as they are not many more than the points.
 _EVERY = 1 << 16
 _MOST = 1 << 24
+_NUMBERS = 2**62
 # Chains that other fits judge together: one for so many tiles.
 _TILES_PER_CHAIN = 40
 
@@ -71,6 +72,7 @@ class Panels:
         """Panels between ascending `edges`; `order`: the points by (panel, line), if that is known."""
         along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
         size, count = pattern.shape[int(by_columns)], edges.size - 1
+        _numbered(pattern, count, size)
         points = along.astype(np.int64)
         if count > 1:
             points += (np.searchsorted(edges, over, side="right") - 1) * size
@@ -122,6 +124,7 @@ class Panels:
         panel = self.lines.panel(heavy)
         origin, widths = self.start[panel], self.across[panel]
         size = int(widths.max())
+        _numbered(pattern, heavy.size, size)
         shift = np.arange(heavy.size, dtype=np.int64) * size - origin
         points = over[places].astype(np.int64) + np.repeat(shift, sizes)
         begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
@@ -130,6 +133,13 @@ class Panels:
         return Panels(
             pattern, not self.by_columns, places, lines, begins, extents, single=True, origin=origin
         )
+
+
+def _numbered(pattern: Pattern, panels: int, size: int) -> None:
+    """Refused where lines of so many panels have no numbers."""
+    if panels * size > _NUMBERS:
+        fault = f"{pattern.name}: {panels} panels of {size} lines are more than 62 bits can number"
+        raise Refused(fault, "take btree")
 
 
 def _gaps(fit: Fit, lines: int, points: int) -> str:

@@ -9,14 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polymodel.errors import SpecError
+from polymodel.errors import Refused, SpecError
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Elements, Fit, Op, Words
+from polymodel.tiling.model import costs, lower_bound
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Cut, Ints, Pattern, Rects
 from polymodel.tiling.strips import columns, strips
+from polymodel.tiling.tilers import cut
 from tests.tiling import slow
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"
@@ -50,7 +52,7 @@ def operands(rows: int, cols: int, share: float, seed: int) -> tuple[np.ndarray,
     rng = np.random.default_rng(seed)
     a, b = (rng.random((rows, cols)) < share * rng.random((rows, 1)) for _ in range(2))
     tensors = [SparseTensor.from_dense(n, ("I", "J"), x.astype(int)) for n, x in (("A", a), ("B", b))]
-    return a, b, pattern_of(*tensors)
+    return a, b, pattern_of(tensors[0], tensors[1])
 
 
 def is_partition(found: Cut, pattern: Pattern) -> None:
@@ -127,3 +129,18 @@ def test_an_entry_that_fits_nowhere_is_named() -> None:
         for fit in (Elements(1), Asked(1)):
             with pytest.raises(SpecError, match=r"\(I 0, J 0\): the entry alone needs 2"):
                 tiler(pattern_of(eye, eye), "add", fit)
+
+
+@pytest.mark.parametrize("fit", [Elements(4), Words(17)])
+def test_more_lines_than_64_bits_number_are_refused_by_one_tiler_not_by_the_best(fit: Fit) -> None:
+    """Three rows of 2^62 columns, each too heavy alone: crossed, they would have 3 x 2^62 lines."""
+    at = np.arange(0, 2**62, 2**58)
+    coords = np.stack([np.repeat(np.arange(3), at.size), np.tile(at, 3)])
+    long = SparseTensor.from_coo("A", ("I", "J"), (3, 2**62), coords, np.ones(coords.shape[1]))
+    pattern = pattern_of(long, long)
+    with pytest.raises(Refused, match="3 panels of 4611686018427387904 lines are more than 62 bits"):
+        strips(pattern, "add", fit)
+    found = cut(pattern, "add", fit, "best")
+    spent = costs(pattern, found, "add", fit)
+    assert spent.overflowing == 0
+    assert spent.nonempty >= lower_bound(pattern, "add", fit) > 1
