@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from polymodel.report.tiling_level import tile_levels as tile_levels
     from polymodel.report.tiling_matmul import MatmulTiling as MatmulTiling
     from polymodel.report.tiling_matmul import tile_matmul as tile_matmul
+    from polymodel.report.tiling_swift import TilerSwift as TilerSwift
+    from polymodel.report.tiling_swift import tiler_swift_comparison as tiler_swift_comparison
     from polymodel.report.tiling_tune import Tuning as Tuning
     from polymodel.report.tiling_tune import tune_tiling as tune_tiling
     from polymodel.report.traffic import TrafficReport as TrafficReport
@@ -123,6 +125,7 @@ _LAZY = {
     **dict.fromkeys(("elements", "words"), "polymodel.report.tiling_inputs"),
     **dict.fromkeys(("estimate_tiling", "TilingEstimates"), "polymodel.report.tiling_estimates"),
     **dict.fromkeys(("tile_levels", "TilingReport"), "polymodel.report.tiling_level"),
+    **dict.fromkeys(("tiler_swift_comparison", "TilerSwift"), "polymodel.report.tiling_swift"),
     **dict.fromkeys(("tune_tiling", "Tuning"), "polymodel.report.tiling_tune"),
     "Launch": "polymodel.tiling.model",
     **dict.fromkeys(("Alone", "Rolled", "Transposed"), "polymodel.tiling.operands"),

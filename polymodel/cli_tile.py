@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from polymodel.cli_tile_options import (
     BUFFER,
+    CAPACITY,
     PRODUCT,
     SHAPED,
     add_options,
@@ -39,9 +40,12 @@ if TYPE_CHECKING:
         @property
         def notes(self) -> tuple[str, ...]: ...
 
-        def plot(self) -> Axes: ...
-
         def _repr_html_(self) -> str: ...
+
+    class Drawn(Shown, Protocol):
+        """Those with one picture."""
+
+        def plot(self) -> Axes: ...
 
 
 FINE, INFEASIBLE = 0, 1
@@ -60,14 +64,45 @@ def add_tile_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None
 def _waited(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.cli_common import waiting
 
-    asked = [name for name in ("estimate", "tune") if getattr(options, name)]
+    asked = [name for name in ("estimate", "tune", "published") if getattr(options, name)]
     asked += ["op matmul"] if options.op == "matmul" else []
     if len(asked) > 1:
         fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
         raise SpecError([Diagnostic(fault, "ask for one of them")])
-    runs = {"estimate": run_estimate, "tune": run_tune, "op matmul": run_matmul}
+    _one_file(options)
+    runs = {
+        "estimate": run_estimate,
+        "tune": run_tune,
+        "published": run_published,
+        "op matmul": run_matmul,
+    }
     with waiting("tiling"):
         return runs[asked[0]](options) if asked else run_tile(options)
+
+
+def _one_file(options: argparse.Namespace) -> None:
+    """`file` for all that tile one matrix."""
+    if len(options.files) > 1 and not options.published:
+        fault = f"{len(options.files)} files are named: {', '.join(options.files)}"
+        raise SpecError([Diagnostic(fault, "name one, operand A; operand B is named by --with")])
+    options.file = next(iter(options.files), None)
+
+
+def run_published(options: argparse.Namespace) -> tuple[str, int]:
+    """Tiler-Swift's figures beside ours, for several matrices."""
+    from polymodel.report.tiling_files import save_charts, save_picture
+    from polymodel.report.tiling_swift import tiler_swift_comparison
+
+    task = ("op", "with", "ranks", "names", "tiler", "objective", "compat", "fit", "run", "clock")
+    check_idle(options, "--published", (*task, "compare", "export", *PRODUCT, *SHAPED))
+    capacity = CAPACITY if options.capacity is None else options.capacity
+    found = tiler_swift_comparison(options.files, capacity=capacity, launch=launch_of(options))
+    tables = {"means": found.means_table, "bars": found.bars_table}
+    saved = [] if options.plot is None else [save_picture(options.plot, found.plot_means)]
+    saved += _tables_saved(tables, options)
+    if options.out:
+        saved += save_charts(found, options.out)
+    return _shown(found, tables, options) + _told(saved, options), FINE
 
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
@@ -157,12 +192,17 @@ def _shown(found: Shown, tables: dict[str, Table], options: argparse.Namespace) 
     return page("polymodel tile", found._repr_html_()) if options.format == "html" else str(found)
 
 
-def _other_files(found: Shown, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
+def _other_files(found: Drawn, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
     from polymodel.report.tiling_files import save_picture
 
     made: list[Path] = []
     if options.plot:
         made.append(save_picture(options.plot, lambda: found.plot().figure))
+    return made + _tables_saved(tables, options)
+
+
+def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
+    made: list[Path] = []
     if options.out:
         folder = Path(options.out)
         for name, table in tables.items():

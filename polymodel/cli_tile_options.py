@@ -23,7 +23,10 @@ CAPACITY, BUFFER = 128, 512
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All of them."""
-    parser.add_argument("file", nargs="?", metavar="FILE", help="operand A: .mtx, .mtx.gz, .tns or .tns.gz")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE",
+        help="operand A: .mtx, .mtx.gz, .tns or .tns.gz; with --published several",
+    )  # fmt: skip
     _add_task(parser)
     _add_machine(parser)
     _add_product(parser)
@@ -60,6 +63,10 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compat", choices=("tiler-swift",), help="repeat that tool, with the defects behind its figures"
     )
+    parser.add_argument(
+        "--published", action="store_true",
+        help="Tiler-Swift's published charts and claims beside its program's figures and corrected ones",
+    )  # fmt: skip
     parser.add_argument("--estimate", action="store_true", help="from a density model alone, without looking")
     parser.add_argument("--tune", action="store_true", help="let the model's figure decide the next cut")
 
@@ -115,7 +122,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 _DEFAULTS: dict[str, tuple[object, ...]] = {
-    "tiler": ("best",), "fit": ("elements",), "run": ("nonempty",), "pes": (1,), "bandwidth": (1.0,),
+    "op": ("add",), "tiler": ("best",), "fit": ("elements",), "run": ("nonempty",),
+    "pes": (1,), "bandwidth": (1.0,),
 }  # fmt: skip
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.report.tiling_swift import Quantity
+from polymodel.tiling.fit import Op
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
     from polymodel.report.tiling import Tiling
+    from polymodel.report.tiling_swift import TilerSwift
 
 _DOTS = 150  # per inch, of what is saved as pixels
 
@@ -37,6 +41,18 @@ def save(found: Tiling, folder: str | PathLike[str], tilers: Sequence[str] | Non
     }
     drawn = [save_picture(target / name, draw) for name, draw in pictures.items()]
     return (*(target / name for name in texts), *drawn)
+
+
+def save_charts(found: TilerSwift, folder: str | PathLike[str]) -> tuple[Path, ...]:
+    """Tiler-Swift's four charts and its means, redrawn, as SVG."""
+    target = Path(folder)
+    pictures: dict[str, Callable[[], FigureBase]] = {
+        f"{op}_{quantity}.svg": partial(found.plot, quantity, op)
+        for op in get_args(Op)
+        for quantity in get_args(Quantity)
+    }
+    pictures["means.svg"] = found.plot_means
+    return tuple(save_picture(target / name, draw) for name, draw in pictures.items())
 
 
 def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:

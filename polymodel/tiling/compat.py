@@ -192,7 +192,8 @@ def tiler_swift_comparison(
     """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
 
     `patterns`: two operands each, B made by rolling A's rows by 5 in the original; published bars are looked
-    up by the pattern's name (`ts_` in front of it is no part of it). `capacity`: elements of a memory.
+    up by the pattern's name (`ts_` in front of it is no part of it) and stand there only if sizes and
+    `capacity` (elements of a memory) are those of the original.
     """
     if not patterns:
         raise SpecError([Diagnostic("there is no matrix to compare", "give at least one pattern")])
@@ -209,12 +210,13 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
     cut = _CORRECTED[tiler](pattern, op, fit)
     every = costs(pattern, cut, op, fit, replace(launch, run="all"))
     some = costs(pattern, cut, op, fit, replace(launch, run="nonempty"))
+    charted = name if _charted(pattern, name, fit) else ""
     return Bar(
         name,
         op,
         tiler,
-        published_run=published.reading(published.RUN_CYCLES, name, op, tiler),
-        published_config=published.reading(published.CONFIG_CYCLES, name, op, tiler),
+        published_run=published.reading(published.RUN_CYCLES, charted, op, tiler),
+        published_config=published.reading(published.CONFIG_CYCLES, charted, op, tiler),
         as_built_tiles=built.tiles,
         as_built_overflowing=built.overflowing,
         as_built_run=built.run_cycles,
@@ -226,6 +228,12 @@ def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
         corrected_config_all=every.config_cycles,
         corrected_config_nonempty=some.config_cycles,
     )
+
+
+def _charted(pattern: Pattern, name: str, fit: Fit) -> bool:
+    """Whether this is what the charts show under that name."""
+    same = published.SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
+    return same and fit.capacity == published.CAPACITY
 
 
 def _mean(bars: Sequence[Bar], op: Op, tiler: str) -> Mean:

@@ -15,6 +15,17 @@ from polymodel.tiling.fit import Op
 
 # Matrices of the charts, from left to right (the document speaks of five; the charts show six).
 MATRICES = ("bcsstm26", "ch7-6-b1", "mk9-b1", "n4c6-b1", "relat5", "rel5")
+# Their rows, columns and entries: another matrix of the same name has no published bars.
+SIZES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
+    {
+        "bcsstm26": (1922, 1922, 1922),
+        "ch7-6-b1": (630, 42, 1260),
+        "mk9-b1": (378, 36, 756),
+        "n4c6-b1": (210, 21, 420),
+        "relat5": (340, 35, 1058),
+        "rel5": (340, 35, 656),
+    }
+)
 # Elements of one memory: 0.5 KiB, half of it for each operand, of 2-byte words.
 CAPACITY = 128
 

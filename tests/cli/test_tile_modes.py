@@ -93,3 +93,29 @@ def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert told in err
+
+
+def test_published_figures_beside_ours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = str(MATRICES / "ts_rel5.mtx.gz")
+    code, out, _ = run(capsys, SMALL, other, "--published", "--out", str(tmp_path))
+    assert code == 0
+    assert "Speed-up of the run against simple" in out
+    assert "means over what is given here" in out
+    made = {p.name for p in tmp_path.iterdir()}
+    charts = {f"{op}_{what}.svg" for op in ("add", "multiply") for what in ("run", "config")}
+    assert made == {"means.csv", "bars.csv", "means.svg", *charts}
+    _, out, err = run(capsys, SMALL, "--published", "--format", "csv", "--plot", str(tmp_path / "m.png"))
+    assert [r["claimed_speed_up"] for r in csv.DictReader(out.splitlines())] == [
+        "2.97",
+        "2.62",
+        "3.89",
+        "3.75",
+    ]
+    assert "m.png" in err
+    code, _, err = run(capsys, SMALL, "--published", "--tiler", "btree", "--op", "mul")
+    assert code == 2
+    assert "--tiler has no meaning with --published" in err
+    assert "--op has no meaning with --published" in err
+    code, _, err = run(capsys, SMALL, other)
+    assert code == 2
+    assert "2 files are named" in err

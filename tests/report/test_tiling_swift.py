@@ -1,0 +1,126 @@
+"""Tiler-Swift's published figures beside ours, as a report and as charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.report.plots_tiling_swift import plot_chart, plot_means
+from polymodel.report.tiling_swift import TilerSwift
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling import published
+from polymodel.tiling.fit import Op
+from polymodel.tiling.model import Launch
+
+matplotlib.use("agg")
+MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
+FILES = [str(MATRICES / f"ts_{name}.mtx.gz") for name in published.MATRICES]
+
+
+@pytest.fixture(scope="module")
+def found() -> TilerSwift:
+    return pm.tiler_swift_comparison(FILES)
+
+
+def heights(figure: Figure) -> list[list[float]]:
+    """Of all bars, panel by panel, those of one series after the other."""
+    return [[bar.get_height() for bars in ax.containers for bar in bars] for ax in figure.axes]
+
+
+def test_claims_stand_beside_what_becomes_of_them(found: TilerSwift) -> None:
+    means = found.means.set_index(["op", "tiler"])
+    assert list(means["claimed_speed_up"]) == [2.97, 2.62, 3.89, 3.75]
+    assert list(means["claimed_reduction"]) == [80.89, 76.82, 89.98, 89.91]
+    assert (means["as_built_reduction"] - means["claimed_reduction"]).abs().max() < 0.15
+    assert means["corrected_speed_up_nonempty"].iloc[-1] < 1
+    assert means.attrs["units"]["corrected_reduction_all"] == "%"
+    assert found.original
+    assert not any("what is given here" in note for note in found.notes)
+
+
+def test_bars_are_those_of_the_charts(found: TilerSwift) -> None:
+    bars = found.bars
+    assert len(bars) == 36
+    assert bars["published_run"].notna().sum() == 34
+    first = bars.iloc[0]
+    assert (first["matrix"], first["op"], first["tiler"]) == ("bcsstm26", "add", "simple")
+    assert (first["published_run"], first["as_built_tiles"]) == (16720, 1089)
+    assert first["deviation"] == pytest.approx(first["as_built_run"] / 16720 - 1)
+    assert (bars["deviation"].abs() <= 0.025).sum() == 29
+
+
+def test_tiles_that_do_not_fit_are_told(found: TilerSwift) -> None:
+    bars = found.bars
+    over = bars[bars["as_built_overflowing"] > 0]
+    assert set(over["tiler"]) == {"qtree+merge"}
+    assert "as built, overflowing" in str(found)
+    assert "merges are not checked" in found._repr_html_()
+    assert repr(found) == f"TilerSwift({', '.join(published.MATRICES)}; 128 elements)"
+
+
+def test_another_matrix_of_the_same_name_has_no_published_bars() -> None:
+    other = SparseTensor.from_dense("ts_rel5", ("I", "J"), np.eye(9))
+    one = pm.tiler_swift_comparison([other])
+    assert one.matrices == ("rel5",)
+    assert one.bars["published_run"].isna().all()
+    assert not one.original
+    assert "means over what is given here" in str(one)
+    assert len(heights(one.plot())[0]) == 3 * 3
+
+
+def test_another_memory_has_no_published_bars() -> None:
+    one = pm.tiler_swift_comparison(FILES[5:], capacity=64, launch=Launch(config_add=100))
+    assert one.bars["published_config"].isna().all()
+    assert (one.bars["as_built_config"] % 100)[one.bars["op"] == "add"].eq(0).all()
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("quantity", ["run", "config"])
+def test_charts_show_every_bar(found: TilerSwift, quantity: str, op: Op) -> None:
+    drawn = plot_chart(found.comparison.bars, quantity, op)
+    fields = (f"published_{quantity}", f"as_built_{quantity}", f"corrected_{quantity}_all",
+              f"corrected_{quantity}_nonempty")  # fmt: skip
+    bars = found.bars
+    for ax, shown, matrix in zip(drawn.axes, heights(drawn), published.MATRICES, strict=True):
+        mine = bars[(bars["matrix"] == matrix) & (bars["op"] == op)]
+        assert ax.get_title() == matrix
+        assert shown == [0 if np.isnan(v) else v for f in fields for v in mine[f].astype(float)]
+        unread = int(mine[fields[0]].isna().sum())
+        assert [t.get_text() for t in ax.texts] == ["not read"] * unread
+
+
+def test_means_are_drawn_with_their_figures(found: TilerSwift) -> None:
+    above, below = found.plot_means().axes
+    assert {"2.97", "3.00", "1.53", "1.18", "0.98"} <= {t.get_text() for t in above.texts}
+    assert {"80.89", "76.93", "89.91", "80.42"} <= {t.get_text() for t in below.texts}
+
+
+def test_a_mean_that_does_not_exist_is_a_dash() -> None:
+    """One entry: no tiler saves anything, and operands that never meet have no ratio to speak of."""
+    one = pm.tiler_swift_comparison([SparseTensor.from_dense("A", ("I", "J"), np.array([[0, 1]]))])
+    assert one.means["corrected_reduction_all"].eq(0).all()
+    assert plot_means(one.comparison.means).axes
+
+
+def test_bad_input(found: TilerSwift) -> None:
+    for given, told in (
+        ([], "no matrix to compare"),
+        (FILES[0], "one matrix is given where several"),
+        ([FILES[0], FILES[0]], "bcsstm26 is given more than once"),
+        ([3], "sparse tensor or file"),
+    ):
+        with pytest.raises(SpecError, match=told):
+            pm.tiler_swift_comparison(given)
+    with pytest.raises(SpecError, match="3 is no Launch"):
+        pm.tiler_swift_comparison(FILES, launch=3)  # type: ignore[arg-type]  # that is the fault
+    with pytest.raises(SpecError) as both:
+        plot_chart(found.comparison.bars, "tiles", "divide")  # type: ignore[arg-type]  # that too
+    assert len(both.value.diagnostics) == 2
+    with pytest.raises(SpecError, match="no means"):
+        plot_means(())
