@@ -24,6 +24,7 @@ _WHOLE: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
 }
 # A proposal cuts for so many parts of the capacity; merging then fills tiles up to all of it.
 PARTS = 16
+_EVERY = 1 << 16
 
 
 @dataclass(frozen=True, order=True)
@@ -75,7 +76,13 @@ def edges_of(pattern: Pattern, panels: int, by_columns: bool) -> Ints:
     """Where panels begin and end, whole lines each, so that they hold about equally many entries."""
     size = pattern.shape[0 if by_columns else 1]
     over = pattern.rows if by_columns else pattern.cols
-    upto = np.cumsum(np.bincount(over, minlength=size))
+    if panels == 1 or not over.size:
+        return np.array([0, size], dtype=np.int64)
+    if size > 4 * over.size + _EVERY:  # a count of every line would outgrow the points
+        lines, held = np.unique(over, return_counts=True)
+    else:
+        lines, held = np.arange(size), np.bincount(over, minlength=size)
+    upto = np.cumsum(held)
     wanted = upto[-1] * np.arange(1, panels) / panels
-    inner = np.searchsorted(upto, wanted) + 1
+    inner = lines[np.searchsorted(upto, wanted)].astype(np.int64) + 1
     return np.unique(np.concatenate([[0], inner[inner < size], [size]])).astype(np.int64)

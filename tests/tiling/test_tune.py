@@ -246,3 +246,21 @@ def test_panels_hold_about_equally_many_entries() -> None:
         assert edges[0] == 0
         assert edges[-1] == 40
         assert held.max() - held.min() <= 2 * 40
+
+
+@pytest.mark.parametrize("shape", [(10**12, 10**12), (10**12, 3), (1, 10**18)])
+def test_planes_far_larger_than_their_points(shape: tuple[int, int]) -> None:
+    """Lines without entries take no room, however panels are tried."""
+    draw = np.random.default_rng(0)
+    coords = np.unique(np.stack([draw.integers(0, n, 300) for n in shape]), axis=1)
+    few = SparseTensor.from_coo("F", ("I", "J"), shape, coords, np.ones(coords.shape[1]))
+    pattern = pattern_of(few)
+    found = tune(pattern, "add", Words(60))
+    assert found.costs.overflowing == 0
+    assert found.chosen.figure <= found.steps[0].figure
+    for by_columns, size in ((False, shape[1]), (True, shape[0])):
+        edges = edges_of(pattern, 4, by_columns)
+        assert (edges[0], edges[-1]) == (0, size)
+        assert (np.diff(edges) > 0).all()
+        held = np.histogram(pattern.rows if by_columns else pattern.cols, edges)[0]
+        assert size < 4 or held.max() <= 2 * held.min()

@@ -20,6 +20,7 @@ from polymodel.tiling.pattern import Flags, Index, Ints
 
 MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held
+EXTENT = 5 * 10**7  # of a rank: several arrays of 8 bytes a coordinate are held
 CHUNK = 2**22  # products at a time: 100 MB
 _REMEMBERED, _REMEMBERED_ENTRIES = 128, 2**26
 Progress = Callable[[str], None]
@@ -120,7 +121,8 @@ def product_of(
 ) -> Product:
     """A times B; without `second` A times A, or A times its transposed.
 
-    Raises SpecError where the sizes do not meet, Refused above 10^9 multiplies or 10^8 entries of Z.
+    Raises SpecError where the sizes do not meet, Refused above 10^9 multiplies, 10^8 entries of Z, or
+    5 x 10^7 coordinates of a rank.
     """
     b, how = _second(a, second)
     faults = [
@@ -133,6 +135,10 @@ def product_of(
         faults.append(Diagnostic(sizes, "give b as many rows as a has columns, or pass Transposed()"))
     if faults:
         raise SpecError(faults)
+    longest = max(*a.shape, *b.shape)
+    if longest > EXTENT:
+        fault = f"{a.name} times {how}: a rank has {longest:,} coordinates, more than {EXTENT:,}"
+        raise Refused(fault, "leave out rows and columns without entries: number those that have some")
     ours, theirs = _places(a.coords, a.shape), _places(b.coords, b.shape)
     multiplies = int(ours.transposed.row_nnz @ theirs.row_nnz)
     if multiplies > MULTIPLIES:

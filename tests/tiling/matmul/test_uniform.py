@@ -127,3 +127,10 @@ def test_what_cannot_be_multiplied_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(made, "OUTPUTS", 3)
     with pytest.raises(Refused, match="entries"):
         product_of(wide, Transposed())
+
+
+@pytest.mark.parametrize("shape", [(10**12, 10**12), (2**31, 2), (1, 10**18)])
+def test_ranks_that_would_not_fit_memory_are_refused(shape: tuple[int, int]) -> None:
+    few = SparseTensor.from_coo("F", ("I", "J"), shape, np.array([[0], [1]]), [1.0])
+    with pytest.raises(Refused, match=f"a rank has {max(shape):,} coordinates, more than 50,000,000"):
+        product_of(few, Transposed())
