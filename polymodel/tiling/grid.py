@@ -10,6 +10,7 @@ from polymodel.errors import Refused
 from polymodel.tiling.counts import Counts, starts
 from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.lines import summed, told
+from polymodel.tiling.optima import pairs_of
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
 
 # Points of all rectangles together, for fits that must be asked about each.
@@ -22,7 +23,7 @@ class Measured:
     """Whether rectangles of the grid fit, and whether they can have a result.
 
     `sums`: per figure of `Counts`, what the cells above each line hold between each pair of column lines
-    (rows + 1 x pairs); None for fits that must be asked. `first`, `last`: the pairs.
+    (rows + 1 x pairs); entries alone for fits that must be asked. `first`, `last`: the pairs.
     """
 
     pattern: Pattern
@@ -32,12 +33,12 @@ class Measured:
     cells: tuple[Ints, Ints]
     first: Ints
     last: Ints
-    sums: dict[str, Ints]
+    sums: dict[str, Index]
 
     @classmethod
     def of(cls, pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints]) -> Measured:
         rows, cols = lines
-        first, last = np.triu_indices(cols.size, 1)
+        first, last = pairs_of(cols.size - 1)
         cells = (
             np.searchsorted(rows, pattern.rows, side="right") - 1,
             np.searchsorted(cols, pattern.cols, side="right") - 1,
@@ -55,18 +56,23 @@ class Measured:
             found._check_effort()
         return found
 
-    def _entries(self, weights: Index | None) -> Ints:
+    def _entries(self, weights: Index | None) -> Index:
         """Sums of the points' weights above each line, between each pair of column lines."""
         rows, cols = (x.size for x in self.lines)
+        if weights is None:
+            return np.zeros((rows, 1), dtype=np.int64)
         upto = np.zeros((rows, cols), dtype=np.int64)
-        if weights is not None:
-            cell = self.cells[0] * (cols - 1) + self.cells[1]
-            held = np.bincount(cell, weights=weights, minlength=(rows - 1) * (cols - 1))
-            upto[1:, 1:] = held.reshape(rows - 1, cols - 1).astype(np.int64).cumsum(axis=0).cumsum(axis=1)
-        found: Ints = upto[:, self.last] - upto[:, self.first]
+        cell = self.cells[0] * (cols - 1) + self.cells[1]
+        held = np.bincount(cell, weights=weights, minlength=(rows - 1) * (cols - 1))
+        upto[1:, 1:] = held.reshape(rows - 1, cols - 1).astype(np.int64).cumsum(axis=0).cumsum(axis=1)
+        return self._between(upto[:, self.last], upto[:, self.first])
+
+    def _between(self, last: Ints, first: Ints) -> Index:
+        """Differences of sums; short where sums of sums stay short too."""
+        found: Index = (last - first).astype(np.int32 if self.pattern.points < 2**24 else np.int64)
         return found
 
-    def _rows(self, which: Flags) -> Ints:
+    def _rows(self, which: Flags) -> Index:
         """Nonempty rows above each line, between each pair of column lines.
 
         A row counts for the pair (c, d) with the first of its filled cells from c on, if that is before d:
@@ -83,11 +89,10 @@ class Measured:
         # [line, cell, c]: entries of cells with a predecessor before c, above the line; then over cells.
         upto = np.zeros((rows, cols, cols), dtype=np.int64)
         upto[1:, 1:] = held.cumsum(axis=0).cumsum(axis=2).cumsum(axis=1)
-        found: Ints = upto[:, self.last, self.first] - upto[:, self.first, self.first]
-        return found
+        return self._between(upto[:, self.last, self.first], upto[:, self.first, self.first])
 
     def of_height(self, height: int) -> tuple[Flags, Flags]:
-        """For rectangles of `height` cells, [row, column, width]: what fits, what has a result."""
+        """For rectangles of `height` cells, [row, pair]: what fits, what has a result."""
         rows, cols = self.lines
         figures = {name: held[height:] - held[:-height] for name, held in self.sums.items()}
         if summed(self.fit):
@@ -98,13 +103,7 @@ class Measured:
             load = self._asked(height)
         a, b = figures["nnz_a"] > 0, figures["nnz_b"] > 0
         useful = a | b if self.op == "add" else a & b
-        return self._square(load <= self.fit.capacity), self._square(useful)
-
-    def _square(self, values: Flags) -> Flags:
-        cols = self.lines[1].size
-        found = np.zeros((values.shape[0], cols, cols), dtype=np.bool_)
-        found[:, self.first, self.last - self.first] = values
-        return found
+        return load <= self.fit.capacity, useful
 
     def _check_effort(self) -> None:
         rows, cols = (x.size - 1 for x in self.lines)

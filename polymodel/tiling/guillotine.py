@@ -7,27 +7,24 @@ fits is never cut further, and other tilers may cut off the grid: the optimum is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.faults import check_empty, check_single
 from polymodel.tiling.fit import Fit, Op
 from polymodel.tiling.grid import Measured
+from polymodel.tiling.lines import summed
+from polymodel.tiling.optima import Optima, optima
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
 
 Grid = tuple[int, int]
-Numbers = NDArray[np.uint16]
 
 # Cells per side unless `grid` says otherwise, and the points up to which that is not refused.
 DEFAULT_LINES = 64
 DEFAULT_POINTS = 20_000
 # Of the table of rectangles (17.9 million for 64 x 64 cells).
 MOST_RECTANGLES = 20_000_000
-# More than any number of tiles; its double is still a uint16.
-_NEVER = 1 << 14
 
 
 def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> Cut:
@@ -36,7 +33,7 @@ def guillotine(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None) -> 
     Without `grid`: 64 cells a side, or one per line of a shorter side. Refused without `grid` above 20,000
     points, for large grids, and where a cell of the grid does not fit; SpecError where an entry does not.
     """
-    table, lines = _searched(pattern, op, fit, grid, "tiles")
+    table, lines = _searched(pattern, op, fit, grid, "one")
     rects = table.rectangles()
     rows, cols = lines
     found = Rects(
@@ -57,8 +54,8 @@ def min_nonskipped(pattern: Pattern, op: Op, fit: Fit, grid: Grid | None = None)
 
     A rectangle that fits is not cut here either, so that it is no minimum over finer cuts. Errors as there.
     """
-    table, _ = _searched(pattern, op, fit, grid, "useful")
-    return int(table.fewest[-1, 0, 0, -1])
+    table, _ = _searched(pattern, op, fit, grid, "result")
+    return table.whole
 
 
 def _painted(rows: int, cols: int, rects: Ints) -> Index:
@@ -72,85 +69,22 @@ def _painted(rows: int, cols: int, rects: Ints) -> Index:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """`fewest`[h, r, c, w]: the optimum of the h x w cells at (r, c); `fits`: whether they fit."""
-
-    fewest: Numbers
-    fits: Flags
-
-    def rectangles(self) -> Ints:
-        """First row, row after the last, first column and column after the last (cells) of the tiles."""
-        found: list[Ints] = []
-        height, width = self.fewest.shape[0] - 1, self.fewest.shape[3] - 1
-        open_ = np.array([[0, height, 0, width]], dtype=np.int64)
-        while open_.size:
-            r, end, c, last = open_.T
-            done = self.fits[end - r, r, c, last - c]
-            found.append(open_[done])
-            open_ = open_[~done]
-            if open_.size:
-                open_ = self._halves(open_)
-        return np.concatenate(found)
-
-    def _halves(self, open_: Ints) -> Ints:
-        """Both parts of each rectangle under a cut that reaches its optimum."""
-        r, end, c, last = open_.T[:, :, None]
-        cut = np.arange(1, self.fewest.shape[0] - 1)
-        across = np.arange(1, self.fewest.shape[3] - 1)
-        upper = np.minimum(cut, end - r)
-        left = np.minimum(across, last - c)
-        fewest = self.fewest
-        rows = fewest[upper, r, c, last - c] + fewest[end - r - upper, r + upper, c, last - c]
-        cols = fewest[end - r, r, c, left] + fewest[end - r, r, c + left, last - c - left]
-        rows[cut >= end - r] = cols[across >= last - c] = 2 * _NEVER
-        chosen = np.argmin(np.concatenate([rows, cols], axis=1), axis=1)
-        by_row = chosen < cut.size
-        parts = np.stack([open_, open_])
-        row, col = open_[:, 0] + chosen + 1, open_[:, 2] + chosen - cut.size + 1
-        parts[0, by_row, 1] = parts[1, by_row, 0] = row[by_row]
-        parts[0, ~by_row, 3] = parts[1, ~by_row, 2] = col[~by_row]
-        return parts.reshape(-1, 4)
-
-
 def _searched(
-    pattern: Pattern, op: Op, fit: Fit, grid: Grid | None, counted: str
-) -> tuple[_Table, tuple[Ints, Ints]]:
+    pattern: Pattern, op: Op, fit: Fit, grid: Grid | None, leaf: str
+) -> tuple[Optima, tuple[Ints, Ints]]:
     lines = _lines(pattern, grid)
     check_empty(pattern, op, fit)
     measured = Measured.of(pattern, op, fit, lines)
-    rows, cols = (x.size - 1 for x in lines)
-    shape = (rows + 1, rows + 1, cols + 1, cols + 1)
-    table = _Table(np.zeros(shape, dtype=np.uint16), np.zeros(shape, dtype=np.bool_))
-    for height in range(1, rows + 1):
-        fits, useful = measured.of_height(height)
+
+    def of_height(height: int) -> tuple[Flags, Flags]:
+        found = measured.of_height(height)
         if height == 1:
-            _check_cells(pattern, op, fit, lines, fits)
-        leaf = np.ones_like(fits) if counted == "tiles" else useful
-        _layer(table, height, fits, leaf)
-    return table, lines
+            _check_cells(pattern, op, fit, lines, found[0])
+        return found
 
-
-def _layer(table: _Table, height: int, fits: Flags, leaf: Flags) -> None:
-    """Optima of all rectangles of one height: over cuts between rows, then between columns."""
-    places, cols = fits.shape[0], fits.shape[1] - 1
-    least = np.full(fits.shape, _NEVER, dtype=np.uint16)
-    both = np.empty_like(least)
-    for upper in range(1, height):
-        lower = table.fewest[height - upper, upper : upper + places]
-        np.add(table.fewest[upper, :places], lower, out=both)
-        np.minimum(least, both, out=least)
-    least[fits] = leaf[fits]
-    by_end = np.zeros_like(least)
-    by_end[:, 1:, 1] = least[:, :-1, 1]
-    for width in range(2, cols + 1):
-        starts = slice(0, cols - width + 1)
-        parts = least[:, starts, 1:width] + by_end[:, width:, width - 1 : 0 : -1]
-        found = np.minimum(least[:, starts, width], parts.min(axis=2))
-        found = np.where(fits[:, starts, width], least[:, starts, width], found)
-        least[:, starts, width] = by_end[:, width:, width] = found
-    table.fewest[height, :places] = least
-    table.fits[height, :places] = fits
+    rows, cols = (x.size - 1 for x in lines)
+    least = lower_bound(pattern, op, fit) if summed(fit) else 0
+    return optima(rows, cols, of_height, least, leaf), lines
 
 
 def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
@@ -181,7 +115,7 @@ def _lines(pattern: Pattern, grid: Grid | None) -> tuple[Ints, Ints]:
 
 def _check_cells(pattern: Pattern, op: Op, fit: Fit, lines: tuple[Ints, Ints], fits: Flags) -> None:
     """Refuses grids of which a cell does not fit."""
-    over = np.argwhere(~fits[:, :-1, 1])
+    over = np.argwhere(~fits[:, : lines[1].size - 1])  # pairs of one column come first
     if over.size:
         check_single(pattern, op, fit, Rects.of([(0, 0, 1, 1)]))
         rows, cols = lines

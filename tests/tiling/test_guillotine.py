@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.fit import Elements, Op
 from polymodel.tiling.guillotine import guillotine, min_nonskipped
-from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.operands import Alone, pattern_of
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, is_partition, operands
+
+
+OPS: tuple[Op, ...] = ("add", "multiply")
 
 
 def fewest(
@@ -80,6 +84,18 @@ def test_what_is_refused() -> None:
         guillotine(pattern_of(many), "add", Elements(128), (0, True))
     with pytest.raises(SpecError, match="the entry alone needs 2"):
         guillotine(pattern_of(many), "add", Elements(1), (10, 10))
+
+
+def test_more_tiles_than_short_numbers_hold() -> None:
+    """Any two cells are too many, which the bound does not see: numbers of 8 bits are tried and given up."""
+    three = np.zeros((24, 24))
+    three[::2, ::2] = three[1::2, ::2] = three[::2, 1::2] = 1
+    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J"), three), Alone())
+    for op in OPS:
+        assert lower_bound(pattern, op, Elements(5)) < 127
+        found = guillotine(pattern, op, Elements(5), (12, 12))
+        assert found.tiles == 144
+        is_partition(found, pattern)
 
 
 def test_a_fit_that_is_asked_has_a_limit() -> None:
