@@ -18,7 +18,6 @@ from polymodel.tiling.operands import Alone, pattern_of
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, is_partition, operands
 
-
 OPS: tuple[Op, ...] = ("add", "multiply")
 
 
