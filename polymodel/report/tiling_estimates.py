@@ -165,8 +165,18 @@ def estimate_tiling(
     else:
         tensor, told = operand(source, "A")
         known = fitted(tensor, models)
-    found, refused = _foretold(tensor, known, action, rule, tuple(tilers or TILERS), second, launch)
+    found, refused = _foretold(tensor, known, action, rule, _named(tilers), second, launch)
     return TilingEstimates(tuple(found), action, rule, (*told, *refused))
+
+
+def _named(tilers: Sequence[str] | None) -> tuple[str, ...]:
+    """The tilers asked for; a single name is one too."""
+    if tilers is None:
+        return TILERS
+    found = (tilers,) if isinstance(tilers, str) else tuple(tilers)
+    if not found:
+        raise SpecError([Diagnostic("no tiler is named", f"leave tilers out for {', '.join(TILERS)}")])
+    return found
 
 
 def estimate_shape(
@@ -197,10 +207,10 @@ def _foretold(
     launch: Launch | None,
 ) -> tuple[list[Foretold], list[str]]:
     """All estimates, and why some of them are missing. Refused if all are."""
-    made = dict(_tiled(tensor, op, fit, tilers, second, launch)) if tensor is not None else {}
+    told: list[str] = []
+    made = dict(_tiled(tensor, op, fit, tilers, second, launch, told)) if tensor is not None else {}
     found: list[Foretold] = []
     refused: list[Refused] = []
-    told = []
     for name, model in models.items():
         for tiler in tilers:
             try:
@@ -223,13 +233,17 @@ def _tiled(
     tilers: tuple[str, ...],
     second: Second | None,
     launch: Launch | None,
+    told: list[str],
 ) -> Iterator[tuple[str, Costs]]:
-    """What each tiler makes of the data; nothing where B is a model."""
+    """What each tiler makes of the data, or why it does not; nothing where B is a model."""
     if isinstance(second, DensityModel):
         return
     pattern = pattern_of(tensor, second)
     for tiler in tilers:
-        yield tiler, costs(pattern, cut(pattern, op, fit, tiler), op, fit, launch)
+        try:
+            yield tiler, costs(pattern, cut(pattern, op, fit, tiler), op, fit, launch)
+        except Refused as refusal:
+            told.append(f"{tiler} does not tile the data: {refusal.message}")
 
 
 def _row(found: Foretold) -> tuple[Cell, ...]:

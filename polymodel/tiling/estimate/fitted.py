@@ -14,6 +14,8 @@ from polymodel.spec.faults import suggestion
 FITTED = ("uniform", "rows", "banded")
 # A band says where the entries are if so much of it is nonzero.
 _FULL = 0.5
+# Rows that are counted one by one.
+_MOST_ROWS = 10**8
 
 
 def fitted(
@@ -22,13 +24,20 @@ def fitted(
     """Models of a matrix by name: `uniform` (its number of entries), `rows` (those of each row), `banded`
     (the narrowest band with all of them; by default only where half of the band is nonzero).
 
-    SpecError for other names, Refused for tensors of other than two ranks.
+    SpecError for other names and for models of another shape, Refused for tensors of other than two ranks and
+    for `rows` of more than 10^8 rows (by default left out).
     """
     if len(tensor.ranks) != 2:
         raise Refused(f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices")
-    if isinstance(models, Mapping):
-        return dict(models)
-    wanted = FITTED if models is None else tuple(models)
+    if isinstance(models, Mapping) and models:
+        return _given(tensor, models)
+    wanted: tuple[str, ...]
+    if models is None:
+        wanted = FITTED if tensor.shape[0] <= _MOST_ROWS else ("uniform", "banded")
+    else:
+        wanted = (models,) if isinstance(models, str) else tuple(models)
+    if not wanted:
+        raise SpecError([Diagnostic("no model is named", f"leave models out for {', '.join(FITTED)}")])
     unknown = [name for name in wanted if name not in FITTED]
     if unknown:
         raise SpecError([Diagnostic(f"there is no model {n!r}", suggestion(n, FITTED)) for n in unknown])
@@ -37,10 +46,31 @@ def fitted(
         if name == "uniform":
             found[name] = Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz)
         elif name == "rows":
+            if tensor.shape[0] > _MOST_ROWS:
+                raise Refused(
+                    f"{tensor.name} has {tensor.shape[0]:,} rows, too many to count", "take uniform"
+                )
             found[name] = RankNnz.from_tensor(tensor)
         else:
             width = int(np.abs(tensor.coords[0] - tensor.coords[1]).max(initial=0))
             band = Banded(tensor.ranks, tensor.shape, width)
             if models is not None or tensor.nnz >= _FULL * band.expected_nnz:
                 found[name] = band
+    return found
+
+
+def _given(tensor: SparseTensor, models: Mapping[str, object]) -> dict[str, DensityModel]:
+    faults, found = [], {}
+    for name, model in models.items():
+        if not isinstance(model, DensityModel):
+            remedy = "pass e.g. pm.Uniform.of(['I', 'J'], [100, 100], density=0.1)"
+            faults.append(Diagnostic(f"models: {name}: {model!r} is no density model", remedy))
+        elif model.shape != tensor.shape:
+            mine, theirs = (" x ".join(map(str, x.shape)) for x in (model, tensor))
+            what = f"models: {name}: the model is {mine}, {tensor.name} {theirs}"
+            faults.append(Diagnostic(what, "give a model of the same shape"))
+        else:
+            found[name] = model
+    if faults:
+        raise SpecError(faults)
     return found

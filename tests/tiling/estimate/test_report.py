@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
@@ -80,3 +81,39 @@ def test_models_by_name() -> None:
     told = pm.estimate_tiling(tensor, models={"data": pm.Actual.of(tensor)}, tilers=["btree"])
     assert told.found[0].estimate.label == "exact"
     assert told.found[0].error("tiles") == told.found[0].error("total_cycles") == 0
+
+
+def test_models_and_tilers_that_say_nothing_are_told() -> None:
+    small = pm.Uniform.of(["I", "J"], [5, 5], density=0.1)
+    for models, what in (
+        ([], "no model is named"),
+        ({}, "no model is named"),
+        ({"m": 3, "u": small}, r"m: 3 is no density model[\s\S]*u: the model is 5 x 5, lp_e226 223 x 472"),
+        ("row", "there is no model 'row'"),
+    ):
+        with pytest.raises(SpecError, match=what):
+            pm.estimate_tiling(MATRIX, models=models)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(SpecError, match="no tiler is named"):
+        pm.estimate_tiling(MATRIX, tilers=[])
+    one = pm.estimate_tiling(MATRIX, models="uniform", tilers="strips")
+    assert [(f.model, f.estimate.tiler) for f in one.found] == [("uniform", "strips")]
+
+
+def test_a_tiler_that_refuses_the_data_does_not_keep_the_others_from_being_estimated() -> None:
+    """A block in a corner makes `simple` take tiles of 2 x 2, of which there are 2.25 x 10^10."""
+    block = np.stack(np.divmod(np.arange(100), 10))
+    coords = np.concatenate([block, [[299_999], [299_999]]], axis=1)
+    wide = pm.SparseTensor.from_coo("W", ("I", "J"), (300_000, 300_000), coords, np.ones(101))
+    found = pm.estimate_tiling(wide, fit=pm.elements(8), models=["uniform"], tilers=["simple", "btree"])
+    actual = {f.estimate.tiler: f.actual for f in found.found}
+    assert actual["simple"] is None
+    assert actual["btree"] is not None
+    assert actual["btree"].tiles > 1
+    assert any("simple does not tile the data: W: tiles of" in note for note in found.notes)
+
+
+def test_more_rows_than_can_be_counted() -> None:
+    long = pm.SparseTensor.from_coo("L", ("I", "J"), (10**12, 1), np.array([[7, 10**11], [0, 0]]), np.ones(2))
+    assert {f.model for f in pm.estimate_tiling(long, tilers=["btree"]).found} == {"uniform"}
+    with pytest.raises(Refused, match="1,000,000,000,000 rows, too many to count"):
+        pm.estimate_tiling(long, models=["rows"], tilers=["btree"])
