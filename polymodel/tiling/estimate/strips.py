@@ -17,7 +17,7 @@ from polymodel.sparse.density.model import Floats, Ints
 from polymodel.tiling.estimate.loads import Loads
 from polymodel.tiling.estimate.record import Sums
 from polymodel.tiling.estimate.source import Source
-from polymodel.tiling.estimate.work import tokens
+from polymodel.tiling.estimate.work import launched, tokens
 
 # Lengths at which the law of a strip is evaluated, strips counted one by one, and lengths called short.
 _LENGTHS, _COUNTED, _SHORT = 40, 200, 6
@@ -57,15 +57,21 @@ class _Lines:
             return 0.0
         return float(tokens(self.source.op, self.at(length), self.source.same)[0, 0])
 
+    def launched(self, length: float) -> float:
+        """P(a typical strip of `length` lines can have a result)."""
+        laws = self.at(length)
+        return float(launched(self.source.op, laws.entries, laws.share[:, None], self.source.same)[0, 0])
+
     def _room(self, length: float) -> Floats:
         return self.loads(np.array([max(1, round(length))], dtype=np.int64)).room
 
 
 @dataclass(frozen=True)
 class _Strips:
-    """Strips of lines: expected number of tiles, and cycles less ramps."""
+    """Strips of lines: expected number of tiles, of those that can have a result, and cycles less ramps."""
 
     tiles: float
+    useful: float
     tokens: float
 
 
@@ -77,10 +83,13 @@ def strips(source: Source, columns: bool) -> Sums:
     over = float(whole.over[0])
     one = float((whole.mass * tokens(source.op, whole, source.same)).sum())
     some = float((whole.mass * (whole.entries > 0.5)).sum())
-    found = _covered(lines) if over > _NEVER else _Strips(0.0, 0.0)
+    run = launched(source.op, whole.entries, whole.share[:, None], source.same)
+    alone = float((whole.mass * run).sum())
+    found = _covered(lines) if over > _NEVER else _Strips(0.0, 0.0, 0.0)
     cut = max(found.tiles, 2.0) * over
+    useful = alone + cut * found.useful / max(found.tiles, 1.0)
     notes = ("lengths of strips as if drawn one by one",)
-    return Sums(1 - over + cut, some + cut, some + cut, one + over * found.tokens, source.method, notes)
+    return Sums(1 - over + cut, some + cut, useful, one + over * found.tokens, source.method, notes)
 
 
 def _covered(lines: _Lines) -> _Strips:
@@ -88,12 +97,12 @@ def _covered(lines: _Lines) -> _Strips:
     lengths = np.arange(1, min(lines.many, 2) + 1, dtype=np.int64)
     first = lines.loads(lengths)
     heavy = float(first.over[0])
-    across = _Strips(0.0, 0.0)
+    across = _Strips(0.0, 0.0, 0.0)
     if heavy > _NEVER and lines.cross > 1:
         # A line that is too heavy alone is strips of single places of its own.
         across = _covered(_Lines(lines.source, lines.cross, 1, not lines.columns))
     if heavy > 1 - _NEVER:
-        return _Strips(across.tiles * lines.many, across.tokens * lines.many)
+        return _Strips(*(n * lines.many for n in (across.tiles, across.useful, across.tokens)))
     length = _length(lines, heavy)
     light = lines.many * (1 - heavy)
     if heavy > _NEVER:
@@ -106,7 +115,9 @@ def _covered(lines: _Lines) -> _Strips:
     mean = min(length.mean, light)
     full = np.floor(light / mean + 1e-9)
     cost = full * lines.tokens(mean) + lines.tokens(light - full * mean) + heavy * lines.many * across.tokens
-    return _Strips(number + heavy * lines.many * max(2.0, across.tiles), cost)
+    pieces = heavy * lines.many * max(2.0, across.tiles)
+    useful = number * lines.launched(mean) + pieces * across.useful / max(across.tiles, 1.0)
+    return _Strips(number + pieces, useful, cost)
 
 
 @dataclass(frozen=True)
