@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,10 +30,12 @@ EMPTY = "#e3e3e3"
 CHOSEN, OTHER = "#2563a8", "#a9c8e6"
 _INCHES = 5.0  # of the longer side of the matrix in a new figure
 _SMALL = 2.6  # inches, of one of several pictures
+_FEW = 3.4  # where no more than three stand in a row
 _STRETCHED = 4  # times longer than wide: from there on the picture does not keep the shape
 _VECTORS = 3000  # borders; more are drawn as pixels, else an SVG gets too large to open
 _HATCHED = 400  # empty tiles; more are only shaded
-_WIDE = (0.25, 1.1)  # points, of borders
+_WIDE = (0.35, 1.1)  # points, of borders
+_TINT = 1.5  # points between borders; closer ones run into a tint
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,31 +63,34 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
         _draw(found, bins, ax, inches, hatched=True)
         return ax
     made = new_axes(max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
-    most, steps = _draw(found, bins, made, inches, hatched=True)
+    most, steps, apart = _draw(found, bins, made, inches, hatched=True)
     _scale(made, most, steps)
-    _legend(found, made)
+    _legend(found, made, apart)
     return made
 
 
 def _draw(
     found: Tiled, bins: int, ax: Axes, inches: tuple[float, float], *, hatched: bool
-) -> tuple[int, tuple[int, int]]:
-    """All but scale and legend. `inches`: of the plane, wide and high, for which borders are chosen."""
-    drawn = _entries(found.pattern, bins, ax)
+) -> tuple[int, tuple[int, int], float]:
+    """All but scale and legend. `inches`: of the plane, wide and high, for which borders are chosen.
+
+    Gives what `_entries` gives, and how far apart borders mostly are, in points.
+    """
+    most, steps = _entries(found.pattern, bins, ax)
     _shaded(found, ax, hatched)
-    _borders(found.rects, found.pattern.shape, ax, inches)
+    apart = _borders(found.rects, found.pattern.shape, ax, inches)
     _frame(found, ax)
-    return drawn
+    return most, steps, apart
 
 
 def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
     """Several tilings of one matrix as small multiples, up to four in a row."""
     if not found:
         raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
-    across = min(4, len(found))
+    across = 3 if len(found) in (5, 6, 9) else min(4, len(found))
     down = -(-len(found) // across)
-    inches = _plane(*found[0].pattern.shape, _SMALL)
-    figure = _figure(new_axes(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 0.9)))
+    inches = _plane(*found[0].pattern.shape, _FEW if across < 4 else _SMALL)
+    figure = _figure(new_axes(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 1.15)))
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for ax, one in zip(grid.flat, found, strict=False):
         _draw(one, bins, ax, inches, hatched=False)
@@ -92,6 +98,10 @@ def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
         ax.label_outer()
     for ax in list(grid.flat)[len(found) :]:
         ax.set_axis_off()
+    # Axes of a fixed shape have their final size after one pass only, which the next one makes room around.
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
     return figure
 
 
@@ -209,15 +219,18 @@ def _lines(at: Ints, first: Ints, length: Ints, behind: Ints) -> tuple[NDArray[n
     return np.stack([at[starts], first[starts], last[ends]], axis=1), np.maximum.reduceat(behind, starts)
 
 
-def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: tuple[float, float]) -> None:
+def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: tuple[float, float]) -> float:
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
     drawn, gaps = segments(rects)
+    if not len(drawn):
+        return inf
     wide, high = 72 * inches[0] / shape[1], 72 * inches[1] / shape[0]  # points of a place
     level = drawn[:, 0, 1] == drawn[:, 1, 1]
     spans = np.where(level, wide, high) * np.abs(drawn[:, 1] - drawn[:, 0]).sum(axis=1)
-    widths, opaque = strokes(spans, np.where(level, high, wide) * gaps)
+    apart: NDArray[np.float64] = np.where(level, high, wide) * gaps
+    widths, opaque = strokes(spans, apart)
     colours = np.tile(to_rgba(BORDER), (len(drawn), 1))
     colours[:, 3] = opaque
     many = len(drawn) > _VECTORS
@@ -225,6 +238,7 @@ def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: tuple[float
         list(drawn), colors=colours, linewidths=widths.tolist(), zorder=2, rasterized=many, capstyle="butt"
     )
     ax.add_collection(lines)
+    return float(np.median(apart))
 
 
 def strokes(
@@ -232,11 +246,11 @@ def strokes(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Width and opacity of borders of these lengths, with the next border at that distance; all in points.
 
-    A border takes a fifteenth of the tile behind it. Where tiles are hardly larger than a pixel, all borders
+    A border takes a tenth of the tile behind it. Where tiles are hardly larger than a pixel, all borders
     together would hide what they divide: they fade.
     """
-    widths = np.clip(np.minimum(spans, gaps) / 15, *_WIDE)
-    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(gaps / 5, 0.1, 0.95))
+    widths = np.clip(np.minimum(spans, gaps) / 10, *_WIDE)
+    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(gaps / 3, 0.1, 0.95))
 
 
 def _frame(found: Tiled, ax: Axes) -> None:
@@ -270,8 +284,8 @@ def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
     bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
 
 
-def _legend(found: Tiled, ax: Axes) -> None:
-    """What grey and red mean, where they occur."""
+def _legend(found: Tiled, ax: Axes, apart: float) -> None:
+    """What grey, red and a mere tint mean, where they occur."""
     from matplotlib.patches import Patch
 
     handles = []
@@ -282,6 +296,8 @@ def _legend(found: Tiled, ax: Axes) -> None:
     if over:
         text = f"does not fit ({over:,} tile{'s' if over > 1 else ''})"
         handles.append(Patch(facecolor=WARNING, alpha=0.4, label=text))
+    if apart < _TINT:
+        handles.append(Patch(facecolor=BORDER, alpha=0.15, label="tiles thinner than lines can show"))
     figure = ax.get_figure(root=True)
     if handles and figure is not None:
         # Outside of the axes and of the scale: the layout makes room for it.
@@ -319,7 +335,7 @@ def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> F
         ("configuration (cycles)", [b.config_cycles for b in bars],
          ["" if b.reduction is None else f"{-100 * b.reduction + 0.0:+.1f} %" for b in bars]),
         ("run (cycles)", [b.run_cycles for b in bars],
-         ["" if b.speedup is None else f"{b.speedup:.2f} x faster" for b in bars]),
+         ["" if b.speedup is None else _faster(b.speedup) for b in bars]),
     )  # fmt: skip
     for ax, (label, values, told) in zip(axes, panels, strict=True):
         ax.barh(places, values, height=0.72, color=colours)
@@ -342,3 +358,8 @@ def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> F
 
 def _times(ratio: float, what: str) -> str:
     return f"{ratio:.2f} x {what}"
+
+
+def _faster(speedup: float) -> str:
+    """In words that are true on both sides of one."""
+    return f"{speedup:.2f} x faster" if speedup >= 0.995 else f"{1 / speedup:.2f} x slower"

@@ -143,7 +143,37 @@ def test_borders_of_small_tiles_fade() -> None:
     widths, opaque = strokes(np.array([300.0, 2.0]), np.array([100.0, 100.0]))
     assert widths[0] > widths[1]
     assert opaque[0] > opaque[1]
-    assert strokes(np.array([300.0]), np.array([1.0]))[1][0] < 0.3
+    assert strokes(np.array([300.0]), np.array([1.0]))[1][0] < 0.4
+    # Seventy strips in a picture of 190 points are lines still, not a tint.
+    widths, opaque = strokes(np.array([150.0]), np.array([2.7]))
+    assert (widths * opaque)[0] > 0.3
+
+
+def test_a_legend_says_that_borders_run_into_a_tint() -> None:
+    p = pattern(400, 400, 4_000)
+    for height, told in ((80, []), (1, ["tiles thinner than lines can show"])):
+        rects = Rects.of([(row, 0, height, 400) for row in range(0, 400, height)])
+        flags = np.ones(rects.tiles, dtype=np.bool_)
+        figure = plot_tiles(Tiled(p, rects, flags, flags, "strips")).figure
+        assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == told
+
+
+def test_one_row_of_pictures_keeps_titles_and_labels() -> None:
+    p = pattern(400, 400, 4_000)
+    figure = plot_tilers([tiled(p, 128)] * 4)
+    figure.canvas.draw()
+    high = figure.bbox.height
+    for ax in figure.axes:
+        box = ax.get_tightbbox()
+        assert box is not None
+        assert 0 <= box.y0 < box.y1 <= high
+
+
+@pytest.mark.parametrize(("speedup", "told"), [(1.5, "1.50 x faster"), (0.5, "2.00 x slower")])
+def test_bars_say_slower_where_it_is(speedup: float, told: str) -> None:
+    bars = [Bar("simple", 4, 4, 4, None, None), Bar("other", 4, 4, 8, 0.0, speedup)]
+    figure = plot_bars(bars, bound=2, against="simple", title="M")
+    assert told in [text.get_text() for text in figure.axes[2].texts]
 
 
 def test_small_multiples_and_bars() -> None:
