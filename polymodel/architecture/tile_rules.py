@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from polymodel.architecture.numbers import Numbers
 from polymodel.spec.faults import Path
-from polymodel.spec.tiles_schema import DataTiles
+from polymodel.spec.tiles_schema import DataTiles, ProductTiles
 
 # One buffer each for A, B and the output.
 OPERANDS = 3
+
+
+@dataclass(frozen=True)
+class ProductRules:
+    """How products of two matrices are cut. `capacity` (words of a buffer) is None where the rules of the
+    memory decide, `order` where the best one is taken; `tile`: sizes along i, k and j of uniform tiles.
+    """
+
+    strategy: Literal["uniform", "panels", "dynamic", "overbooked", "search"] = "search"
+    tile: tuple[int, int, int] | None = None
+    capacity: int | None = None
+    order: str | None = None
+    objective: Literal["words", "time"] = "time"
+    pes: int = 1
+    bandwidth: float = 1.0
+    overbook: float = 0.1
+    time_limit: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -33,6 +50,8 @@ class TileRules:
     config_multiply: int = 907
     ramp: int = 8
     empty: int = 10
+    ranks: tuple[str, ...] | None = None
+    product: ProductRules = ProductRules()
 
     def __hash__(self) -> int:
         return hash((self.fit, self.capacity, self.tiler))  # a format may be a list as written
@@ -73,6 +92,43 @@ def resolve_tiles(
         config_multiply=_cycles(section.configuration.multiply, (*costs, "multiply"), numbers),
         ramp=_cycles(section.ramp, (*path, "ramp"), numbers),
         empty=_cycles(section.empty, (*path, "empty"), numbers),
+        ranks=section.ranks,
+        product=_product(section.product, (*path, "product"), numbers),
+    )
+
+
+def words_of(rules: TileRules, size_bits: float, buffering: str, widest: int) -> int | None:
+    """Words of each operand's buffer for products; 0 if the memory holds none, None if nothing says how many.
+
+    The capacity of products, else that in words, else what follows from the memory's size.
+    """
+    if rules.product.capacity is not None:
+        return rules.product.capacity
+    if rules.fit == "words" and rules.capacity is not None:
+        return rules.capacity
+    if math.isinf(size_bits):
+        return None
+    return capacity_of(replace(rules, fit="words", capacity=None), size_bits, buffering, widest)
+
+
+def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRules:
+    tile = None
+    if section.tile is not None:
+        i, k, j = (_whole(t, (*path, "tile", at), numbers) or 1 for at, t in enumerate(section.tile))
+        tile = i, k, j
+    overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
+    if overbook >= 1:
+        numbers.faults.add((*path, "overbook"), f"{overbook:g} is no share of tiles", "write e.g. 0.1")
+    return ProductRules(
+        strategy=section.strategy or ("search" if tile is None else "uniform"),
+        tile=tile,
+        capacity=_whole(section.capacity, (*path, "capacity"), numbers),
+        order=section.order,
+        objective=section.objective,
+        pes=numbers.whole(section.pes, (*path, "pes"), "pes"),
+        bandwidth=numbers.positive(section.bandwidth, (*path, "bandwidth"), "bandwidth", finite=True),
+        overbook=overbook,
+        time_limit=numbers.positive(section.time_limit, (*path, "time_limit"), "time limit"),
     )
 
 

@@ -9,27 +9,33 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 
-from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.page import CSS
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.report.tiling_level_moved import Moved, energy_table, traffic_table
+from polymodel.report.tiling_level_products import MODEL, moved_by, product_tiles_table, products_table
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
 from polymodel.tiling.level import Expected, Level, levels
+from polymodel.tiling.level_product import ProductLevel
 
 if TYPE_CHECKING:
     import pandas
 
-TABLES = ("summary", "tiles", "traffic", "energy")
-_SHOWN = ("summary", "traffic", "energy")
+TABLES = ("summary", "tiles", "traffic", "energy", "products", "product_tiles")
+_SHOWN = ("summary", "products", "traffic", "energy")
 # What a terminal is wide enough for.
 _NARROW = {
     "summary": (
         "einsum", "memory", "op", "capacity", "unit", "tiler", "tiles", "tile_bound", "kernels",
         "kernel_bound", "config_cycles", "run_cycles", "total_cycles", "cycle_bound", "latency_s", "label",
+    ),
+    "products": (
+        "einsum", "memory", "strategy", "order", "tile", "capacity_words", "pairs", "multiplies", "words",
+        "least_words", "ratio", "label",
     ),
     "traffic": (
         "einsum", "memory", "parent", "tensor", "role", "tiles", "in_words", "read_words", "written_words",
@@ -53,8 +59,9 @@ def tile_levels(
     """Cut the operands of the mapping for every memory that says `data_tiles:`.
 
     `tensors`, `densities`: data in the place of what the workload says, as for `sparsify`. Raises SpecError
-    for wrong data and for an entry that fits no tile; Refused for Einsums that are no element-wise add or
-    multiply, and for operands of which only a density is known.
+    for wrong data and for an entry that fits no tile; Refused for Einsums that are
+    neither an element-wise add or multiply nor a product of two matrices, and for products of which only a
+    density is known.
     """
     if not isinstance(report, Report):
         raise not_a("report", "tile_levels", report, "pass what pm.evaluate(spec) gives")
@@ -62,7 +69,9 @@ def tile_levels(
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
     found, notes = levels(report.problem, report.analysis, data)
     cut = tuple(x for x in found if isinstance(x, Level))
-    return TilingReport(report, cut, tuple(x for x in found if isinstance(x, Expected)), data, notes)
+    guessed = tuple(x for x in found if isinstance(x, Expected))
+    products = tuple(x for x in found if isinstance(x, ProductLevel))
+    return TilingReport(report, cut, guessed, data, notes, products)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +79,8 @@ class TilingReport:
     """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are a model's.
 
     `dense`: the report that it was made from. `levels`: one per Einsum and memory, with rectangles, counts
-    and costs as arrays; `expected`: the same of operands without data, figures only.
+    and costs as arrays; `expected`: the same of operands without data, figures only; `products`: products of
+    two matrices, in tiles that are reused.
     `table(name)` gives one of `TABLES` as plain data.
     """
 
@@ -79,6 +89,7 @@ class TilingReport:
     expected: tuple[Expected, ...]
     data: Mapping[str, TensorData]
     told: tuple[str, ...] = ()
+    products: tuple[ProductLevel, ...] = ()
 
     @property
     def label(self) -> str:
@@ -88,7 +99,8 @@ class TilingReport:
     @property
     def total_cycles(self) -> float:
         """Cycles to configure and to run, all Einsums and executions: whole unless some are expected."""
-        counted = sum(x.costs.total_cycles * x.executions for x in self.levels)
+        counted: float = sum(x.costs.total_cycles * x.executions for x in self.levels)
+        counted += sum(x.total_cycles * x.executions for x in self.products)
         return counted + sum(x.estimate.total_cycles * x.executions for x in self.expected)
 
     @property
@@ -96,6 +108,7 @@ class TilingReport:
         """Seconds of all Einsums one after the other; None if a memory has no clock."""
         found = [_seconds(x, x.costs.total_cycles) for x in self.levels]
         found += [_seconds(x, x.estimate.total_cycles) for x in self.expected]
+        found += [_seconds(x, x.total_cycles) for x in self.products]
         known = [s for s in found if s is not None]
         return math.fsum(known) if len(known) == len(found) else None
 
@@ -123,8 +136,13 @@ class TilingReport:
 
     @property
     def tiles(self) -> pandas.DataFrame:
-        """One row per tile: its rectangle, entries, words and cycles."""
+        """One row per tile: its rectangle, entries, words and cycles. Those of products: `product_tiles`."""
         return self.table("tiles").frame()
+
+    @property
+    def product_tiles(self) -> pandas.DataFrame:
+        """One row per tile of A, B and the output of products: its rectangle, entries and words."""
+        return self.table("product_tiles").frame()
 
     @property
     def traffic(self) -> pandas.DataFrame:
@@ -139,9 +157,11 @@ class TilingReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures."""
-        both: tuple[Level | Expected, ...] = (*self.levels, *self.expected)
+        both: tuple[Level | Expected | ProductLevel, ...] = (*self.levels, *self.products, *self.expected)
         still = dict.fromkeys(f"{x.memory.name} is {_NO_CLOCK}" for x in both if x.memory.clock is None)
         made = [f"{x.einsum} at {x.memory.name}: {n}" for x in self.levels for n in x.costs.cut.notes]
+        made += [f"{x.einsum} at {x.memory.name}: {n}" for x in self.products for n in x.notes]
+        made += [MODEL] if self.products else []
         for e in self.expected:
             said = (_GUESSED + e.estimate.method, *e.estimate.notes)
             made += [f"{e.einsum} at {e.memory.name}: {n}" for n in said]
@@ -156,7 +176,8 @@ class TilingReport:
     def __repr__(self) -> str:
         kernels: float = sum(x.costs.kernels * x.executions for x in self.levels)
         kernels += sum(x.estimate.kernels * x.executions for x in self.expected)
-        cut = len(self.levels) + len(self.expected)
+        kernels += sum(x.best.launches * x.executions for x in self.products)
+        cut = len(self.levels) + len(self.expected) + len(self.products)
         figures = f"{kernels:,.10g} kernels, {self.total_cycles:,.10g} cycles"
         return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
 
@@ -174,18 +195,19 @@ def body(found: TilingReport) -> str:
 
 
 def _sections(found: TilingReport) -> list[tuple[str, str]]:
-    titles = ("Tiles and kernels", "Words moved by tiles", "Energy of moving tiles")
+    titles = ("Tiles and kernels", "Products in tiles", "Words moved by tiles", "Energy of moving tiles")
     return [(n, t) for n, t in zip(_SHOWN, titles, strict=True) if found.table(n).rows]
 
 
-def _seconds(level: Level | Expected, cycles: float) -> float | None:
+def _seconds(level: Level | Expected | ProductLevel, cycles: float) -> float | None:
     if level.memory.clock is None:
         return None
     return cycles * level.executions / level.memory.clock
 
 
 def _summary(found: TilingReport) -> Table:
-    """Counts are of all executions; `over_bound`: kernels over the least number of kernels."""
+    """Counts are of all executions; `over_bound`: kernels over the least number of kernels. Tiles of products
+    are those of A, B and the output together."""
     cycles = ("config_cycles", "run_cycles", "total_cycles")
     columns = (
         Column("einsum"), Column("memory"), Column("op"), Column("a"), Column("b"), Column("output"),
@@ -205,6 +227,14 @@ def _summary(found: TilingReport) -> Table:
             c.kernels / x.kernel_bound if x.kernel_bound else None, *(s * n for s in spent),
             x.cycle_bound * n, c.config_cycles / c.total_cycles if c.total_cycles else None,
             _seconds(x, c.total_cycles), dense.get(x.einsum), "exact",
+        ))  # fmt: skip
+    for p in found.products:
+        spent_by, n = (p.config_cycles, p.run_cycles, p.total_cycles), p.executions
+        rows.append((
+            p.einsum, p.memory.name, "product", *p.tensors, p.asked.buffers[0], "words", p.best.strategy,
+            sum(t.tiles for t in p.tiles) * n, None, p.best.launches * n, None, None,
+            *(s * n for s in spent_by), None, p.config_cycles / p.total_cycles if p.total_cycles else None,
+            _seconds(p, p.total_cycles), dense.get(p.einsum), "exact",
         ))  # fmt: skip
     for e in found.expected:
         said, n = e.estimate, e.executions
@@ -238,89 +268,24 @@ def _tiles(found: TilingReport) -> Table:
     return Table("tiling_tiles", columns, tuple(rows))
 
 
-@dataclass(frozen=True)
-class _Moved:
-    """What one tensor's tiles move: words in from the parent, past the array, out to the parent."""
-
-    level: Level
-    tensor: str
-    role: str
-    parent: str | None
-    words: int
-    tiles: int
-
-    @property
-    def output(self) -> bool:
-        return self.role == "output"
-
-    @property
-    def crossing(self) -> int:
-        """Words between the memory and its parent."""
-        return 0 if self.parent is None else self.words
-
-
-def _moved(found: TilingReport) -> list[_Moved]:
+def _moved(found: TilingReport) -> list[Moved]:
     moved = []
     for x in found.levels:
         for tensor, role, parent, words in zip(x.tensors, _ROLES, x.parents, x.words, strict=True):
             total, filled = int(words.sum()) * x.executions, int((words > 0).sum()) * x.executions
-            moved.append(_Moved(x, tensor, role, parent, total, filled))
+            crossing = 0 if parent is None else total
+            flows = (0, 0, total, crossing) if role == "output" else (crossing, total, 0, 0)
+            moved.append(Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows))
+    for product in found.products:
+        moved += moved_by(product)
     return moved
-
-
-def _traffic(found: TilingReport) -> Table:
-    """All executions. `in_words` come from the parent, `out_words` go to it; the array reads and writes each
-    word once. `tiles`: launched ones that hold entries of the tensor."""
-    names = ("in_words", "read_words", "written_words", "out_words")
-    columns = (
-        Column("einsum"), Column("memory"), Column("parent"), Column("tensor"), Column("role"),
-        Column("tiles"), *(Column(n) for n in names), Column("word_bits", "bit"), Column("moved_bits", "bit"),
-        Column("label"),
-    )  # fmt: skip
-    rows: list[tuple[Cell, ...]] = []
-    for m in _moved(found):
-        flows = (0, 0, m.words, m.crossing) if m.output else (m.crossing, m.words, 0, 0)
-        bits = m.level.word_bits
-        rows.append((
-            m.level.einsum, m.level.memory.name, m.parent, m.tensor, m.role, m.tiles, *flows, bits,
-            m.crossing * bits, "exact",
-        ))  # fmt: skip
-    return Table("tiling_traffic", columns, tuple(rows))
-
-
-def _energy(found: TilingReport) -> Table:
-    """Every access of a word once: in and out of the memory, and what it exchanges with its parent."""
-    columns = (
-        Column("einsum"), Column("component"), Column("tensor"), Column("action"), Column("bits", "bit"),
-        Column("count"), Column("unit"), Column("energy_per_unit_J", "J"), Column("energy_J", "J"),
-        Column("provenance"), Column("label"),
-    )  # fmt: skip
-    hierarchy = found.dense.problem.hierarchy
-    rows: list[tuple[Cell, ...]] = []
-    for m in _moved(found):
-        memory = m.level.memory
-        # (component, reads, writes): the memory takes and gives every word once, its parent does one of them.
-        accesses = [
-            (memory, m.words if not m.output else m.crossing, m.crossing if not m.output else m.words)
-        ]
-        if m.parent is not None:
-            accesses.append((hierarchy[m.parent], *((0, m.words) if m.output else (m.words, 0))))
-        for component, *counts in accesses:
-            for action, words in zip(movement_actions(component), counts, strict=True):
-                if not words:
-                    continue
-                number = whole_actions(action, words, m.level.word_bits)
-                unit = "bit" if action.bits_per_action is None else "action"
-                rows.append((
-                    m.level.einsum, component.name, m.tensor, action.name, words * m.level.word_bits, number,
-                    unit, action.energy, number * action.energy, action.provenance, "exact",
-                ))  # fmt: skip
-    return Table("tiling_energy", columns, tuple(rows))
 
 
 _MADE: dict[str, Callable[[TilingReport], Table]] = {
     "summary": _summary,
     "tiles": _tiles,
-    "traffic": _traffic,
-    "energy": _energy,
+    "traffic": lambda found: traffic_table(_moved(found)),
+    "energy": lambda found: energy_table(_moved(found), found.dense.problem.hierarchy),
+    "products": lambda found: products_table(found.products),
+    "product_tiles": lambda found: product_tiles_table(found.products),
 }

@@ -34,9 +34,8 @@ from polymodel.report.tiling_matmul_tables import (
 from polymodel.spec.faults import suggestion
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import Product, product_of
-from polymodel.tiling.matmul.search import STRATEGIES, Candidate, search, shaped_candidate
-from polymodel.tiling.matmul.shapes import Asked, Objective, Shaped
-from polymodel.tiling.matmul.uniform import Shape, Uniform
+from polymodel.tiling.matmul.search import STRATEGIES, Candidate, given_tiles, search
+from polymodel.tiling.matmul.shapes import Asked, Objective
 from polymodel.tiling.model import Launch
 from polymodel.tiling.operands import Transposed
 
@@ -93,7 +92,7 @@ def tile_matmul(
     asked = Asked(buffers, machine, objective, orders, overbook, grid_of(grid), until, progress)
     notes = (*told, *more)
     if tile is not None:
-        best = _given(product, shape_of(tile), asked, chosen == "overbooked")
+        best = given_tiles(product, shape_of(tile), asked, chosen == "overbooked")
         return MatmulTiling(product, asked, best, (best,), notes)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)
@@ -251,19 +250,3 @@ _MADE: dict[str, Callable[[Product, Asked, Candidate, Sequence[Candidate]], Tabl
     "candidates": candidates_table,
     "pieces": pieces_table,
 }
-
-
-def _given(product: Product, tile: Shape, asked: Asked, streamed: bool) -> Candidate:
-    """Tiles of one shape, in the best of the orders."""
-    uniform = Uniform(product, tile)
-    sides = (uniform.a, uniform.b, uniform.z)
-    largest = uniform.a.largest, uniform.b.largest, uniform.z.largest
-    over = tuple(side.over(m) for side, m in zip(sides, asked.buffers, strict=True))
-    made = []
-    for order in asked.orders:
-        asked.tell(f"order {order}")
-        traffic = uniform.traffic(order, asked.buffers if streamed else None)
-        cycles = asked.machine.cycles(product.multiplies, traffic.words, uniform.effectual)
-        made.append(Shaped(tile, traffic, uniform.effectual, largest, (over[0], over[1], over[2]), cycles))
-    best = min(made, key=lambda s: (asked.value(s.traffic.words, s.cycles), s.cycles, s.traffic.words))
-    return shaped_candidate(product, best, "overbooked" if streamed else "uniform")

@@ -12,7 +12,7 @@ from polymodel.errors import SpecError
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec import Arch, Memory
-from polymodel.spec.faults import Faults, Path
+from polymodel.spec.faults import Faults, Path, suggestion
 from polymodel.tiling.fit import Elements, Fit, Words
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.stored import Stored
@@ -44,6 +44,8 @@ def check_data_tiles(
         if section.fit == "stored":
             _check_format(section.format, ranks, (*path, "format"), faults)
         _check_tiler(section.tiler, (*path, "tiler"), faults)
+        if cascade is not None:
+            _check_ranks(section.ranks or (), cascade, (*path, "ranks"), faults)
         if hierarchy is not None:
             _check_capacity(hierarchy.components[i], widest, path, faults)
 
@@ -64,6 +66,13 @@ def _check_tiler(tiler: str, path: Path, faults: Faults) -> None:
     except SpecError as error:
         for fault in error.diagnostics:
             faults.add(path, fault.message.removeprefix("tiler: "), fault.remedy)
+
+
+def _check_ranks(named: tuple[str, ...], cascade: Cascade, path: Path, faults: Faults) -> None:
+    known = tuple(dict.fromkeys(r for e in cascade for a in e.accesses for r in a.ranks))
+    for at, rank in enumerate(named):
+        if rank not in known:
+            faults.add((*path, at), f"no tensor has a rank {rank}", suggestion(rank, known, "ranks"))
 
 
 def _check_capacity(component: Component, widest: int | None, path: Path, faults: Faults) -> None:

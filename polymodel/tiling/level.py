@@ -16,9 +16,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counts import MULTIPLY
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
-from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.density import DensityModel, Uniform
-from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.checked import fit_of
 from polymodel.tiling.cost_bound import cost_bound
@@ -26,16 +24,16 @@ from polymodel.tiling.counts import Counts
 from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.estimate.run import estimate
 from polymodel.tiling.fit import Fit, Op, Words
-from polymodel.tiling.model import Costs, Launch, costs
-from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.level_operands import launch_of, operand_of, plain, whole, with_unions
+from polymodel.tiling.level_product import ProductLevel, product_level, product_roles
+from polymodel.tiling.model import Costs, costs
+from polymodel.tiling.operands import inner_fibers, pattern_of
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern
 from polymodel.tiling.stored import Stored
 from polymodel.tiling.tilers import cut
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 _ADD = ("add", "+")
-# An operand without zeros is written out to be cut, up to so many places.
-_WHOLE = 10**7
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,11 @@ def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, 
     """Some of the points as one operand, beside another one that is empty."""
     some = pattern if which is None else pattern.taken(which)
     flags = np.ones(some.points, dtype=np.bool_)
-    return replace(some, in_a=flags, in_b=~flags), ids if which is None else ids[which]
+    fibers = None if some.deep is None else inner_fibers((some.rows, some.cols, *some.deep), flags)
+    none = None if fibers is None else np.zeros_like(fibers)
+    return replace(
+        some, in_a=flags, in_b=~flags, inner_a=fibers, inner_b=none
+    ), ids if which is None else ids[which]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +128,16 @@ class Expected:
 
 def levels(
     problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
-) -> tuple[tuple[Level | Expected, ...], tuple[str, ...]]:
+) -> tuple[tuple[Level | Expected | ProductLevel, ...], tuple[str, ...]]:
     """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
 
-    Operands that are known by density models give expected figures. Raises Refused for what is no
-    element-wise add or multiply, and for models that are not estimated; SpecError for an entry that fits no
+    Operands that are known by density models give expected figures. Raises Refused for what is
+    neither an element-wise add or multiply nor a product of two matrices, and for models that are not
+    estimated; SpecError for an entry that fits no
     tile.
     """
-    found: list[Level | Expected] = []
+    found: list[Level | Expected | ProductLevel] = []
+    data = with_unions(problem.cascade, data)
     notes: list[str] = []
     for component in problem.hierarchy.components:
         if component.data_tiles is None:
@@ -145,7 +149,7 @@ def levels(
             elif einsum.is_copy or all(data[a.tensor].dense for a in einsum.inputs):
                 notes.append(f"{einsum.name}: its operands have no zeros: not cut")
             else:
-                found.append(_level(problem.cascade, einsum, component, parents, data))
+                found.append(_cut(problem.cascade, einsum, component, parents, data, notes))
     return tuple(found), tuple(notes)
 
 
@@ -162,12 +166,27 @@ def parents_of(
     return mine if set(einsum.tensors) <= set(mine) else None
 
 
+def _cut(
+    cascade: Cascade,
+    einsum: Einsum,
+    component: Component,
+    parents: Mapping[str, str | None],
+    data: Mapping[str, TensorData],
+    notes: list[str],
+) -> Level | Expected | ProductLevel:
+    roles = product_roles(cascade, einsum, component.name)
+    if roles is not None:
+        return product_level(cascade, einsum, roles, component, parents, data)
+    return _level(cascade, einsum, component, parents, data, notes)
+
+
 def _level(
     cascade: Cascade,
     einsum: Einsum,
     component: Component,
     parents: Mapping[str, str | None],
     data: Mapping[str, TensorData],
+    notes: list[str],
 ) -> Level | Expected:
     rules = component.data_tiles
     assert rules is not None
@@ -181,8 +200,12 @@ def _level(
         models = [_model(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor), order) for x in (a, b)]
         said = estimate(models[0], op, fit, rules.tiler, models[1], launch)
         return Expected(einsum.name, component, names, fit, said, einsum.n_instances)
-    tensors = [_operand(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
-    pattern = pattern_of(tensors[0], tensors[1], order[:2])
+    tensors = [operand_of(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
+    planes = _planes(einsum, out, rules, component.name)
+    if len(order) > 2:
+        rest = ", ".join(x for x in order if x not in planes)
+        notes.append(f"{einsum.name} at {component.name}: cut on {planes[0]} and {planes[1]}, {rest} whole")
+    pattern = pattern_of(tensors[0], tensors[1], planes)
     tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
     return Level(
         einsum.name,
@@ -196,10 +219,19 @@ def _level(
     )
 
 
-def launch_of(rules: TileRules, clock: float | None) -> Launch:
-    """Cycles of a kernel; without a clock seconds are not asked for."""
-    given = Launch(rules.config_add, rules.config_multiply, rules.ramp, rules.empty, rules.run)
-    return given if clock is None else replace(given, clock_mhz=clock / 1e6)
+def _planes(einsum: Einsum, out: TensorAccess, rules: TileRules, memory: str) -> tuple[str, ...]:
+    """Rank variables of the two ranks that are cut: those that the memory names, else the output's first two.
+
+    Of matrices and vectors the output says it alone, if the memory names ranks of other tensors.
+    """
+    variable = dict(zip(out.ranks, out.variables, strict=True))
+    if rules.ranks is None or (len(variable) < 3 and not set(rules.ranks) <= set(variable)):
+        return out.variables[:2]
+    unknown = [r for r in rules.ranks if r not in variable]
+    if unknown:
+        fault = f"{einsum.name} at {memory}: {out.tensor} has no rank {' or '.join(unknown)} to cut"
+        raise Refused(fault, f"name two of {', '.join(out.ranks)} in ranks:, or map this Einsum past it")
+    return tuple(variable[r] for r in rules.ranks)
 
 
 def elementwise(
@@ -212,22 +244,10 @@ def elementwise(
         raise Refused(f"{what}: tiles are cut for two operands and one output", remedy)
     out, variables = einsum.outputs[0], set(einsum.rank_variables)
     for access in einsum.accesses:
-        single = all(len(x.terms) == 1 and x.terms[0][1] == 1 and not x.constant for x in access.projection)
-        if not single or sorted(access.variables) != sorted(variables):
-            if len(variables) == 3:
-                remedy = (
-                    "products of matrices are tiled with pm.tile_matmul; take data_tiles: from the memory"
-                )
+        if not plain(access) or sorted(access.variables) != sorted(variables):
             fault = f"{what}: {access.tensor} is not read entry by entry with the others, so tiles have reuse"
             raise Refused(fault, remedy)
-    if len(variables) > 2:
-        fault = f"{what}: {len(variables)} ranks; tiles of an Einsum are cut on two"
-        raise Refused(fault, "cut the tensors with pm.tile(a, b, ranks=(...))")
-    sizes = {v: high + 1 for v, (_, high) in zip(einsum.rank_variables, einsum.bounds, strict=True)}
-    whole = all(
-        tensor_shape(cascade, x.tensor) == tuple(sizes[v] for v in x.variables) for x in einsum.accesses
-    )
-    if not is_box(einsum) or any(low for low, _ in einsum.bounds) or not whole:
+    if not whole(cascade, einsum):
         raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
     operation = dict(einsum.operations).get("map")
     if operation not in _ADD and operation not in MULTIPLY:
@@ -247,14 +267,3 @@ def _model(
     if known.model is not None:
         return known.model
     return Uniform.of(order, shape, nnz=shape[0] * shape[1])
-
-
-def _operand(einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...]) -> SparseTensor:
-    """The entries of an operand, its ranks named after their variables."""
-    names = access.variables
-    if known.actual is not None:
-        return known.actual.renamed(access.tensor, names)
-    size = int(np.prod([float(s) for s in shape]))
-    if size > _WHOLE:
-        raise Refused(f"{einsum.name}: {access.tensor} has no zeros and {size:,} entries: too many to cut")
-    return SparseTensor.from_dense(access.tensor, names, np.ones(shape, dtype=np.int8))

@@ -159,15 +159,15 @@ def _pattern(a: SparseTensor, own: tuple[str, ...], shape: tuple[int, ...], made
         found.in_b,
         prod(shape[2:]),
         len(own),
-        _inner(columns, found.in_a) if deep else None,
-        _inner(columns, found.in_b) if deep else None,
+        inner_fibers(columns, found.in_a) if deep else None,
+        inner_fibers(columns, found.in_b) if deep else None,
         own,
         shape[2:],
         np.stack(columns[2:]) if deep else None,
     )
 
 
-def _inner(columns: Sequence[Index], held: Flags) -> Index:
+def inner_fibers(columns: Sequence[Index], held: Flags) -> Index:
     """Fibers of one operand below its rows and above its innermost rank that begin at each point."""
     first = beginnings([column[held] for column in columns[:-1]])
     begun = np.zeros(int(np.count_nonzero(held)), dtype=np.int16)

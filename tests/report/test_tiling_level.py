@@ -235,10 +235,10 @@ def test_reports_and_words_are_told_apart(tmp_path: Path) -> None:
 
 
 EINSUMS = {
-    "product": ("[m, k]", "[k, n]", "products of matrices are tiled with pm.tile_matmul"),
+    "sum of products": ("[m, k]", "[k, n]", "use mul and add"),
     "column": ("[m, n]", "[n]", "map this Einsum past it"),
     "shifted": ("[m, n]", "{M: m + 1, N: n}", "map this Einsum past it"),
-    "cube": ("[m, n, k]", "[m, n, k]", "pm.tile(a, b, ranks=(...))"),
+    "cube": ("[m, n, k]", "[m, n, k]", "give ranks the sizes that are used"),
 }
 
 
@@ -248,7 +248,7 @@ def test_other_einsums_are_refused_by_name(kind: str, tmp_path: Path) -> None:
     out = "[m, n, k]" if kind == "cube" else "[m, n]"
     text = f"""\
 workload:
-  rank_sizes: {{M: 5, N: 4{", K: 3" if kind in ("product", "cube") else ""}}}
+  rank_sizes: {{M: 5, N: 4{", K: 3" if kind in ("sum of products", "cube") else ""}}}
   iteration_space_shape: {{m: 0 <= m < 4}}
   bits_per_value: {{All: 8}}
   densities: {{A: 0.5}}
@@ -265,7 +265,7 @@ mapping:
   - !Storage {{component: MEM, tensors: [A, B, Y]}}
   - !Temporal {{rank_variable: m, tile_shape: 1}}
   - !Temporal {{rank_variable: n, tile_shape: 1}}
-{"  - !Temporal {rank_variable: k, tile_shape: 1}" if kind in ("product", "cube") else ""}
+{"  - !Temporal {rank_variable: k, tile_shape: 1}" if kind in ("sum of products", "cube") else ""}
   - !Compute {{einsum: Y, component: PE}}
 """
     path = tmp_path / "spec.yaml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.architecture.tile_rules import ProductRules, TileRules, capacity_of
 
 ARCH = """\
 arch:
@@ -125,3 +125,59 @@ def rules_text(tmp_path: Path) -> object:
     path = tmp_path / "a.yaml"
     path.write_text(ARCH % "{capacity: 128, tiler: btree}", encoding="utf-8")
     return pm.load(path).arch
+
+
+def test_products_have_defaults_and_may_be_given(tmp_path: Path) -> None:
+    assert rules("{}", tmp_path).product == ProductRules("search")
+    assert rules("{product: {tile: [4, 2 * 8, 5]}}", tmp_path).product == ProductRules("uniform", (4, 16, 5))
+    text = (
+        "{product: {strategy: dynamic, capacity: 2 * 100, order: jki, objective: words, pes: 4, "
+        "bandwidth: 0.5, overbook: 0.2, time_limit: 9}}"
+    )
+    assert rules(text, tmp_path).product == ProductRules(
+        "dynamic", None, 200, "jki", "words", 4, 0.5, 0.2, 9.0
+    )
+
+
+def test_all_faults_of_products_at_once(tmp_path: Path) -> None:
+    found = faults(
+        "{product: {tile: [4, 0, 1.5], capacity: -1, pes: 0, bandwidth: inf, overbook: 1, time_limit: 0}}",
+        tmp_path,
+    )
+    assert [d.path.removeprefix("arch.nodes[1].data_tiles.product.") for d in found] == [
+        "tile[1]", "tile[2]", "capacity", "pes", "bandwidth", "overbook", "time_limit",
+    ]  # fmt: skip
+    assert all(d.place.line == 7 and d.place.column and d.remedy for d in found)
+
+
+@pytest.mark.parametrize(
+    ("section", "message", "remedy"),
+    [
+        ("{product: {tile: [4, 4]}}", "has 2 sizes", "three sizes"),
+        ("{product: {tile: [4, 4, 4], strategy: panels}}", "chooses its tiles itself", "leave out tile"),
+        ("{product: {order: iij}}", "not one of ijk", "kij"),
+        ("{product: {strategy: unifrom}}", "'unifrom'", "uniform"),
+        ("{product: {tiles: [4, 4, 4]}}", "tiles", "tile"),
+        ("{ranks: [M]}", "names 1 different ranks", "ranks: [M, N]"),
+    ],
+)
+def test_each_fault_of_products_says_what_to_write(
+    section: str, message: str, remedy: str, tmp_path: Path
+) -> None:
+    (found,) = faults(section, tmp_path)
+    assert message in f"{found.path}: {found.message}"
+    assert remedy in found.remedy
+    assert found.place.line == 7
+
+
+def test_ranks_are_those_of_a_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    workload = "workload:\n  rank_sizes: {ROW: 4, COL: 4}\n  bits_per_value: {All: 8}\n  einsums:\n"
+    einsum = "  - 'Z[row, col] = A[row, col] * B[row, col]'\n"
+    path.write_text(ARCH % "{ranks: [ROW, COLUM]}" + workload + einsum, encoding="utf-8")
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(path)
+    (found,) = caught.value.diagnostics
+    assert (found.path, found.place.line) == ("arch.nodes[1].data_tiles.ranks[1]", 7)
+    assert "no tensor has a rank COLUM" in found.message
+    assert "did you mean COL" in found.remedy

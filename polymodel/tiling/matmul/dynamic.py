@@ -28,7 +28,8 @@ Grow = Literal["k", "outer", "alternate"]
 GROWS: tuple[Grow, ...] = ("k", "outer", "alternate")
 STEPS = 10**6  # tiles tried: about a minute
 # Columns of `Dynamic.visits`: ranges of the stationary operand's own rank, of k, of the other's own rank.
-_COLUMNS = ("outer", "outer_end", "k", "k_end", "inner", "inner_end", "s", "v", "before", "after")
+_COLUMNS = ("outer", "outer_end", "k", "k_end", "inner", "inner_end", "s", "v", "before", "after",
+            "s_nnz", "v_nnz", "after_nnz")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,8 @@ class Dynamic:
     """Pairs of tiles in the order in which they are launched.
 
     `visits`: pairs x (first and last + 1 along the stationary operand's own rank, along k, along the other's
-    own rank; words of the stationary tile, of the other; words that Z's region has before and after).
+    own rank; words of the stationary tile, of the other; words that Z's region has before and after;
+    entries of the stationary tile, of the other and of Z's region after).
     """
 
     product: Product
@@ -133,7 +135,7 @@ def _band(sides: Sides, band: tuple[int, int], k_limit: Ints, found: list[tuple[
         if to > at:
             after = z.taken(z_first < end)
             sides.touched[ours.x[at:to]] = True
-            tile = (*band, k, end), ours.words(at, to)
+            tile = (*band, k, end), ours.words(at, to), to - at
             steps += _swept(sides, tile, before, after, found)
             sides.touched[ours.x[at:to]] = False
             before = after
@@ -143,13 +145,13 @@ def _band(sides: Sides, band: tuple[int, int], k_limit: Ints, found: list[tuple[
 
 def _swept(
     sides: Sides,
-    tile: tuple[tuple[int, int, int, int], int],
+    tile: tuple[tuple[int, int, int, int], int, int],
     before: Listed,
     after: Listed,
     found: list[tuple[int, ...]],
 ) -> int:
     """The other operand's tiles under one stationary tile; those without a shared k are passed over."""
-    (outer, outer_end, k, k_end), words = tile
+    (outer, outer_end, k, k_end), words, nnz = tile
     theirs, shared = sides.other(k, k_end)
     met = sides.touched[shared]
     at, at_z, inner, steps, extent = 0, 0, 0, 0, sides.v.shape[1]
@@ -171,6 +173,9 @@ def _swept(
                     theirs.words(at, to),
                     held,
                     after.words(at_z, to_z),
+                    nnz,
+                    to - at,
+                    to_z - at_z,
                 )
             )
         at, at_z, inner, steps = to, to_z, end, steps + 1

@@ -66,13 +66,13 @@ def traffic(pairs: Pairs, order: str, buffers: tuple[int, int, int] | None = Non
     i, k, j = pairs.i[turn], pairs.k[turn], pairs.j[turn]
     new_a, new_b, new_z = changes(i, k), changes(k, j), changes(i, j)
     a, b = pairs.a[turn], pairs.b[turn]
-    after, before = pairs.z[turn], _before(pairs)[turn]
+    after, earlier = pairs.z[turn], before(pairs)[turn]
     left = np.ones(turn.size, dtype=np.bool_)  # the Z tile is left after this pair
     left[:-1] = new_z[1:]
-    moved = [int(x.sum()) for x in (a[new_a], b[new_b], before[new_z], after[left])]
+    moved = [int(x.sum()) for x in (a[new_a], b[new_b], earlier[new_z], after[left])]
     again = [0, 0, 0, 0]
     if buffers is not None:
-        sides = ((a, ~new_a, 0), (b, ~new_b, 1), (before, ~new_z, 2), (after, ~left, 2))
+        sides = ((a, ~new_a, 0), (b, ~new_b, 1), (earlier, ~new_z, 2), (after, ~left, 2))
         again = [int(np.maximum(x[kept] - buffers[which], 0).sum()) for x, kept, which in sides]
     a_read, b_read, z_read, z_write = (m + g for m, g in zip(moved, again, strict=True))
     a_fetches, b_fetches, z_visits = (int(np.count_nonzero(x)) for x in (new_a, new_b, new_z))
@@ -94,7 +94,7 @@ def _turns(pairs: Pairs, order: str) -> Index:
     return key % pairs.count
 
 
-def _before(pairs: Pairs) -> Ints:
+def before(pairs: Pairs) -> Ints:
     """Words of the Z tile before each pair, 0 at its first."""
     found = np.zeros_like(pairs.z)
     found[1:] = pairs.z[:-1]

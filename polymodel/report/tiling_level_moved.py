@@ -1,0 +1,74 @@
+"""Words that tiles move at a memory of an architecture, and the energy of these accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.report.table import Cell, Column, Table
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one tensor's tiles move, all executions: words in from the parent, taken and given by the array,
+    out to the parent. `tiles`: those that hold entries of it."""
+
+    einsum: str
+    memory: Component
+    word_bits: int
+    tensor: str
+    role: str
+    parent: str | None
+    tiles: int
+    into: int
+    read: int
+    written: int
+    out: int
+
+
+def traffic_table(moved: Iterable[Moved]) -> Table:
+    """All executions. `in_words` come from the parent, `out_words` go to it; the array reads and writes the
+    words of a kernel's tiles once. `tiles`: launched ones that hold entries of the tensor."""
+    names = ("in_words", "read_words", "written_words", "out_words")
+    columns = (
+        Column("einsum"), Column("memory"), Column("parent"), Column("tensor"), Column("role"),
+        Column("tiles"), *(Column(n) for n in names), Column("word_bits", "bit"), Column("moved_bits", "bit"),
+        Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for m in moved:
+        flows = (m.into, m.read, m.written, m.out)
+        crossing = (m.into + m.out) * m.word_bits
+        rows.append((
+            m.einsum, m.memory.name, m.parent, m.tensor, m.role, m.tiles, *flows, m.word_bits, crossing,
+            "exact",
+        ))  # fmt: skip
+    return Table("tiling_traffic", columns, tuple(rows))
+
+
+def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
+    """Every access of a word: in and out of the memory, and what it exchanges with its parent."""
+    columns = (
+        Column("einsum"), Column("component"), Column("tensor"), Column("action"), Column("bits", "bit"),
+        Column("count"), Column("unit"), Column("energy_per_unit_J", "J"), Column("energy_J", "J"),
+        Column("provenance"), Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for m in moved:
+        # (component, reads, writes): the memory takes and gives every word, its parent does the other half.
+        accesses = [(m.memory, m.read + m.out, m.written + m.into)]
+        if m.parent is not None:
+            accesses.append((hierarchy[m.parent], m.into, m.out))
+        for component, *counts in accesses:
+            for action, words in zip(movement_actions(component), counts, strict=True):
+                if not words:
+                    continue
+                number = whole_actions(action, words, m.word_bits)
+                unit = "bit" if action.bits_per_action is None else "action"
+                rows.append((
+                    m.einsum, component.name, m.tensor, action.name, words * m.word_bits, number, unit,
+                    action.energy, number * action.energy, action.provenance, "exact",
+                ))  # fmt: skip
+    return Table("tiling_energy", columns, tuple(rows))
