@@ -15,10 +15,12 @@ from polymodel.cli_tile_options import (
     SHAPED,
     add_options,
     check_idle,
+    checked_product,
     factor_of,
     first_of,
     fit_of,
     launch_of,
+    most_of,
     objective_of,
     ranks_of,
     second_of,
@@ -117,7 +119,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     text = _shown(found, {"steps": found.table}, options)
     saved = _other_files(found, {"steps": found.table}, options)
     if options.export:
-        saved.append(found.tiling.export(options.export, most=options.most))
+        saved.append(found.tiling.export(options.export, most=most_of(options)))
     return text + _told(saved, options), FINE
 
 
@@ -141,7 +143,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
         second = None
     if (options.shape is None) != (options.density is None):
         faults.append(Diagnostic("a shape needs a density, and a density a shape", "give both, or a file"))
-    if (options.file is None) == (options.shape is None):
+    if (options.file is None) == (options.shape is None and options.density is None):
         faults.append(Diagnostic("estimates are made of a file, or of a shape and a density", "give one"))
     if faults:
         raise SpecError(faults)
@@ -161,6 +163,7 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.report.tiling_matmul import TABLES, tile_matmul
 
     check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
+    checked_product(options)
     tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
     # Whether it is one is for tile_matmul to say, with those there are.
     strategy = cast("Named", "search" if options.tiler == "best" else options.tiler)
@@ -299,5 +302,5 @@ def _saved(found: Tiling, names: tuple[str, ...] | None, options: argparse.Names
     if options.out:
         made += save(found, options.out, names)
     if options.export:
-        made.append(found.export(options.export, most=options.most))
+        made.append(found.export(options.export, most=most_of(options)))
     return made

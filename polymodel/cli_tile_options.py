@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "html")
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
 SHAPED = ("shape", "density")  # options of --estimate alone
-CAPACITY, BUFFER = 128, 512
+CAPACITY, BUFFER, MOST = 128, 512, 20_000
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--with", dest="second", metavar="FILE|HOW",
-        help="operand B: a file, rolled[:ROWS], transposed or nothing (default: rolled:5)",
+        help="operand B: a file, rolled[:ROWS], transposed or nothing (default: rolled:5; of a product A)",
     )  # fmt: skip
     parser.add_argument(
         "--ranks", metavar="I,J", help="the two ranks to cut, rows first (default: the first)"
@@ -52,8 +53,8 @@ def _add_task(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--tiler", default="best", metavar="NAME",
-        help="who cuts: best (default), simple, qtree, btree, strips, ...; also NAME+merge, NAME+fixpoint; "
-        "of a product uniform, panels, dynamic, overbooked",
+        help="who cuts: best of all (default), simple, qtree, btree, strips, columns, panels, guillotine; "
+        "also NAME+merge, NAME+fixpoint; of a product uniform, panels, dynamic, overbooked",
     )  # fmt: skip
     parser.add_argument(
         "--objective", choices=("cycles", "tiles", "total", "words"),
@@ -80,7 +81,8 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--capacity",
         type=int,
         metavar="N",
-        help=f"of a tile's memory (default: {CAPACITY}; of a product {BUFFER} words each for A, B, Z)",
+        help=f"of a tile's memory (default: {CAPACITY} elements or words; of a product {BUFFER} words each "
+        "for A, B, Z)",
     )
     parser.add_argument(
         "--run", dest="which", choices=("nonempty", "all"), default="nonempty",
@@ -115,7 +117,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="FILE", help="draw the matrix with its tiles: .png, .svg, .pdf")
     parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
     parser.add_argument(
-        "--most", type=int, default=20_000, metavar="N", help="tiles to export (default: 20000)"
+        "--most", type=int, metavar="N", help=f"tiles to export without a refusal (default: {MOST})"
     )
     parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
@@ -133,8 +135,22 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
     given = [
         n for n in names if getattr(options, plain.get(n, n)) not in (None, False, *_DEFAULTS.get(n, ()))
     ]
-    if given:
-        raise SpecError([Diagnostic(f"--{n} has no meaning with {mode}", "leave it out") for n in given])
+    needed = {**dict.fromkeys(PRODUCT, "--op matmul"), **dict.fromkeys(SHAPED, "--estimate")}
+    faults = []
+    for n in given:
+        # Beside another mode the way to use it would contradict that mode.
+        way = (
+            f"add {needed[n]}, or leave it out"
+            if n in needed and not mode.startswith("--")
+            else "leave it out"
+        )
+        faults.append(Diagnostic(f"--{n} has no meaning with {mode}", way))
+    if options.most is not None and not options.export and not faults:
+        faults.append(
+            Diagnostic("--most has no meaning without --export", "add --export DIR, or leave it out")
+        )
+    if faults:
+        raise SpecError(faults)
 
 
 def factor_of(text: str | None) -> str | Transposed | None:
@@ -180,7 +196,43 @@ def fit_of(options: argparse.Namespace) -> Fit:
     known: dict[str, Callable[[int], Fit]] = {"elements": Elements, "words": Words}
     if options.fit in known:
         return known[options.fit](capacity)
+    faults = _unknown(options.fit)
+    if not faults and options.capacity is None:
+        # 128 bits hold one entry: nobody means that.
+        fault = f"--fit {options.fit} counts bits, for which there is no default"
+        faults = [Diagnostic(fault, f"say how many, e.g. --fit {options.fit} --capacity 8192")]
+    if faults:
+        raise SpecError(faults)
     return stored(options.fit, capacity)
+
+
+def _unknown(name: str) -> list[Diagnostic]:
+    """What is wrong with the name of a format, with all that could be meant."""
+    from polymodel.sparse.formats.parse import parse_format
+
+    try:
+        parse_format(name, ("I", "J"), path=f"--fit {name}")
+    except SpecError as error:
+        return [replace(d, remedy=f"{d.remedy}; or elements, words") for d in error.diagnostics]
+    return []
+
+
+def checked_product(options: argparse.Namespace) -> None:
+    """What of a product contradicts itself."""
+    faults = []
+    if options.tile is not None and options.tiler not in ("best", "uniform"):
+        fault = f"--tile sets the sizes of uniform tiles, --tiler {options.tiler} chooses its own"
+        faults.append(Diagnostic(fault, "leave one of them out"))
+    if options.objective in ("tiles", "total"):
+        fault = f"--objective {options.objective}: a product is judged by its time or by the words it moves"
+        faults.append(Diagnostic(fault, "cycles or words"))
+    if faults:
+        raise SpecError(faults)
+
+
+def most_of(options: argparse.Namespace) -> int:
+    """How many tiles are exported at most."""
+    return MOST if options.most is None else int(options.most)
 
 
 def first_of(options: argparse.Namespace) -> str | SparseTensor:

@@ -41,7 +41,9 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     if costs.kernels > most:
         many = costs.kernels * (1 if isinstance(second, Alone) else 2)
         fault = f"{costs.kernels:,} tiles are {many:,} files; up to {most:,} tiles are written unasked"
-        raise Refused(fault, f"ask for them: most={costs.kernels}, or take a larger capacity")
+        raise Refused(
+            fault, f"ask for them: most={costs.kernels} (--most {costs.kernels}), or take a larger capacity"
+        )
     target = Path(folder)
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)

@@ -109,7 +109,7 @@ def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -
         return order, field or "real"
     wanted = f"{order} coordinates" + ("" if field == "pattern" else " and a value")
     message = f"{columns} numbers in the first entry, not {wanted}"
-    text.faults.add(message, "give as many `ranks` as there are coordinates", text.line, first)
+    text.faults.add(message, "name as many ranks (--names) as there are coordinates", text.line, first)
     return order, field or "real"
 
 

@@ -132,7 +132,12 @@ def product_of(
     ]
     if not faults and a.shape[1] != b.shape[0]:
         sizes = f"{a.name} has {a.shape[1]} columns, {how} {b.shape[0]} rows"
-        faults.append(Diagnostic(sizes, "give b as many rows as a has columns, or pass Transposed()"))
+        faults.append(
+            Diagnostic(
+                sizes,
+                "give b as many rows as a has columns, or pass pm.Transposed() (--with transposed)",
+            )
+        )
     if faults:
         raise SpecError(faults)
     longest = max(*a.shape, *b.shape)
