@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -23,13 +24,15 @@ class Listed:
 
     def at(self, coordinate: int) -> int:
         """Position of the first entry at or after a coordinate."""
-        return int(np.searchsorted(self.x, coordinate))
+        # A number of another type would make a copy of the whole list.
+        return int(self.x.searchsorted(self.x.dtype.type(coordinate)))
 
     def reach(self, at: int, capacity: int, extent: int) -> int:
         """The largest end for which the entries from position `at` fit; `extent` if all do."""
-        window = slice(at, at + max(0, capacity - 3) // 2 + 1)
-        load = np.cumsum(2 + 2 * (self.last[window] < at)) + 3
-        over = int(np.searchsorted(load, capacity, side="right"))
+        half = max(0, capacity - 3) // 2  # every entry counts one, every new row one more
+        load = (self.last[at : at + half + 1] < at).cumsum()
+        load += self.ramp[: load.size]
+        over = int(load.searchsorted(half, side="right"))
         return extent if over == load.size else int(self.x[at + over])
 
     def words(self, at: int, to: int) -> int:
@@ -38,9 +41,21 @@ class Listed:
             return 0
         return 2 * (to - at) + 2 * int(np.count_nonzero(self.last[at:to] < at)) + 3
 
+    @cached_property
+    def ramp(self) -> Ints:
+        """1, 2, 3, ..."""
+        return np.arange(1, self.x.size + 1)
+
+    @cached_property
+    def by_row(self) -> Index:
+        """Positions row by row, ascending within each."""
+        return np.argsort(self.rows, kind="stable")
+
     def taken(self, which: Flags) -> Listed:
         """Some of the entries."""
-        return _with_last(self.x[which], self.rows[which])
+        place = np.cumsum(which) - 1
+        order = self.by_row[which[self.by_row]]
+        return _linked(self.x[which], self.rows[which], place[order])
 
 
 def listed(x: Index, rows: Index) -> tuple[Listed, Index]:
@@ -50,7 +65,11 @@ def listed(x: Index, rows: Index) -> tuple[Listed, Index]:
 
 
 def _with_last(x: Index, rows: Index) -> Listed:
-    order = np.argsort(rows, kind="stable")
+    return _linked(x, rows, np.argsort(rows, kind="stable"))
+
+
+def _linked(x: Index, rows: Index, order: Index) -> Listed:
+    """`order`: positions row by row, ascending within each."""
     last = np.full(rows.size, -1, dtype=np.int64)
     same = rows[order[1:]] == rows[order[:-1]]
     last[order[1:][same]] = order[:-1][same]
