@@ -12,9 +12,8 @@ import numpy as np
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.bounds import lower_bound
 from polymodel.tiling.faults import check_empty, check_single
-from polymodel.tiling.fit import Fit, Op
+from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.grid import Measured
-from polymodel.tiling.lines import summed
 from polymodel.tiling.optima import Optima, optima
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
 
@@ -83,7 +82,7 @@ def _searched(
         return found
 
     rows, cols = (x.size - 1 for x in lines)
-    least = lower_bound(pattern, op, fit) if summed(fit) else 0
+    least = lower_bound(pattern, op, fit) if type(fit) is Elements else 0
     return optima(rows, cols, of_height, least, leaf), lines
 
 

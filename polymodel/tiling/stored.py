@@ -15,11 +15,11 @@ from polymodel.sparse.formats.ranks import RLE
 from polymodel.sparse.formats.whole import CISS, Format, PerRank
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Fit, Op
+from polymodel.tiling.lines import sorted_by
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
-from polymodel.tiling.strips import sorted_by
 
 # Bits of a tile beyond all counting: more than any memory.
-_MOST = 2**62
+MOST_BITS = 2**62
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Stored(Fit):
 
     def format_of(self, pattern: Pattern) -> Format:
         """The format for these operands. SpecError if it is not theirs, Refused if tilers cannot use it."""
-        found = parse_format(self.format, _own(pattern))
+        found = parse_format(self.format, own_ranks(pattern))
         if isinstance(found, CISS) and found.assign == "nnz":
             what = "in CISS with slices dealt by nonzeros a larger tile may take fewer bits"
             raise Refused(f"{what}: tilers cannot go by it", "deal by data: CISS(assign=data)")
@@ -73,7 +73,7 @@ class Stored(Fit):
     def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
         pattern = counts.pattern
         format = self.format_of(pattern)
-        tiles = _Tiles.of(counts, rects, format.order(_own(pattern)))
+        tiles = _Tiles.of(counts, rects, format.order(own_ranks(pattern)))
         third = None if op == "add" else pattern.in_a & pattern.in_b
         each = [tiles.bits(format, which) for which in (pattern.in_a, pattern.in_b, third)]
         found: Ints = np.where(tiles.filled, np.maximum.reduce(each), 0)
@@ -85,7 +85,8 @@ def stored(format: object, bits: int) -> Stored:
     return Stored(bits, format)
 
 
-def _own(pattern: Pattern) -> tuple[str, ...]:
+def own_ranks(pattern: Pattern) -> tuple[str, ...]:
+    """The operands' ranks in the order (row, column, others), of a vector its one."""
     return pattern.own or pattern.ranks
 
 
@@ -108,7 +109,7 @@ class _Tiles:
 
     @classmethod
     def of(cls, counts: Counts, rects: Rects, ranks: tuple[str, ...]) -> _Tiles:
-        pattern, own = counts.pattern, _own(counts.pattern)
+        pattern, own = counts.pattern, own_ranks(counts.pattern)
         first = 2 - min(2, len(own))  # a vector's one rank is the one of columns
         deep = [] if pattern.deep is None else list(pattern.deep)
         nothing = [np.zeros_like(rects.row)] * len(deep)
@@ -144,5 +145,5 @@ class _Tiles:
         levels = levels_of_groups(self.ranks, coords, ids, tiles, self.origins, self.sizes, self.shape)
         roots = np.ones(tiles, dtype=np.int64)
         total = format.bits(replace(levels, fibers=(roots, *levels.fibers[1:]))).total
-        found: Ints = np.broadcast_to(np.minimum(total, _MOST), tiles).astype(np.int64)
+        found: Ints = np.broadcast_to(np.minimum(total, MOST_BITS), tiles).astype(np.int64)
         return found

@@ -15,8 +15,10 @@ from polymodel.errors import Refused
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.faults import check_empty, check_single
 from polymodel.tiling.fit import Elements, Fit, Op
-from polymodel.tiling.lines import Lines, Sums, chain, following, lines_of, summed, sums_of
+from polymodel.tiling.lines import Lines, Sums, Told, chain, following, lines_of, sorted_by, summed, sums_of
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.stored import Stored
+from polymodel.tiling.stored_sums import StoredSums, line_sums
 
 # Lines are made for empty coordinates too as long as they are not many more than the points.
 _EVERY = 1 << 16
@@ -29,8 +31,8 @@ _TILES_PER_CHAIN = 40
 def strips(pattern: Pattern, op: Op, fit: Fit) -> Cut:
     """Full-width strips of as many rows as fit; a row that does not fit alone is cut so along its columns.
 
-    Raises SpecError where a single entry does not fit. For fits other than entries and words, long matrices
-    are cut in parts that are cut into strips side by side: up to one tile in 40 more.
+    Raises SpecError where a single entry does not fit. Where sums over lines do not tell loads
+    (`Panels.additive`), long matrices are cut in parts that are cut side by side: up to one tile in 40 more.
     """
     return _cut(pattern, op, fit, "strips", by_columns=False)
 
@@ -97,7 +99,17 @@ class Panels:
 
     def additive(self, fit: Fit) -> bool:
         """Whether strips' loads follow from sums over lines: rows are counted once in strips of rows."""
-        return type(fit) is Elements or (summed(fit) and self.by_columns == self.single)
+        if summed(fit):
+            return type(fit) is Elements or self.by_columns == self.single
+        few = self.lines.number <= 4 * self.pattern.points + _EVERY
+        return few and line_sums(self.pattern, fit, int(self.by_columns), self.single)
+
+    def told(self, op: Op, fit: Fit) -> Told:
+        """The sums that tell what strips hold."""
+        if not isinstance(fit, Stored):
+            return self.sums
+        along = int(self.by_columns)
+        return StoredSums.of(self.pattern, self.order, self.lines, self.across, along, self.single, (op, fit))
 
     def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
         """Loads of some strips that do not overlap."""
@@ -152,16 +164,6 @@ def _gaps(fit: Fit, lines: int, points: int) -> str:
     return "every"
 
 
-def sorted_by(keys: Ints, number: int) -> Index:
-    """Stable order of keys below `number`; short keys are sorted by their digits, several times faster."""
-    if number <= 1 << 16:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
-    if number <= 1 << 32:
-        low = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
-        return low[np.argsort((keys[low] >> 16).astype(np.uint16), kind="stable")]
-    return np.argsort(keys, kind="stable")
-
-
 def in_panels(panels: Panels, op: Op, fit: Fit, tiler: str) -> Cut:
     """Every panel cut into strips, lines too heavy alone cut across."""
     first, last, heavy = _strips(panels, op, fit)
@@ -197,7 +199,7 @@ def _strips(panels: Panels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
     """First line and line after the last of each strip; those of one line that does not fit are marked."""
     lines = panels.lines
     if panels.additive(fit):
-        ends = following(panels.sums, op, fit)
+        ends = following(panels.told(op, fit), op, fit)
         alone = np.arange(1, lines.number + 1)
         first = chain(np.maximum(ends, alone), lines.firsts)
         return first, np.append(first[1:], lines.number), ends[first] < alone[first]

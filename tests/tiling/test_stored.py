@@ -17,6 +17,8 @@ from polymodel.tiling.fit import Op, Words, elements, words
 from polymodel.tiling.operands import pattern_of
 from polymodel.tiling.pattern import Pattern, Rects
 from polymodel.tiling.stored import Stored, stored
+from polymodel.tiling.stored_sums import line_sums
+from polymodel.tiling.strips import Panels
 from tests.tiling.test_operands import Points, held, tensor
 
 ESCAPE = {"format": "RLE", "rbits": 1, "overlong": "escape"}
@@ -165,3 +167,42 @@ def test_fits_are_equal_when_they_say_the_same() -> None:
     assert stored(["U", "CP"], 9) == stored(["U", "CP"], 9)
     assert hash(stored({"I": "U"}, 9)) == hash(stored({"I": "U"}, 9))
     assert (elements(), words(40).capacity, stored("CSR", 5).unit) == (elements(128), 40, "bits")
+
+
+@given(drawn(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_strips_take_what_sums_over_lines_tell(given: tuple[Pattern, Any], data: st.DataObject) -> None:
+    """Of every strip of every panel, rows or columns, and of pieces of single lines, as their points do."""
+    pattern, format = given
+    fit = stored(format, 100)
+    op: Op = data.draw(st.sampled_from(["add", "multiply"]))
+    by_columns = data.draw(st.booleans())
+    over = pattern.shape[0 if by_columns else 1]
+    edges = np.array([0, *sorted(data.draw(st.sets(st.integers(1, over - 1))) if over > 1 else ()), over])
+    panels = Panels.of(pattern, edges, by_columns, fit)
+    heavy = np.flatnonzero(np.diff(panels.lines.at))
+    for some in (panels, *((panels.crossed(heavy, fit),) if heavy.size else ())):
+        if not some.additive(fit):
+            continue
+        told = some.told(op, fit)
+        lines = some.lines
+        for one in range(lines.number):
+            for last in range(one + 1, int(lines.stop[one]) + 1):
+                strip = np.array([one]), np.array([last])
+                assert told.loads(*strip, op, fit) == some.loads(*strip, op, fit)
+
+
+def test_which_formats_sums_tell() -> None:
+    a = tensor({(0, 1), (2, 2)}, (3, 3))
+    pattern = pattern_of(a)
+    found = {
+        name: tuple(line_sums(pattern, stored(name, 99), along, False) for along in (0, 1))
+        for name in ("CSR", "CSC", "COO", "dense", "CSF", "B-B", "RLE-RLE", "CISS(parts=2)")
+    }
+    both, rows, none = (True, True), (True, False), (False, False)
+    assert found == {
+        "CSR": both, "CSC": both, "COO": both, "dense": both, "CSF": rows, "B-B": rows, "RLE-RLE": none,
+        "CISS(parts=2)": none,
+    }  # fmt: skip
+    assert line_sums(pattern, stored("CSF", 99), 1, True)
+    assert not line_sums(pattern, words(99), 0, False)
