@@ -46,6 +46,8 @@ NOTES = (
     " are not checked, tiles are simulated transposed",
     "corrected (exact counts): without them; all: every tile is launched, as there; nonempty: only tiles that"
     " can have a result",
+    "means of savings are those of the percentages, as in the document; of nonempty tiles, where one may save"
+    " nothing, what the mean ratio saves",
 )
 
 
