@@ -96,8 +96,10 @@ def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
         _draw(one, bins, ax, inches, hatched=False)
         ax.set_title(one.title, fontsize=8)
         ax.label_outer()
-    for ax in list(grid.flat)[len(found) :]:
+    for ax, above in zip(list(grid.flat)[len(found) :], list(grid.flat)[len(found) - across :], strict=False):
         ax.set_axis_off()
+        above.tick_params(labelbottom=True)  # the lowest of its column
+        above.set_xlabel(grid[-1, 0].get_xlabel())
     # Axes of a fixed shape have their final size after one pass only, which the next one makes room around.
     engine = figure.get_layout_engine()
     if engine is not None:

@@ -193,3 +193,10 @@ def test_small_multiples_and_bars() -> None:
         plot_bars([], bound=1, against="simple", title="")
     with pytest.raises(SpecError, match="no tiling"):
         plot_tilers([])
+
+
+def test_the_lowest_picture_of_each_column_has_its_coordinates() -> None:
+    p = pattern(40, 60, 300)
+    figure = plot_tilers([tiled(p, 128)] * 5)
+    below = [ax.get_xlabel() != "" and ax.xaxis.get_tick_params()["labelbottom"] for ax in figure.axes[:5]]
+    assert below == [False, False, True, True, True]
