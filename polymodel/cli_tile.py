@@ -274,7 +274,7 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
         return page("polymodel tile", tiling_html(found, names))
     parts = [str(found), comparison_text(found, names)]
     if names == ():
-        parts.append(f"more than {_COMPARED:,} places: add --compare to try the other tilers\n")
+        parts.append(f"more than {_COMPARED:,} places: add --compare to see the other tilers in the table\n")
     parts.append(
         "\n".join(["What to do next", *(f"- {line}" for line in _next(found, names, options))]) + "\n"
     )

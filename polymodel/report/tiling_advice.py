@@ -43,7 +43,8 @@ def _nearness(tiling: Tiling) -> Iterator[str]:
     least = kernel_bound(tiling.pattern, c.op, c.fit)
     spare = c.kernels - least
     if not spare:
-        yield f"no cutting launches fewer kernels than these {c.kernels:,}"
+        these = f"these {c.kernels:,}" if c.kernels > 1 else "this one" if c.kernels else "none"
+        yield f"no cutting launches fewer kernels than {these}"
         return
     saved = spare * c.launch.config(c.op)
     close = "near the bound" if least and c.kernels <= _NEAR * least else "above the bound"

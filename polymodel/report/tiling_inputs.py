@@ -40,11 +40,11 @@ def operand(source: Source, name: str) -> tuple[SparseTensor, tuple[str, ...]]:
 
         file = read_file(source)
         done = [
-            f"{count:,} {what}"
-            for count, what in (
-                (file.explicit_zeros, "explicit zeros removed"),
-                (file.duplicates, "duplicates summed"),
-                (file.cancelled, "points cancelled"),
+            f"{count:,} {what}{'s' if count > 1 else ''} {how}"
+            for count, what, how in (
+                (file.explicit_zeros, "explicit zero", "removed"),
+                (file.duplicates, "duplicate", "summed"),
+                (file.cancelled, "point", "cancelled to zero and removed"),
             )
             if count
         ]
@@ -55,7 +55,10 @@ def operand(source: Source, name: str) -> tuple[SparseTensor, tuple[str, ...]]:
         ranks = "IJKLMN"[: len(matrix.shape)]
         coords = np.array(matrix.coords) if hasattr(matrix, "coords") else np.array([matrix.row, matrix.col])
         return SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data), ()
-    raise not_a("sparse tensor or file", "tile", source, _TENSORS)
+    remedy = _TENSORS
+    if isinstance(source, np.ndarray | list | tuple):
+        remedy = "make it sparse: scipy.sparse.coo_array(...), or pm.SparseTensor.from_dense('A', 'IJ', ...)"
+    raise not_a("sparse tensor or file", "tile", source, remedy)
 
 
 def second_operand(given: Source | Second | None) -> tuple[Second | None, tuple[str, ...]]:

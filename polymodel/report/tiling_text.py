@@ -15,6 +15,8 @@ from polymodel.report.table import Column, Table
 from polymodel.report.tiling_tables import BASE, Rival, reduction, speedup, summary_table
 from polymodel.tiling.fit import Fit
 from polymodel.tiling.model import Costs
+from polymodel.tiling.operands import Rolled
+from polymodel.tiling.pattern import Pattern
 from polymodel.tiling.stored import Stored
 
 if TYPE_CHECKING:
@@ -41,7 +43,19 @@ def headline(tiling: Tiling) -> str:
     p = tiling.pattern
     sizes = " x ".join(f"{s:,}" for s in p.shape)
     rule = f"{tiling.op}, at most {room(tiling.fit)} a tile"
-    return f"{p.name} ({sizes}, {p.nnz_a:,} entries), B: {p.second}; {rule}"
+    return f"{p.name} ({sizes}, {_many(p.nnz_a, 'entry', 'entries')}{_whole(p)}), B: {p.second}; {rule}"
+
+
+def _whole(p: Pattern) -> str:
+    """Which ranks are cut, where there are more than these."""
+    if len(p.own) < 3:
+        return ""
+    others = ", ".join(f"{rank} ({size:,})" for rank, size in zip(p.own[2:], p.sizes, strict=True))
+    return f"; {p.own[0]} and {p.own[1]} are cut, {others} lies whole in each tile"
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def room(fit: Fit) -> str:
@@ -54,13 +68,21 @@ def figures(tiling: Tiling) -> list[tuple[str, str]]:
     """The figures of a tiling as (what, how much), in plain words."""
     c, bound, ratio = tiling.costs, tiling.lower_bound, tiling.ratio
     each = c.launch.config(c.op)
+    launched, kernels = _many(c.kernels, "is", "are"), _many(c.kernels, "kernel", "kernels")
     by = {"tiles": "fewest kernels", "cycles": "fewest run cycles", "total": "least time in all"}
     chosen = f" (best of all tilers by {by[tiling.objective]})" if tiling.asked == "best" else ""
     return [
         ("tiler", f"{tiling.tiler}{chosen}, found in {engineering(tiling.seconds, 's')}"),
-        ("tiles", f"{c.tiles:,}; {c.nonempty:,} hold entries, {c.kernels:,} are launched as kernels"),
-        ("lower bound", f"{bound:,} tiles with entries" + (f"; this is {ratio:.2f} x that" if ratio else "")),
-        ("configuration", f"{_cycles(c, c.config_cycles)}: {c.kernels:,} kernels x {each:,} cycles"),
+        (
+            "tiles",
+            f"{c.tiles:,}; {_many(c.nonempty, 'holds', 'hold')} entries, {launched} launched as kernels",
+        ),
+        (
+            "lower bound",
+            f"{_many(bound, 'tile', 'tiles')} with entries"
+            + (f"; this is {ratio:.2f} x that" if ratio else ""),
+        ),
+        ("configuration", f"{_cycles(c, c.config_cycles)}: {kernels} x {each:,} cycles"),
         ("run", f"{_cycles(c, c.run_cycles)}: {c.launch.ramp} to fill and drain, then a token a cycle"),
         ("in all", f"{_cycles(c, c.total_cycles)} at {c.launch.clock_mhz:,.6g} MHz{_least(tiling)}"),
         ("memory", _filled(c)),
@@ -98,7 +120,10 @@ def notes(tiling: Tiling) -> Iterator[str]:
         more = " ..." if over.size > _NAMED else ""
         many = f"{over.size:,} tiles do" if over.size > 1 else "1 tile does"
         yield f"WARNING: {many} not fit {room(tiling.fit)}: {named}{more}"
-    if not tiling.pattern.points:
+    p = tiling.pattern
+    if p.points and isinstance(tiling.second, Rolled) and p.nnz_a == p.nnz_b == p.points:
+        yield f"rolled by {tiling.second.rows}, B holds the very places of A: the pattern is that of A alone"
+    if not p.points:
         yield "the operands hold no entries: nothing is launched but where every tile is run"
     yield _EXACT
     yield _WEAK if isinstance(tiling.fit, Stored) else _BOUND
@@ -150,13 +175,13 @@ def tiled(rival: Rival, costs: Costs, bound: int) -> Tiled:
     """For the picture of one tiling."""
     p = costs.pattern
     rule = f"{p.name}: {costs.op}, {room(costs.fit)}, {rival.name}"
-    counts = f"{costs.tiles:,} tiles, {costs.kernels:,} launched, at least {bound:,} needed"
+    counts = f"{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched, at least {bound:,} needed"
     return Tiled(p, costs.cut.rects, costs.runs, costs.fits, f"{rule}\n{counts}")
 
 
 def small(rival: Rival, costs: Costs) -> Tiled:
     """For one of several pictures side by side."""
-    title = f"{rival.name}\n{costs.tiles:,} tiles, {costs.kernels:,} launched"
+    title = f"{rival.name}\n{_many(costs.tiles, 'tile', 'tiles')}, {costs.kernels:,} launched"
     return Tiled(costs.pattern, costs.cut.rects, costs.runs, costs.fits, title)
 
 

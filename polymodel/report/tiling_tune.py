@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from polymodel.report.tiling import Tiling
 
+_UNTRIED = "guillotine cuts are not tried here: tiler best (pm.tile, no --tune) looks at them too"
 UNITS: dict[Objective, str] = {
     "tiles": "kernels",
     "cycles": "cycles of running",
@@ -158,8 +159,9 @@ class Tuning:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the time that was spent compares with the time that is saved."""
-        return (*self.told, f"the loop ended: {self.ended}", _paying(self.tuned))
+        """How the time that was spent compares with the time that is saved, and what was not tried."""
+        told = (*self.told, f"the loop ended: {self.ended}", _paying(self.tuned))
+        return told if self.chosen.figure <= self.bound else (*told, _UNTRIED)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """The figure of every step, the best so far, the bound, and the seconds they took."""

@@ -76,6 +76,8 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
         ((), "no file is named"),
         (("--estimate",), "of a file, or of a shape and a density"),
         (("--estimate", "--shape", "3,4"), "a shape needs a density"),
+        (("--estimate", "--shape", "3", "--density", "0.5"), "give two sizes, rows and columns"),
+        (("--estimate", "--shape", "3,4", "--density", "2"), "give the share of nonzero points"),
         (("--estimate", "--shape", "3,x", "--density", "0.5"), "write e.g. --shape 1000,1000"),
         ((SMALL, "--estimate", "--with", SMALL), "an estimate sees no data of B"),
         ((SMALL, "--estimate", "--tune"), "do not go together"),

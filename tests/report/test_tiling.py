@@ -128,7 +128,7 @@ def test_zeros_and_duplicates_of_a_file_are_told(tmp_path: Path) -> None:
     path = market(tmp_path, "3 5 4", "1 1 1", "1 1 2", "2 2 0", "3 5 7")
     found = pm.tile(path, pm.Alone(), fit=pm.elements(1), tiler="btree")
     assert found.pattern.nnz_a == 2
-    assert "m: 1 explicit zeros removed, 1 duplicates summed" in found.notes
+    assert "m: 1 explicit zero removed, 1 duplicate summed" in found.notes
     assert found.tiles["nnz_a"].max() == 1
 
 
@@ -249,3 +249,29 @@ def test_a_comparison_takes_over_what_best_has_tried() -> None:
         alone = pm.tile(matrix("ts_n4c6-b1"), tiler=name)
         assert rivals[name].costs is not None
         assert (rivals[name].costs.cut.rects.table() == alone.cut.rects.table()).all()
+
+
+@pytest.mark.parametrize(("rows", "told"), [(3, True), (6, True), (1, False)])
+def test_rolling_that_moves_nothing_is_told(rows: int, told: bool) -> None:
+    a = pm.SparseTensor.from_dense("A", ("I", "J"), [[1, 0, 1], [0, 1, 0], [0, 0, 0]])
+    notes = pm.tile(a, pm.Rolled(rows), fit=pm.elements(8)).notes
+    assert any("the very places of A" in note for note in notes) is told
+
+
+def test_a_tensor_says_which_ranks_are_cut() -> None:
+    a = pm.random_tensor(["I", "J", "K"], [4, 5, 6], 0.2, seed=1)
+    head = str(pm.tile(a, ranks=("J", "K"))).splitlines()[0]
+    assert "(5 x 6, 24 entries; J and K are cut, I (4) lies whole in each tile)" in head
+
+
+def test_one_of_a_kind_is_written_so() -> None:
+    a = pm.SparseTensor.from_dense("A", ("I", "J"), [[1, 0], [0, 0]])
+    text = str(pm.tile(a, pm.Alone()))
+    for part in ("1 entry)", "1; 1 holds entries, 1 is launched", "1 tile with entries", "1 kernel x 824"):
+        assert part in text
+
+
+def test_arrays_are_told_how_to_become_sparse() -> None:
+    with pytest.raises(pm.SpecError) as caught:
+        pm.tile(np.eye(3))  # type: ignore[arg-type]  # what a newcomer passes
+    assert "coo_array" in caught.value.diagnostics[0].remedy

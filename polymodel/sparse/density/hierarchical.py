@@ -31,7 +31,7 @@ class Hierarchical(Placeless):
         super().__post_init__()
         points_of(self.shape)
         faults = [
-            Diagnostic(f"density {d} of rank {r} is outside [0, 1]")
+            Diagnostic(f"density {d} of rank {r} is outside [0, 1]", "give the share of nonempty fibers")
             for r, d in zip(self.ranks, self.densities, strict=False)
             if not 0 <= d <= 1
         ]

@@ -49,7 +49,9 @@ class DensityModel(ABC):
             what = f"ranks {list(self.ranks)} and shape {list(self.shape)} do not fit"
             raise SpecError([Diagnostic(what, "one size per rank")])
         if any(s < 1 for s in self.shape):
-            raise SpecError([Diagnostic(f"shape {list(self.shape)}", "sizes are at least 1")])
+            raise SpecError(
+                [Diagnostic(f"the shape {list(self.shape)} has a size below 1", "sizes are at least 1")]
+            )
 
     @property
     def label(self) -> Label:

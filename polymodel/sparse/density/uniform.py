@@ -50,7 +50,9 @@ class Uniform(Placeless):
             raise SpecError([Diagnostic("uniform needs a density or a number of nonzeros, not both")])
         if nnz is None:
             if density is None or not 0 <= density <= 1:
-                raise SpecError([Diagnostic(f"density {density} is outside [0, 1]")])
+                raise SpecError(
+                    [Diagnostic(f"density {density} is outside [0, 1]", "give the share of nonzero points")]
+                )
             nnz = round(Fraction(density) * points_of(sizes))
         return cls(tuple(ranks), sizes, int(nnz))
 

@@ -60,7 +60,10 @@ def _check(model: DensityModel, second: Second) -> None:
     faults = []
     if len(model.shape) != 2:
         faults.append(
-            Diagnostic(f"the model has {len(model.shape)} ranks", "tilings are estimated of matrices")
+            Diagnostic(
+                f"shape {list(model.shape)}: tilings are estimated of matrices",
+                "give two sizes, rows and columns",
+            )
         )
     if isinstance(second, DensityModel | SparseTensor) and second.shape != model.shape:
         what = f"B has the shape {list(second.shape)}, A {list(model.shape)}"
