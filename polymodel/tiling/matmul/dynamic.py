@@ -10,6 +10,7 @@ the other; the work within each is one pass over the entries that a buffer can h
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,31 +153,22 @@ def _swept(
 ) -> int:
     """The other operand's tiles under one stationary tile; those without a shared k are passed over."""
     (outer, outer_end, k, k_end), words, nnz = tile
-    theirs, shared = sides.other(k, k_end)
-    met = sides.touched[shared]
+    theirs, shared, grown = sides.other(k, k_end)
+    met = np.flatnonzero(sides.touched[shared]).tolist()
     at, at_z, inner, steps, extent = 0, 0, 0, 0, sides.v.shape[1]
     while at < theirs.x.size:
-        end = theirs.reach(at, sides.buffers[1], extent)
-        end = min(end, after.reach(at_z, sides.buffers[2], extent))
-        to, to_z = theirs.at(end), after.at(end)
-        if met[at:to].any():
+        if at not in grown:
+            end = theirs.reach(at, sides.buffers[1], extent)
+            grown[at] = end, theirs.at(end)
+        end, to = grown[at]
+        to_z = after.at(end)
+        if not after.fits(at_z, to_z, sides.buffers[2]):
+            end = after.reach(at_z, sides.buffers[2], extent)
+            to, to_z = theirs.at(end), after.at(end)
+        first = bisect_left(met, at)
+        if first < len(met) and met[first] < to:
             held = before.words(before.at(inner), before.at(end))
-            found.append(
-                (
-                    outer,
-                    outer_end,
-                    k,
-                    k_end,
-                    inner,
-                    end,
-                    words,
-                    theirs.words(at, to),
-                    held,
-                    after.words(at_z, to_z),
-                    nnz,
-                    to - at,
-                    to_z - at_z,
-                )
-            )
+            both = theirs.words(at, to), held, after.words(at_z, to_z)
+            found.append((outer, outer_end, k, k_end, inner, end, words, *both, nnz, to - at, to_z - at_z))
         at, at_z, inner, steps = to, to_z, end, steps + 1
     return steps

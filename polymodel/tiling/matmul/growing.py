@@ -11,6 +11,7 @@ from polymodel.tiling.matmul.product import Places, Product
 from polymodel.tiling.pattern import Flags, Index, Ints
 
 LEAST = 7  # words of a tile with one entry
+Grown = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,13 @@ class Listed:
         load += self.ramp[: load.size]
         over = int(load.searchsorted(half, side="right"))
         return extent if over == load.size else int(self.x[at + over])
+
+    def fits(self, at: int, to: int, capacity: int) -> bool:
+        """Whether the entries at these positions fit."""
+        half, held = max(0, capacity - 3) // 2, to - at
+        if 2 * held <= half or held > half:
+            return held <= half
+        return held + int(np.count_nonzero(self.last[at:to] < at)) <= half
 
     def words(self, at: int, to: int) -> int:
         """2 nnz + 2 rows + 3 of the entries at these positions, 0 without any."""
@@ -91,7 +99,7 @@ class Sides:
     buffers: tuple[int, int, int]
     flip: bool
     touched: Flags
-    remembered: dict[tuple[int, int], tuple[Listed, Index]] = field(default_factory=dict)
+    remembered: dict[tuple[int, int], tuple[Listed, Index, Grown]] = field(default_factory=dict)
 
     def part(self, places: Places, rows: tuple[int, int]) -> Listed:
         """Some rows, listed along the columns."""
@@ -106,14 +114,15 @@ class Sides:
         found, order = listed(across, across if self.flip else self.z.rows[piece])
         return found, self.first_k[piece][order]
 
-    def other(self, k: int, end: int) -> tuple[Listed, Index]:
-        """The other operand within a range of k, listed along its own rank, with the k of each entry."""
+    def other(self, k: int, end: int) -> tuple[Listed, Index, Grown]:
+        """The other operand within a range of k, listed along its own rank, with the k of each entry, and how
+        far its tiles are known to grow: position of the first entry -> end, position of the end."""
         if (k, end) not in self.remembered:
             self.remembered.clear()  # ranges mostly come again at once, or never
             piece = slice(self.v.starts[k], self.v.starts[end])
             across = self.v.cols[piece]
             found, order = listed(across, across if self.flip else self.v.rows[piece])
-            self.remembered[k, end] = found, self.v.rows[piece][order]
+            self.remembered[k, end] = found, self.v.rows[piece][order], {}
         return self.remembered[k, end]
 
 
