@@ -113,7 +113,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
 
     check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
     found = tune_tiling(
-        first_of(options), second_of(options.second), op=options.op, fit=fit_of(options),
+        first_of(options), second_of(options.second, options.names), op=options.op, fit=fit_of(options),
         objective=objective_of(options, "total"), ranks=ranks_of(options.ranks), launch=launch_of(options),
     )  # fmt: skip
     text = _shown(found, {"steps": found.table}, options)
@@ -234,7 +234,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
     found = tile(
         first_of(options),
-        second_of(options.second),
+        second_of(options.second, options.names),
         op=options.op,
         fit=fit_of(options),
         tiler=options.tiler,

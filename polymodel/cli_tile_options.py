@@ -245,8 +245,9 @@ def first_of(options: argparse.Namespace) -> str | SparseTensor:
     return str(options.file) if names is None else read_tensor(options.file, ranks=names)
 
 
-def second_of(text: str | None) -> str | SparseTensor | Second | None:
-    """B: a file, or how it is made of A."""
+def second_of(text: str | None, names: str | None = None) -> str | SparseTensor | Second | None:
+    """B: a file, or how it is made of A. `names`: of the file's ranks, which are those of A."""
+    from polymodel.sparse.files import read_tensor
     from polymodel.tiling.operands import Alone, Rolled, Transposed
 
     if text is None:
@@ -264,7 +265,8 @@ def second_of(text: str | None) -> str | SparseTensor | Second | None:
     if "." not in text:
         fault = f"--with {text}: neither a file nor a way to make B of A"
         raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
-    return text
+    ranks = ranks_of(names)
+    return text if ranks is None else read_tensor(text, ranks=ranks)
 
 
 def launch_of(options: argparse.Namespace) -> Launch:

@@ -120,6 +120,12 @@ def test_tensors_of_more_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2,048 elements" in out
 
 
+def test_names_are_those_of_both_files(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, SMALL, "--with", SMALL, "--names", "X,Y", "--tiler", "strips")
+    assert code == 0
+    assert "add, at most 128 elements" in out
+
+
 @pytest.mark.parametrize(
     "text",
     [
