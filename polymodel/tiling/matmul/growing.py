@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.matmul.product import Places, Product
+from polymodel.tiling.matmul.product import Places, Product, changes
 from polymodel.tiling.pattern import Flags, Index, Ints
 
 LEAST = 7  # words of a tile with one entry
@@ -66,10 +66,41 @@ class Listed:
         return _linked(self.x[which], self.rows[which], place[order])
 
 
+@dataclass(frozen=True, eq=False)
+class Stacked(Listed):
+    """Entries whose rows are the coordinates themselves: sums before each position say all. Positions asked for
+    begin a coordinate."""
+
+    @cached_property
+    def sums(self) -> Ints:
+        """Entries and rows before each position, and all."""
+        found = np.zeros(self.x.size + 1, dtype=np.int64)
+        np.cumsum(1 + changes(self.x), out=found[1:])
+        return found
+
+    def reach(self, at: int, capacity: int, extent: int) -> int:
+        most = self.sums[at] + max(0, capacity - 3) // 2
+        over = int(self.sums.searchsorted(most, side="right")) - 1
+        return extent if over == self.x.size else int(self.x[over])
+
+    def fits(self, at: int, to: int, capacity: int) -> bool:
+        return int(self.sums[to] - self.sums[at]) <= max(0, capacity - 3) // 2
+
+    def words(self, at: int, to: int) -> int:
+        return 2 * int(self.sums[to] - self.sums[at]) + 3 if to > at else 0
+
+    def taken(self, which: Flags) -> Listed:
+        return _stacked(self.x[which])
+
+
 def listed(x: Index, rows: Index) -> tuple[Listed, Index]:
-    """Entries in order of `x`, and the order that this took."""
+    """Entries in order of `x`, and the order that this took; `rows` may be `x` itself."""
     order = np.argsort(x, kind="stable")
-    return _with_last(x[order], rows[order]), order
+    return _stacked(x[order]) if rows is x else _with_last(x[order], rows[order]), order
+
+
+def _stacked(x: Index) -> Listed:
+    return Stacked(x, x, np.zeros(0, dtype=np.int64))
 
 
 def _with_last(x: Index, rows: Index) -> Listed:
@@ -182,7 +213,8 @@ def _down(sides: Sides, outer: int, limit: int, wide: int) -> int:
         piece = slice(begin, min(begin + many, end))
         inside = sides.s.cols[piece] < wide
         x, across = sides.s.rows[piece][inside], sides.s.cols[piece][inside]
-        reached = _with_last(x, across if sides.flip else x).reach(0, sides.buffers[0], limit)
+        piled = _with_last(x, across) if sides.flip else _stacked(x)
+        reached = piled.reach(0, sides.buffers[0], limit)
         if reached < limit or piece.stop == end:
             return reached
         many *= 2
