@@ -12,6 +12,8 @@ from polymodel.spec.tiles_schema import DataTiles, ProductTiles
 
 # One buffer each for A, B and the output.
 OPERANDS = 3
+# Whatever is summed over tiles then stays within 64 bits.
+MOST_CYCLES, MOST_CAPACITY = 10**9, 2**62
 
 
 @dataclass(frozen=True)
@@ -133,11 +135,18 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
 
 
 def _whole(given: int | float | str | None, path: Path, numbers: Numbers) -> int | None:
-    return None if given is None else numbers.whole(given, path, str(path[-1]))
+    if given is None:
+        return None
+    found = numbers.whole(given, path, str(path[-1]))
+    if found > MOST_CAPACITY:
+        numbers.faults.add(path, f"{path[-1]} {found:g} is more than 2^62", "write a smaller number")
+    return found
 
 
 def _cycles(given: int | float | str, path: Path, numbers: Numbers) -> int:
     found = numbers.at_least_zero(given, path, "cycles")
     if found != int(found):
         numbers.faults.add(path, f"{found:g} is no whole number of cycles", "write 0, 1, 2, ...")
+    elif found > MOST_CYCLES:
+        numbers.faults.add(path, f"{found:g} cycles are more than 10^9", "write a smaller number")
     return int(found)

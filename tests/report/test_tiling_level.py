@@ -348,3 +348,16 @@ def test_it_shows_wherever_reports_show(library: pm.Report, tmp_path: Path) -> N
     written = {p.name for p in save(library, tmp_path)}
     assert {f"tiling_{name}.csv" for name in TABLES} <= written
     assert repr(found).startswith("TilingReport(1 Einsum")
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ("{capacity: 6, ramp: 1e12}", r"data_tiles\.ramp: 1e\+12 cycles are more than 10\^9"),
+        ("{capacity: 6, configuration: {add: 1e300}}", r"configuration\.add: 1e\+300 cycles are more than"),
+        ("{capacity: 1e30}", r"data_tiles\.capacity: capacity 1e\+30 is more than 2\^62"),
+    ],
+)
+def test_what_64_bits_cannot_sum_is_told_with_its_place(tmp_path: Path, section: str, told: str) -> None:
+    with pytest.raises(pm.SpecError, match=told):
+        evaluated(tmp_path, (2, 2), section=section)
