@@ -68,8 +68,10 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Listed):
-    """Entries whose rows are the coordinates themselves: sums before each position say all. Positions asked for
-    begin a coordinate."""
+    """Entries whose rows are the coordinates themselves: sums before each position say all.
+
+    Positions that are asked for begin a coordinate.
+    """
 
     @cached_property
     def sums(self) -> Ints:
