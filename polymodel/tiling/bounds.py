@@ -41,7 +41,7 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     values = 0
     if isinstance(fit, Stored):
         most = pattern.points if op == "add" else max(pattern.nnz_a, pattern.nnz_b)
-        values = -(-most * _value_bits(pattern, fit) // fit.capacity)
+        values = -(-most * value_bits(pattern, fit) // fit.capacity)
     return max(values, _whole(pattern, op, fit))
 
 
@@ -59,7 +59,7 @@ def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
         return _entries(int(np.count_nonzero(met)), fit)
     if isinstance(fit, Words):
         return _words(pattern, met, fit)
-    values = _value_bits(pattern, fit) if isinstance(fit, Stored) else 0
+    values = value_bits(pattern, fit) if isinstance(fit, Stored) else 0
     return max(-(-int(np.count_nonzero(met)) * values // fit.capacity), int(bool(met.any())))
 
 
@@ -82,7 +82,7 @@ def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
     return -(-(2 * rows.size + 2 * begun) // (fit.capacity - _HEADER))
 
 
-def _value_bits(pattern: Pattern, fit: Stored) -> int:
+def value_bits(pattern: Pattern, fit: Stored) -> int:
     """Bits of an entry's value alone, as the format keeps a tile of one entry."""
     form = fit.format_of(pattern)
     ranks = form.order(pattern.own or pattern.ranks)

@@ -9,7 +9,7 @@ import numpy as np
 
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Fit, Op
-from polymodel.tiling.lines import told
+from polymodel.tiling.lines import sorted_by, told
 from polymodel.tiling.pattern import Flags, Index, Ints, Pattern, Rects
 
 # What is known of tiles that are judged by words: entries and inner fibers, and the least and most rows.
@@ -94,7 +94,7 @@ class Blocks:
 
     @cached_property
     def points(self) -> Index:
-        return np.argsort(self.ids, kind="stable")
+        return sorted_by(self.ids, self.tiles)
 
     @cached_property
     def begins(self) -> Ints:
@@ -104,7 +104,7 @@ class Blocks:
         """Counts of groups of tiles."""
         place, which = _ranges(self.begins[tiles], self.begins[tiles + 1])
         at, ids = self.points[place], group[which]
-        order = np.argsort(at)  # row by row
+        order = sorted_by(at, self.pattern.points)  # row by row
         return Counts(self.pattern.taken(at[order]), ids[order], groups)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.tiling.bounds import lower_bound
+from polymodel.tiling.cost_bound import cost_bound
+from polymodel.tiling.counts import Counts
 from polymodel.tiling.fit import Fit, Op
+from polymodel.tiling.lines import summed
 from polymodel.tiling.merge import merged
 from polymodel.tiling.model import Costs, Launch, costs
 from polymodel.tiling.pattern import Cut, Pattern, Rects
@@ -24,6 +29,10 @@ _FIGURES: dict[Objective, tuple[str, ...]] = {
     "total": ("total_cycles", "kernels", "tiles"),
 }
 _WORDS = {"tiles": "kernels", "cycles": "run cycles", "total": "configuration and run cycles"}
+# Not tried once no cutting can be better; of fits that must be asked about every tile, no tiler is.
+_SLOW = ("panels", "guillotine")
+# Of such fits, cuts with so many times the tiles of the best are not made or not merged (above `_EMPTY`).
+_FAR = 16
 # Empty tiles of `simple` are counted, not made, when there are many more than points.
 _EMPTY = 1 << 16
 
@@ -82,45 +91,101 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
 
     Refused only when every tiler refuses; SpecError where an entry fits nowhere.
     """
-    refused: list[Refused] = []
-    best: Entry | None = None
+    trial = _Trial(task)
     figure, others = _FIGURES[task.objective][0], []
-    for entry in _entries(task, makers, refused):
-        others.append((getattr(entry, figure), entry.name))
-        if best is None or entry.beats(best, task.objective):
-            best = entry
+    for name, make in makers.items():
+        if trial.needless(name):
+            trial.left.append(name)
+            continue
+        for entry in trial.entries(name, make):
+            others.append((getattr(entry, figure), entry.name))
+            if trial.best is None or entry.beats(trial.best, task.objective):
+                trial.best = entry
+    best = trial.best
     if best is None:
-        raise refused[0]
+        raise trial.refused[0]
     cut = best.costs.cut
     if best.more:
         cut = makers[best.name](task.pattern, task.op, task.fit)
     told = ", ".join(f"{name} {n:,}" for n, name in sorted(others) if name != best.name)
     note = f"best of all tilers by {_WORDS[task.objective]}: {best.name} {getattr(best, figure):,}"
-    return replace(cut, tiler=best.name, notes=(*cut.notes, f"{note} ({told})" if told else note))
+    note = f"{note} ({told})" if told else note
+    if trial.left:
+        note += f"; {', '.join(trial.left)} could not be better"
+    return replace(cut, tiler=best.name, notes=(*cut.notes, note))
 
 
-def _entries(task: Task, makers: Mapping[str, Make], refused: list[Refused]) -> Iterator[Entry]:
-    """All cuts, each also merged where that changes it.
+@dataclass(eq=False)
+class _Trial:
+    """Tilers tried one after the other. `left`: those that need not be tried."""
 
-    For add merging never costs: empty tiles stay empty, two ramps become one, rows in both become one row.
-    So there a merged cut stands for its tiler; for multiply two tiles may become one that has to run.
-    """
-    pattern, op, fit = task.pattern, task.op, task.fit
-    for name, make in makers.items():
+    task: Task
+    best: Entry | None = None
+    refused: list[Refused] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def entries(self, name: str, make: Make) -> Iterator[Entry]:
+        """A tiler's cut, also merged where that changes it; nothing where it refuses.
+
+        For add merging never costs: empty tiles stay empty, two ramps become one, rows in both become one
+        row. So there a merged cut stands for its tiler; for multiply two tiles may become one that must run.
+        """
+        pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
         try:
-            if name == "simple" and (sparse := _without_empty(task)):
+            if name == "simple" and (sparse := _without_empty(self.task)):
                 yield sparse
-                continue
+                return
             cut = make(pattern, op, fit)
         except Refused as refusal:
-            refused.append(refusal)
-            continue
-        joined = merged(pattern, op, fit, cut) if cut.tiles > 1 and "+" not in name else cut
+            self.refused.append(refusal)
+            return
+        mergeable = cut.tiles > 1 and "+" not in name and not self._far(cut.tiles)
+        joined = merged(pattern, op, fit, cut) if mergeable else cut
         changed = joined.tiles < cut.tiles
         if op == "multiply" or not changed:
-            yield Entry(name, costs(pattern, cut, op, fit, task.launch))
+            yield Entry(name, costs(pattern, cut, op, fit, launch))
         if changed:
-            yield Entry(f"{name}+fixpoint", costs(pattern, joined, op, fit, task.launch))
+            yield Entry(f"{name}+fixpoint", costs(pattern, joined, op, fit, launch))
+
+    def needless(self, name: str) -> bool:
+        """Whether this tiler is slow, and cannot win or is far off."""
+        if self.best is None or (summed(self.task.fit) and name not in _SLOW):
+            return False
+        if all(getattr(self.best, figure) <= least for figure, least in self._bounds.items()):
+            return True
+        return name in ("strips", "columns") and self._far(self._heavy_lines(name == "columns"))
+
+    def _far(self, tiles: int) -> bool:
+        """Far more tiles than the best has, of a fit that must be asked about them."""
+        if self.best is None or summed(self.task.fit):
+            return False
+        return tiles > max(_EMPTY, _FAR * self.best.tiles)
+
+    def _heavy_lines(self, by_columns: bool) -> int:
+        """Lines with an entry that must be cut across: they would not fit if they had no more than one."""
+        pattern, one = self.task.pattern, np.int64(1)
+        along = pattern.cols if by_columns else pattern.rows
+        points = np.sort(np.unique(along, return_index=True)[1])
+        some = pattern.taken(points)
+        none, count = np.zeros(points.size, dtype=np.int64), np.arange(points.size, dtype=np.int32)
+        height, width = (np.full(points.size, n, dtype=np.int64) for n in pattern.shape)
+        if by_columns:
+            rects = Rects(none, some.cols.astype(np.int64), height, none + one)
+        else:
+            rects = Rects(some.rows.astype(np.int64), none, none + one, width)
+        fits = self.task.fit.fits(Counts(some, count, points.size), rects, self.task.op)
+        return points.size - int(np.count_nonzero(fits))
+
+    @cached_property
+    def _bounds(self) -> dict[str, int]:
+        """The figures by which cuts are judged, at least."""
+        pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
+        kernels, run, total = (
+            cost_bound(pattern, op, fit, launch, objective) for objective in ("tiles", "cycles", "total")
+        )
+        tiles = max(1, kernels, lower_bound(pattern, op, fit))
+        known = {"kernels": kernels, "run_cycles": run, "total_cycles": total, "tiles": tiles}
+        return {figure: known[figure] for figure in _FIGURES[self.task.objective]}
 
 
 def _without_empty(task: Task) -> Entry | None:

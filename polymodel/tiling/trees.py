@@ -9,10 +9,12 @@ tiles are dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.tiling.bounds import value_bits
 from polymodel.tiling.counts import Counts
 from polymodel.tiling.dyadic import Grid, Halves, chunks
 from polymodel.tiling.faults import check_empty, check_single
@@ -20,6 +22,7 @@ from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.lines import summed, told
 from polymodel.tiling.merge import joined, union_loads
 from polymodel.tiling.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.stored import Stored
 from polymodel.tiling.uniform import simple as simple
 
 MOST_TILES = 1 << 24
@@ -164,8 +167,7 @@ class _Tree:
         else:
             points, at = points.taken(where), ids[where] - np.int32(known)
         while tiles.rects.tiles:
-            loads = self.fit.loads(Counts(points, at, tiles.rects.tiles), tiles.rects, self.op)
-            full = loads > self.fit.capacity
+            full = self._full(points, at, tiles.rects)
             if not full.all():
                 number = np.where(full, -1, known + np.cumsum(~full) - 1).astype(np.int32)
                 points, at, where = _kept(points, at, where, ids, number)
@@ -177,6 +179,27 @@ class _Tree:
             split.move(points, at)
             tiles = split.quarters
         return _Tiles.joined(done), ids
+
+    def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
+        """Tiles that do not fit; formats are not asked where values alone are too many."""
+        counts = Counts(points, at, rects.tiles)
+        full = np.zeros(rects.tiles, dtype=np.bool_)
+        if isinstance(self.fit, Stored):
+            held = counts.union if self.op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
+            full = held * self._value_bits > self.fit.capacity
+            if full.all():
+                return full
+        open_ = ~full
+        if full.any():
+            some = open_[at]
+            number = np.cumsum(open_, dtype=np.int32) - np.int32(1)
+            counts = Counts(points.taken(some), number[at[some]], int(np.count_nonzero(open_)))
+        full[open_] = ~self.fit.fits(counts, rects.taken(open_), self.op)
+        return full
+
+    @cached_property
+    def _value_bits(self) -> int:
+        return value_bits(self.pattern, self.fit) if isinstance(self.fit, Stored) else 0
 
     def _split(self, tiles: _Tiles) -> _Split:
         rects = tiles.rects

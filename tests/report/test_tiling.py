@@ -239,14 +239,14 @@ def test_tables_come_when_they_are_asked_for() -> None:
 
 
 def test_a_comparison_takes_over_what_best_has_tried() -> None:
-    found = pm.tile(matrix("ts_n4c6-b1"), objective="tiles")
+    found = pm.tile(matrix("ts_n4c6-b1"), fit=pm.words(256), objective="tiles")  # no cut reaches the bound
     kept = dict(found.task.made)
     assert {"simple", "qtree+merge", "strips", "panels"} <= set(kept)
     rivals = {r.tiler: r for r in found.rivals()}
     assert found.task.made == kept
     for name in ("qtree+merge", "strips", "panels"):
         assert rivals[name].seconds == kept[name][1]
-        alone = pm.tile(matrix("ts_n4c6-b1"), tiler=name)
+        alone = pm.tile(matrix("ts_n4c6-b1"), fit=pm.words(256), tiler=name)
         assert rivals[name].costs is not None
         assert (rivals[name].costs.cut.rects.table() == alone.cut.rects.table()).all()
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements, Op
+from polymodel.tiling.choice import Make
+from polymodel.tiling.cost_bound import cost_bound
+from polymodel.tiling.fit import Elements, Fit, Op
 from polymodel.tiling.model import Launch, costs, lower_bound
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Rects
+from polymodel.tiling.operands import Alone, pattern_of
+from polymodel.tiling.pattern import Cut, Pattern, Rects
 from polymodel.tiling.tilers import NAMES, Objective, cut
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, MATRICES, is_partition, operands
@@ -84,7 +86,7 @@ def test_best_says_what_won_and_what_others_reach() -> None:
     pattern = pattern_of(read_tensor(Path(MATRICES / "ts_relat5.mtx.gz")))
     found = cut(pattern, "add", Elements(128), objective="tiles")
     assert found.tiler == "strips"
-    assert found.notes[-1].startswith("best of all tilers by kernels: strips 17 (guillotine 17, panels 17, ")
+    assert found.notes[-1].startswith("best of all tilers by kernels: strips 17 (simple+fixpoint 21, ")
     assert "btree" in found.notes[-1]
 
 
@@ -119,3 +121,34 @@ def test_unknown_names_are_told(tiler: str, message: str) -> None:
 def test_grids_reach_guillotine() -> None:
     _, _, pattern = operands(8, 8, 0.8, 1)
     assert "2 x 3 cells" in cut(pattern, "add", Elements(64), "guillotine", grid=(2, 3)).notes[0]
+
+
+def test_tilers_that_cannot_win_are_left() -> None:
+    """Where strips reach every bound the slow tilers are not made; what wins is the same."""
+    tried: list[str] = []
+
+    def noted(name: str, make: Make) -> Make:
+        def made(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+            tried.append(name)
+            return make(pattern, op, fit)
+
+        return made
+
+    a = SparseTensor.from_dense("A", ("I", "J"), np.eye(60))
+    pattern = pattern_of(a, Alone())
+    for objective in OBJECTIVES:
+        tried.clear()
+        found = cut(pattern, "add", Elements(10), "best", objective, watch=noted)
+        assert found.tiles == 6
+        assert not {"panels", "guillotine"} & set(tried)
+        assert found.notes[-1].endswith("; panels, guillotine could not be better")
+        reached = costs(pattern, found, "add", Elements(10))
+        assert reached.kernels == cost_bound(pattern, "add", Elements(10), objective="tiles")
+        assert reached.run_cycles == cost_bound(pattern, "add", Elements(10), objective="cycles")
+        assert reached.total_cycles == cost_bound(pattern, "add", Elements(10))
+    tried.clear()
+    far = pattern_of(read_tensor(Path(MATRICES / "ts_relat5.mtx.gz")))
+    found = cut(far, "multiply", Elements(128), "best", watch=noted)
+    assert found.tiler == "guillotine"
+    assert {"panels", "guillotine"} <= set(tried)
+    assert "could not be better" not in found.notes[-1]
