@@ -39,8 +39,13 @@ def test_the_section_that_is_shown_says_the_defaults(tmp_path: Path) -> None:
     assert shown is not None
     assert other is not None
     assert (shown.capacity, shown.word_bits) == (128, 16)
-    for name in ("fit", "tiler", "objective", "run", "config_add", "config_multiply", "ramp", "empty"):
+    assert shown.ranks == ("M", "N")
+    for name in (
+        "fit", "tiler", "objective", "run", "config_add", "config_multiply", "ramp", "empty", "product",
+    ):  # fmt: skip
         assert getattr(shown, name) == getattr(other, name)
+    for name in ("objective", "pes", "bandwidth", "overbook", "time_limit"):
+        assert getattr(shown.product, name) == getattr(other.product, name)
 
 
 def test_the_table_of_the_example() -> None:
@@ -54,6 +59,29 @@ def test_the_table_of_the_example() -> None:
         assert [f"{row[k]:,}" for k in keys] == figures.split(" | ")
         if (arch, op) == ("cgra_tiler_swift", "add"):
             assert row["cycle_bound"] == row["total_cycles"] == 13484
+
+
+def test_the_product_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, Any] = {}
+    (block,) = re.findall(r"```python\n(.*?)```", LEVEL, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(compile(block, "chapter", "exec"), names)
+    (row,) = names["tiled"].table("products").records()
+    figures = f"{row['words']:,} words of at least {row['least_words']:,}, and {row['total_cycles']:,} cycles"
+    assert f"takes {row['tile']}, {figures}" in " ".join(LEVEL.split())
+
+
+def test_the_table_of_the_product() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \| (\w+) \| (.*) \|$", LEVEL, re.MULTILINE)
+    assert len(rows) == 2
+    for arch, tile, order, figures in rows:
+        (row,) = pm.evaluate(pm.load(arch, "gram/output_stationary")).tiling.table("products").records()
+        assert (row["tile"], row["order"]) == (tile, order)
+        cycles = (f"{row[k]:,}" for k in ("config_cycles", "run_cycles", "total_cycles"))
+        ratio = f"{row['ratio']:.2f}"
+        assert [f"{row['pairs']:,}", f"{row['words']:,}", ratio, *cycles] == figures.split(" | ")
+        assert f"{row['multiplies']:,} multiplies" in LEVEL
+        assert f"at least {row['least_words']:,}" in " ".join(LEVEL.split())
 
 
 def test_the_figures_of_the_loop() -> None:
