@@ -14,6 +14,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError, writing
 from polymodel.report.page import CSS
 from polymodel.report.table import Cell, Column, Table
 from polymodel.report.tiling_inputs import Source, fitting, operand, operation
+from polymodel.report.tiling_text import room
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -109,7 +110,7 @@ class TilingEstimates:
         for title in titles:
             rows = tuple(row for row in self.table.rows if row[0] == title)
             own = Table(self.table.name, self.table.columns, rows).only(*names)
-            parts += [f"{title}: {self.op}, {self.fit.capacity} {self.fit.unit}", own.text(), ""]
+            parts += [f"{title}: {self.op}, {room(self.fit)}", own.text(), ""]
         return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
 
     def _repr_html_(self) -> str:
@@ -211,18 +212,21 @@ def _foretold(
     made = dict(_tiled(tensor, op, fit, tilers, second, launch, told)) if tensor is not None else {}
     found: list[Foretold] = []
     refused: list[Refused] = []
+    left: dict[tuple[str, str], list[str]] = {}  # model and reason: tilers
     for name, model in models.items():
         for tiler in tilers:
             try:
                 told_by = estimate(model, op, fit, tiler, second, launch)
             except Refused as refusal:
                 refused.append(refusal)
-                told.append(f"{tiler} ({name}) is not estimated: {refusal.message}")
+                left.setdefault((name, refusal.message), []).append(tiler)
                 continue
             shape = " x ".join(str(s) for s in model.shape)
             found.append(Foretold(tensor.name if tensor else shape, name, told_by, made.get(tiler)))
     if not found:
         raise refused[0]
+    for (name, why), tilers_left in left.items():
+        told.append(f"not estimated ({name}): {', '.join(tilers_left)}: {why}")
     return found, told
 
 

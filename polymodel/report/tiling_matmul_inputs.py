@@ -74,6 +74,11 @@ def shape_of(tile: Sequence[int]) -> Shape:
 
 
 def buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
+    if capacity is not None and not isinstance(capacity, int | Sequence):
+        # Such as a fit: what holds for tiles that are added holds for no product.
+        raise SpecError(
+            [Diagnostic(f"capacity {capacity!r} is no number of words", "write words, e.g. 2048")]
+        )
     given = (capacity,) * 3 if capacity is None or isinstance(capacity, int) else tuple(capacity)
     faults = [
         Diagnostic(f"capacity {m!r} is no whole number above 0", "write words, e.g. 2048")

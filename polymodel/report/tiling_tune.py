@@ -12,6 +12,7 @@ from polymodel.quantities import engineering
 from polymodel.report.page import CSS
 from polymodel.report.table import Column, Table
 from polymodel.report.tiling_inputs import Source, fitting, operand, operation, second_operand
+from polymodel.report.tiling_text import room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.tiling.cost_bound import Objective
@@ -193,7 +194,7 @@ def headline(found: Tuning) -> list[tuple[str, str]]:
     c, first, unit = found.costs, found.tuned.steps[0], UNITS[found.tuned.objective]
     over = f", {found.chosen.figure / found.bound:.3f} of the bound" if found.bound else ""
     return [
-        ("matrix", f"{found.pattern.name} and {found.pattern.second}, {c.op}, {c.fit.capacity} {c.fit.unit}"),
+        ("matrix", f"{found.pattern.name} and {found.pattern.second}, {c.op}, {room(c.fit)}"),
         (
             "best",
             f"{found.chosen.figure:,} {unit} by {c.cut.tiler}: {c.tiles:,} tiles, {c.kernels:,} kernels",

@@ -22,7 +22,8 @@ def most_entries(
         return np.full(np.shape(height), fit.capacity, dtype=np.int64)
     if not isinstance(fit, Words):
         raise Refused(
-            f"tilings that fit by {type(fit).__name__} are not estimated", "ask for elements(C) or words(M)"
+            f"how many {fit.unit} in a format tiles take is not estimated from a model",
+            "ask for elements(C) or words(M)",
         )
     budget = (fit.capacity - 3) / 2
     top = 2 * places if op == "add" else places

@@ -67,13 +67,21 @@ def test_what_cannot_be_estimated_is_told() -> None:
     big = pm.Uniform.of(["I", "J"], [10**6, 10**6], nnz=10**9)
     told = pm.estimate_tiling(big, tilers=["qtree", "panels"])
     assert [f.estimate.tiler for f in told.found] == ["qtree"]
-    assert any("panels (Uniform) is not estimated" in note for note in told.notes)
+    assert any(note.startswith("not estimated (Uniform): panels: ") for note in told.notes)
     with pytest.raises(Refused, match="panels"):
         pm.estimate_tiling(big, tilers=["panels"])
     with pytest.raises(SpecError, match="did you mean rows"):
         pm.estimate_tiling(MATRIX, models=["row"])
     with pytest.raises(SpecError, match="fitted to data"):
         pm.estimate_tiling(big, models=["rows"])
+
+
+def test_reasons_are_told_once() -> None:
+    told = pm.estimate_tiling(MATRIX, fit=pm.stored("CSR", 4096), models=["uniform", "rows"])
+    assert "4,096 bits in CSR" in str(told)
+    left = [note for note in told.notes if note.startswith("not estimated")]
+    assert len(left) == 2
+    assert "(rows): qtree, btree: how many bits in a format" in left[1]
 
 
 def test_models_by_name() -> None:

@@ -149,3 +149,9 @@ def test_faults_are_told(tensor: SparseTensor, arguments: dict[str, object], sai
 def test_a_grid_of_ones_own(tensor: SparseTensor) -> None:
     found = pm.tile_matmul(tensor, capacity=1000, strategy="uniform", grid=((5, 10), (7,), (10,)))
     assert {c.tile for c in found.found} <= {"5 x 7 x 10", "10 x 7 x 10"}
+
+
+def test_a_fit_is_no_capacity_of_a_product(tensor: SparseTensor) -> None:
+    with pytest.raises(SpecError) as caught:
+        pm.tile_matmul(tensor, capacity=pm.words(64))  # type: ignore[arg-type]  # what pm.tile takes
+    assert caught.value.diagnostics[0].remedy == "write words, e.g. 2048"
