@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from polymodel.tiling.lines import chain
 from polymodel.tiling.matmul.product import Places, Product
 from polymodel.tiling.matmul.walk import Traffic
 from polymodel.tiling.pattern import Flags, Ints
@@ -48,8 +49,8 @@ class Panels:
 
     @cached_property
     def b_row_max(self) -> int:
-        """Words of the longest row of B: what its buffer must hold."""
-        longest = int(self.product.b.row_nnz.max())
+        """Words of the longest row of B that A names: what its buffer must hold."""
+        longest = int(self.product.used[1].row_nnz.max())
         return 2 * longest + 2 if longest else 0
 
     def traffic(self) -> Traffic:
@@ -83,12 +84,8 @@ def _reach(row_nnz: Ints, capacity: int) -> Ints:
 
 
 def _chained(reach: Ints) -> Ints:
-    """From panel to panel: each begins where the last ends, so this is a loop, of one look-up a panel."""
-    ends, found, at = reach.tolist(), [0], 0
-    while at < len(ends):
-        at = ends[at]
-        found.append(at)
-    return np.array(found, dtype=np.int64)
+    """From panel to panel: each begins where the last ends."""
+    return np.append(chain(reach, np.zeros(1, dtype=np.int64)), reach.size)
 
 
 def _words(places: Places, begins: Ints) -> Ints:

@@ -143,9 +143,10 @@ def _panels(product: Product, asked: Asked) -> Candidate:
     panels = panels_of(product, a, z)
     traffic, on = panels.traffic(), panels.launched
     largest = int(panels.a[on].max(initial=0)), panels.b_row_max, int(panels.z[on].max(initial=0))
+    named = product.used[1].row_nnz  # rows of B that no column of A names are never read
     over = (
         int(np.count_nonzero(panels.a[on] > a)),
-        int(np.count_nonzero((product.b.row_nnz > 0) & (2 * product.b.row_nnz + 2 > b))),
+        int(np.count_nonzero((named > 0) & (2 * named + 2 > b))),
         int(np.count_nonzero(panels.z[on] > z)),
     )
     cycles = asked.machine.cycles(product.multiplies, traffic.words, panels.launches)

@@ -6,8 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
+from polymodel.tiling.matmul.search import search
+from polymodel.tiling.matmul.shapes import Asked
 from tests.tiling.matmul.drawn import factors, tensors
 from tests.tiling.matmul.slow import points, words
 
@@ -45,4 +48,13 @@ def test_panels_are_packed_row_by_row(
     t = found.traffic()
     assert (t.a_read, t.z_write, t.b_read, t.z_read) == (*moved, read, 0)
     assert (t.a_fetches, t.b_fetches, t.z_visits, found.launches) == (launches, rows, launches, launches)
-    assert found.b_row_max == max([2 * int(n) + 2 for n in b.sum(axis=1) if n], default=0)
+    named = b[a.any(axis=0)]
+    assert found.b_row_max == max([2 * int(n) + 2 for n in named.sum(axis=1) if n], default=0)
+
+
+def test_a_long_row_of_b_that_nothing_names_needs_no_room() -> None:
+    """Row 1 of B has 9 entries, 20 words, but column 1 of A is empty."""
+    a, b = np.zeros((2, 2), dtype=int), np.zeros((2, 9), dtype=int)
+    a[:, 0] = b[1] = b[0, 3] = 1
+    found = search(product_of(*tensors(a, b)), Asked((64, 4, 64), Machine()), ("panels",)).best
+    assert (found.largest, found.over, found.fits) == ((11, 4, 11), (0, 0, 0), True)
