@@ -46,6 +46,13 @@ def _nearness(tiling: Tiling) -> Iterator[str]:
         these = f"these {c.kernels:,}" if c.kernels > 1 else "this one" if c.kernels else "none"
         yield f"no cutting launches fewer kernels than {these}"
         return
+    if c.op == "multiply" and c.kernels > _NEAR * least:
+        sure = f"{least:,} kernels are" if least != 1 else "1 kernel is"
+        yield (
+            f"{c.kernels:,} kernels; {sure} needed for what both operands hold, a loose bound: where "
+            "they seldom meet it does not say what a better cut could save"
+        )
+        return
     saved = spare * c.launch.config(c.op)
     close = "near the bound" if least and c.kernels <= _NEAR * least else "above the bound"
     yield (

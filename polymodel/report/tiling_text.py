@@ -94,6 +94,9 @@ def _least(tiling: Tiling) -> str:
     least = tiling.cycles_bound
     if not least or tiling.task.compat or isinstance(tiling.fit, Stored):
         return ""
+    if tiling.op == "multiply":
+        # It knows only of what both operands hold: a ratio would promise a better cut.
+        return f"; {least:,} cycles at least (a loose bound)"
     return f"; {tiling.costs.total_cycles / least:.2f} x the least, {least:,} cycles (bound)"
 
 

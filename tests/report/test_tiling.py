@@ -275,3 +275,34 @@ def test_arrays_are_told_how_to_become_sparse() -> None:
     with pytest.raises(pm.SpecError) as caught:
         pm.tile(np.eye(3))  # type: ignore[arg-type]  # what a newcomer passes
     assert "coo_array" in caught.value.diagnostics[0].remedy
+
+
+def test_the_loose_bound_of_products_entry_by_entry_promises_nothing() -> None:
+    found = pm.tile(pm.random_tensor(["I", "J"], [200, 200], 0.02, seed=1), op="multiply")
+    assert "cycles at least (a loose bound)" in str(found)
+    assert "x the least" not in str(found)
+    assert "does not say what a better cut could save" in found.advice()[0]
+
+
+def test_ranks_of_files_are_named(tmp_path: Path) -> None:
+    """A .tns file with as many columns as names has no values; both files are read so."""
+    triples = np.array([[1, 1, 1], [1, 2, 1], [2, 2, 3], [3, 1, 2]])
+    file = tmp_path / "facts.tns"
+    np.savetxt(file, triples, fmt="%d")
+    found = pm.tile(file, file, names=("H", "R", "T"), tiler="strips")
+    assert found.a.ranks == ("H", "R", "T")
+    assert found.a.shape == (3, 2, 3)
+    assert isinstance(found.second, pm.SparseTensor)
+    assert found.second.ranks == found.a.ranks
+    assert found.pattern.ranks == ("H", "R")
+    assert pm.tile(file, tiler="strips").a.shape == (3, 2)  # its last column are values
+    assert pm.tune_tiling(file, names=("H", "R", "T")).a.ranks == ("H", "R", "T")
+    pairs = tmp_path / "pairs.tns"
+    np.savetxt(pairs, triples[:, :2], fmt="%d")
+    assert "pairs" in str(pm.estimate_tiling(pairs, names=("H", "R")))
+    assert pm.tile_matmul(pairs, pm.Transposed(), names=("H", "R"), tile=(2, 2, 2)).fits
+    assert pm.tile(scipy.sparse.eye_array(4), names=("X", "Y")).a.ranks == ("X", "Y")
+    with pytest.raises(pm.SpecError, match=r"one name, not several[\s\S]*names=\('H', 'R'\)"):
+        pm.tile(pairs, names="HR")  # type: ignore[arg-type]  # what the fault is about
+    with pytest.raises(pm.SpecError):
+        pm.tile(file, names=("H", "H", "T"))
