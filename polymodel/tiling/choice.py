@@ -18,7 +18,7 @@ from polymodel.tiling.lines import summed
 from polymodel.tiling.merge import merged
 from polymodel.tiling.model import Costs, Launch, costs
 from polymodel.tiling.pattern import Cut, Pattern, Rects
-from polymodel.tiling.uniform import grid
+from polymodel.tiling.uniform import MOST_TILES, grid
 
 Objective = Literal["tiles", "cycles", "total"]
 Make = Callable[[Pattern, Op, Fit], Cut]
@@ -189,14 +189,15 @@ class _Trial:
 
 
 def _without_empty(task: Task) -> Entry | None:
-    """Uniform tiles with the empty ones only counted; None where there are few of them.
+    """Uniform tiles with the empty ones only counted; None where there are few of them, or more than `simple`
+    lists (which it then says).
 
     Merging many empty tiles is not tried.
     """
     pattern = task.pattern
     height, width = grid(pattern, task.op, task.fit)
     down, across = -(-pattern.shape[0] // height), -(-pattern.shape[1] // width)
-    if down * across <= 4 * pattern.points + _EMPTY:
+    if not 4 * pattern.points + _EMPTY < down * across <= MOST_TILES:
         return None
     number = (pattern.rows // height).astype(np.int64) * across + pattern.cols // width
     filled, ids = np.unique(number, return_inverse=True)

@@ -152,3 +152,21 @@ def test_tilers_that_cannot_win_are_left() -> None:
     assert found.tiler == "guillotine"
     assert {"panels", "guillotine"} <= set(tried)
     assert "could not be better" not in found.notes[-1]
+
+
+def test_a_winner_that_cannot_be_listed_does_not_keep_the_others_from_winning() -> None:
+    """Tiles of one place would launch least, but they are 10^12: `simple` refuses, `best` does not."""
+    draw = np.random.default_rng(0)
+    block = np.stack(np.divmod(np.arange(400), 20)) + 500_000
+    scattered = [draw.integers(0, 10**6, (2, 100)) for _ in "ab"]
+    both = [np.concatenate([block + 19 * n, scattered[n]], axis=1) for n in range(2)]
+    a, b = (SparseTensor.from_coo("A", ("I", "J"), (10**6, 10**6), at, np.ones(500)) for at in both)
+    pattern, fit = pattern_of(a, b), Elements(2)
+    with pytest.raises(Refused):
+        cut(pattern, "multiply", fit, "simple")
+    rivals = ("qtree+merge", "btree+fixpoint", "strips", "columns", "panels")
+    others = [costs(pattern, cut(pattern, "multiply", fit, name), "multiply", fit) for name in rivals]
+    for objective, figure in zip(OBJECTIVES, ("kernels", "run_cycles", "total_cycles"), strict=True):
+        best = costs(pattern, cut(pattern, "multiply", fit, "best", objective), "multiply", fit)
+        assert best.overflowing == 0
+        assert getattr(best, figure) <= min(getattr(other, figure) for other in others)
