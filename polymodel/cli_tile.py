@@ -113,8 +113,9 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
 
     check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
     found = tune_tiling(
-        first_of(options), second_of(options.second, options.names), op=options.op, fit=fit_of(options),
+        first_of(options), second_of(options.second), op=options.op, fit=fit_of(options),
         objective=objective_of(options, "total"), ranks=ranks_of(options.ranks), launch=launch_of(options),
+        names=ranks_of(options.names),
     )  # fmt: skip
     text = _shown(found, {"steps": found.table}, options)
     saved = _other_files(found, {"steps": found.table}, options)
@@ -150,8 +151,10 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
     fit, launch = fit_of(options), launch_of(options)
     tilers = None if options.tiler == "best" else (options.tiler,)
     if options.shape is None:
-        source = first_of(options)
-        return estimate_tiling(source, op=options.op, fit=fit, tilers=tilers, second=second, launch=launch)
+        return estimate_tiling(
+            first_of(options), op=options.op, fit=fit, tilers=tilers, second=second, launch=launch,
+            names=ranks_of(options.names),
+        )  # fmt: skip
     shape = sizes_of(options.shape, "shape", "1000,1000")
     return estimate_shape(
         shape, options.density, op=options.op, fit=fit, tilers=tilers, second=second, launch=launch
@@ -175,6 +178,7 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
         strategy=strategy if tile is None else None, order=options.order,
         objective="words" if options.objective == "words" else "time",
         launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
+        names=ranks_of(options.names),
     )  # fmt: skip
     tables = {name: found.table(name) for name in TABLES}
     text = _shown(found, tables, options)
@@ -234,12 +238,13 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
     found = tile(
         first_of(options),
-        second_of(options.second, options.names),
+        second_of(options.second),
         op=options.op,
         fit=fit_of(options),
         tiler=options.tiler,
         objective=objective_of(options, "total"),
         ranks=ranks_of(options.ranks),
+        names=ranks_of(options.names),
         launch=launch_of(options),
         compat=options.compat,
     )

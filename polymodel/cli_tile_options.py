@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
-    from polymodel.sparse.tensor import SparseTensor
     from polymodel.tiling.fit import Fit
     from polymodel.tiling.model import Launch
     from polymodel.tiling.operands import Second, Transposed
@@ -235,19 +234,15 @@ def most_of(options: argparse.Namespace) -> int:
     return MOST if options.most is None else int(options.most)
 
 
-def first_of(options: argparse.Namespace) -> str | SparseTensor:
-    """A: the file, or what it holds where its ranks are named."""
-    from polymodel.sparse.files import read_tensor
-
+def first_of(options: argparse.Namespace) -> str:
+    """A: the file."""
     if options.file is None:
         raise SpecError([Diagnostic("no file is named", "name operand A: a .mtx or .tns file")])
-    names = ranks_of(options.names)
-    return str(options.file) if names is None else read_tensor(options.file, ranks=names)
+    return str(options.file)
 
 
-def second_of(text: str | None, names: str | None = None) -> str | SparseTensor | Second | None:
-    """B: a file, or how it is made of A. `names`: of the file's ranks, which are those of A."""
-    from polymodel.sparse.files import read_tensor
+def second_of(text: str | None) -> str | Second | None:
+    """B: a file, or how it is made of A."""
     from polymodel.tiling.operands import Alone, Rolled, Transposed
 
     if text is None:
@@ -265,8 +260,7 @@ def second_of(text: str | None, names: str | None = None) -> str | SparseTensor 
     if "." not in text:
         fault = f"--with {text}: neither a file nor a way to make B of A"
         raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
-    ranks = ranks_of(names)
-    return text if ranks is None else read_tensor(text, ranks=ranks)
+    return text
 
 
 def launch_of(options: argparse.Namespace) -> Launch:

@@ -43,6 +43,7 @@ def tile(
     tiler: str = "best",
     objective: Objective = "total",
     ranks: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     launch: Launch | None = None,
     compat: Literal["tiler-swift"] | None = None,
 ) -> Tiling:
@@ -52,8 +53,9 @@ def tile(
     pm.Transposed() or pm.Alone(); without it B is A with its rows rolled by 5. `op`: add or multiply,
     element by element. `fit`: pm.elements(C), pm.words(M) or pm.stored(format, bits). `tiler`: a name, also
     NAME+merge and NAME+fixpoint; `best` tries them all and takes the least by `objective`: `total`
-    (configuration and run), `cycles` (run, then kernels) or `tiles` (kernels launched, then tiles). `ranks`: the two
-    that are cut, rows first. `launch`: cycles per kernel, and which tiles are launched. `compat`:
+    (configuration and run), `cycles` (run, then kernels) or `tiles` (kernels launched, then tiles). `ranks`:
+    the two that are cut, rows first. `names`: of a file's ranks; a .tns file with as many columns has no
+    values. `launch`: cycles per kernel, and which tiles are launched. `compat`:
     "tiler-swift" repeats that tool with the defects behind its published figures.
 
     Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
@@ -63,8 +65,8 @@ def tile(
     if compat not in (None, "tiler-swift"):
         raise SpecError([Diagnostic(f"compat={compat!r} is unknown", "write 'tiler-swift', or leave it out")])
     action, rule = operation(op), fitting(fit)
-    first, told = operand(a, "A")
-    second, more = second_operand(b)
+    first, told = operand(a, "A", names)
+    second, more = second_operand(b, names)
     pattern = pattern_of(first, second, ranks)
     task = Task(pattern, action, rule, launch or Launch(), objective, compat is not None)
     if task.compat and tiler == "best":

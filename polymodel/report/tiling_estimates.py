@@ -141,6 +141,7 @@ def estimate_tiling(
     second: Second | None = None,
     models: Sequence[str] | Mapping[str, DensityModel] | None = None,
     launch: Launch | None = None,
+    names: Sequence[str] | None = None,
 ) -> TilingEstimates:
     """What tilers are expected to make of matrices that are known by a density model only.
 
@@ -149,6 +150,7 @@ def estimate_tiling(
     for independent operands, or pm.Rolled(rows), pm.Transposed(), pm.Alone(); B is A with its rows rolled by
     5 by default. `models` (of a tensor): some of `uniform`, `rows`, `banded`, or models by name. `tilers`:
     simple, qtree, btree, strips and columns by default; others are run on data drawn from the model.
+    `names`: of a file's ranks, as for `tile`.
 
     Raises SpecError for wrong input, Refused where no estimate can be made.
     """
@@ -164,7 +166,7 @@ def estimate_tiling(
             raise SpecError([Diagnostic("models are fitted to data; the source is a model", "leave one out")])
         known: Mapping[str, DensityModel] = {type(source).__name__: source}
     else:
-        tensor, told = operand(source, "A")
+        tensor, told = operand(source, "A", names)
         known = fitted(tensor, models)
     found, refused = _foretold(tensor, known, action, rule, _named(tilers), second, launch)
     return TilingEstimates(tuple(found), action, rule, (*told, *refused))

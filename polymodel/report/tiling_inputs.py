@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,14 +32,22 @@ def words(capacity: int) -> Words:
     return Words(capacity)
 
 
-def operand(source: Source, name: str) -> tuple[SparseTensor, tuple[str, ...]]:
-    """A tensor, and what was done to the entries of its file. SpecError for what is none."""
+def operand(
+    source: Source, name: str, names: Sequence[str] | None = None
+) -> tuple[SparseTensor, tuple[str, ...]]:
+    """A tensor, and what was done to the entries of its file. SpecError for what is none.
+
+    `names`: of its ranks, unless it is a tensor, which has its own.
+    """
+    if isinstance(names, str):
+        fault = f"names={names!r} is one name, not several"
+        raise SpecError([Diagnostic(fault, f"write names={tuple(names.replace(',', ''))}")])
     if isinstance(source, SparseTensor):
         return source, ()
     if isinstance(source, (str, PathLike)):
         from polymodel.sparse.files import read_file
 
-        file = read_file(source)
+        file = read_file(source, ranks=names)
         done = [
             f"{count:,} {what}{'s' if count > 1 else ''} {how}"
             for count, what, how in (
@@ -52,7 +61,7 @@ def operand(source: Source, name: str) -> tuple[SparseTensor, tuple[str, ...]]:
         return file.tensor, (*told, *(f"{file.tensor.name}: {note}" for note in file.notes))
     if hasattr(source, "tocoo"):
         matrix = source.tocoo()
-        ranks = "IJKLMN"[: len(matrix.shape)]
+        ranks = "IJKLMN"[: len(matrix.shape)] if names is None else names
         coords = np.array(matrix.coords) if hasattr(matrix, "coords") else np.array([matrix.row, matrix.col])
         return SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data), ()
     remedy = _TENSORS
@@ -61,11 +70,13 @@ def operand(source: Source, name: str) -> tuple[SparseTensor, tuple[str, ...]]:
     raise not_a("sparse tensor or file", "tile", source, remedy)
 
 
-def second_operand(given: Source | Second | None) -> tuple[Second | None, tuple[str, ...]]:
+def second_operand(
+    given: Source | Second | None, names: Sequence[str] | None = None
+) -> tuple[Second | None, tuple[str, ...]]:
     """B as the tiling room takes it. A word from the command line is no file: pass what it means."""
     if given is None or isinstance(given, (Rolled, Transposed, Alone)):
         return given, ()
-    return operand(given, "B")
+    return operand(given, "B", names)
 
 
 def operation(op: str) -> Op:

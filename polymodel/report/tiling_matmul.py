@@ -66,6 +66,7 @@ def tile_matmul(
     overbook: float = 0.1,
     grid: Sequence[Sequence[int]] | None = None,
     time_limit: float = 30.0,
+    names: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> MatmulTiling:
     """Cut the product Z = A B into tiles that are reused, and say what moves and how long it takes.
@@ -77,6 +78,7 @@ def tile_matmul(
     `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several (all six). `pes`,
     `bandwidth`: multiplies and words a cycle. `grid`: sizes that are tried along i, k and j. A search that
     takes longer than `time_limit` seconds says what it left; `progress` is told what is being done.
+    `names`: of the ranks of files, as for `tile`.
 
     Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
     """
@@ -85,8 +87,8 @@ def tile_matmul(
     orders = orders_of(order)
     check_figures(objective, overbook, time_limit)
     buffers = buffers_of(capacity)
-    first, told = operand(a, "A")
-    second, more = (b, ()) if b is None or isinstance(b, Transposed) else operand(b, "B")
+    first, told = operand(a, "A", names)
+    second, more = (b, ()) if b is None or isinstance(b, Transposed) else operand(b, "B", names)
     until = perf_counter() + time_limit
     product = product_of(first, second, progress)
     asked = Asked(buffers, machine, objective, orders, overbook, grid_of(grid), until, progress)

@@ -45,16 +45,18 @@ def tune_tiling(
     objective: Objective = "total",
     launch: Launch | None = None,
     ranks: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     patience: int = PATIENCE,
     budget: float | None = None,
     runs: float | None = None,
 ) -> Tuning:
     """Let tiler and model work in a loop: the model's figure of one cutting decides which is tried next.
 
-    Operands, `op`, `fit`, `ranks` and `launch` as for `tile`. `objective`: "tiles" (kernels), "cycles" (run)
-    or "total" (configuration and run). The loop ends when the lower bound is reached, when `patience`
-    proposals in a row improve nothing, when nothing is left to try, when it took `budget` seconds, or when it
-    took longer than `runs` runs of the tiles can still save. Never worse than the binary tree, or any step.
+    Operands, `op`, `fit`, `ranks`, `names` and `launch` as for `tile`. `objective`: "tiles" (kernels),
+    "cycles" (run) or "total" (configuration and run). The loop ends when the lower bound is reached, when
+    `patience` proposals in a row improve nothing, when nothing is left to try, when it took `budget` seconds,
+    or when it took longer than `runs` runs of the tiles can still save. Never worse than the binary tree, or
+    any step.
 
     Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
     """
@@ -62,8 +64,8 @@ def tune_tiling(
         raise not_a("Launch", "tune_tiling", launch, "pass e.g. pm.Launch(run='all')")
     action, rule = operation(op), fitting(fit)
     ending = Ending(patience, budget, runs)
-    first, told = operand(a, "A")
-    second, more = second_operand(b)
+    first, told = operand(a, "A", names)
+    second, more = second_operand(b, names)
     pattern = pattern_of(first, second, ranks)
     found = tune(pattern, action, rule, objective, launch, ending)
     return Tuning(first, second or Rolled(), pattern, found, (*told, *more))
