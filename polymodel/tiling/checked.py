@@ -42,7 +42,9 @@ def check_data_tiles(
             continue
         path: Path = ("arch", "nodes", i, "data_tiles")
         if section.fit == "stored":
-            _check_format(section.format, ranks, (*path, "format"), faults)
+            named = section.format if isinstance(section.format, list | tuple) else ()
+            alike = next((a.ranks for a in accesses if len(a.ranks) == len(named)), ranks)
+            _check_format(section.format, alike, (*path, "format"), faults)
         _check_tiler(section.tiler, (*path, "tiler"), faults)
         if cascade is not None:
             _check_ranks(section.ranks or (), cascade, (*path, "ranks"), faults)

@@ -297,3 +297,17 @@ def test_capacity_of_a_buffer_in_words(tmp_path: Path) -> None:
         report = evaluated(tmp_path, {"M": 8, "N": 8, "K": 8}, {text: ("A", "B", "Z")}, section)
         found = tile_levels(report, {"A": sparse("A", eye), "B": sparse("B", eye)})
         assert found.table("products").column("capacity_words") == (room,)
+
+
+@pytest.mark.parametrize("form", [["C", "C", "C"], ["U", "C", "C"]])
+def test_a_format_of_three_ranks_moves_its_own_bits(form: list[str], tmp_path: Path) -> None:
+    """In one tile: what the footprint of the whole tensor has."""
+    rng = np.random.default_rng(1)
+    a, b = (rng.random((5, 4, 6)) < 0.25 for _ in "ab")
+    section = f"{{fit: stored, format: [{', '.join(form)}], capacity: 99999}}"
+    text = one("A", "B", "Z", "ijk ijk ijk", "S", "add")
+    report = evaluated(tmp_path, {"I": 5, "J": 4, "K": 6}, {text: ("A", "B", "Z")}, section)
+    found = tile_levels(report, {"A": sparse("A", a), "B": sparse("B", b)})
+    for row, dense in zip(found.table("traffic").records(), (a, b, a | b), strict=True):
+        flow = row["out_words" if row["role"] == "output" else "in_words"]
+        assert (flow, row["tiles"]) == (pm.footprint(sparse("T", dense), form).total, 1)
