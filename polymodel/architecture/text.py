@@ -6,7 +6,7 @@ import math
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
-from polymodel.architecture.tile_rules import TileRules
+from polymodel.architecture.tile_rules import ProductRules, TileRules
 from polymodel.quantities import engineering
 
 
@@ -57,11 +57,16 @@ def sparse_text(rules: SparseRules) -> str:
 
 
 def tiles_text(rules: TileRules) -> str:
-    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`."""
+    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`, and products."""
     fit = f"{_written(rules.format)} bits" if rules.fit == "stored" else rules.fit
     room = fit if rules.capacity is None else f"{rules.capacity} {fit}"
     cycles = f"{rules.config_add} (add), {rules.config_multiply} (multiply) cycles"
-    return f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
+    found = f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
+    p = rules.product
+    if p == ProductRules():
+        return found
+    tile = "" if p.tile is None else f" {' x '.join(map(str, p.tile))}"
+    return f"{found}; products by {p.strategy}{tile} ({p.objective})"
 
 
 def _written(form: object) -> str:

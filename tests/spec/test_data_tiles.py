@@ -118,12 +118,14 @@ def test_a_buffer_holds_something(tmp_path: Path) -> None:
 
 
 def test_it_is_said_when_the_architecture_is_shown(tmp_path: Path) -> None:
-    assert "128 elements by btree (total)" in str(rules_text(tmp_path))
+    text = str(rules_text(tmp_path))
+    assert "128 elements by btree (total)" in text
+    assert "products by uniform 4 x 5 x 6 (time)" in text
 
 
 def rules_text(tmp_path: Path) -> object:
     path = tmp_path / "a.yaml"
-    path.write_text(ARCH % "{capacity: 128, tiler: btree}", encoding="utf-8")
+    path.write_text(ARCH % "{capacity: 128, tiler: btree, product: {tile: [4, 5, 6]}}", encoding="utf-8")
     return pm.load(path).arch
 
 
