@@ -72,6 +72,10 @@ def _waited(options: argparse.Namespace) -> tuple[str, int]:
         fault = f"{' and '.join(f'--{name}' for name in asked)} do not go together"
         raise SpecError([Diagnostic(fault, "ask for one of them")])
     _one_file(options)
+    if options.plot or options.out or options.export:
+        from polymodel.report.tiling_files import check_targets
+
+        check_targets(options.plot, [folder for folder in (options.out, options.export) if folder])
     runs = {
         "estimate": run_estimate,
         "tune": run_tune,

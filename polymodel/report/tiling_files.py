@@ -55,16 +55,36 @@ def save_charts(found: TilerSwift, folder: str | PathLike[str]) -> tuple[Path, .
     return tuple(save_picture(target / name, draw) for name, draw in pictures.items())
 
 
+def check_targets(picture: str | None, folders: Sequence[str]) -> None:
+    """SpecError for endings of pictures and for folders that cannot be, before a search takes its time."""
+    faults = []
+    if picture is not None:
+        faults += _ending(Path(picture))
+    for folder in folders:
+        if Path(folder).exists() and not Path(folder).is_dir():
+            faults.append(Diagnostic(f"cannot write {folder}: File exists", "name a folder, not a file"))
+    if faults:
+        raise SpecError(faults)
+
+
+def _ending(file: Path) -> list[Diagnostic]:
+    """What is wrong with the ending of a picture's name."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if file.suffix.lower().lstrip(".") in FigureCanvasBase.get_supported_filetypes():
+        return []
+    fault = f"{file}: the ending tells no format of pictures"
+    return [Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf")]
+
+
 def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:
     """Draw and save, in the format that the ending tells. SpecError for other endings, before drawing."""
     import matplotlib.pyplot as plt
-    from matplotlib.backend_bases import FigureCanvasBase
     from matplotlib.figure import Figure
 
     file = Path(path)
-    if file.suffix.lower().lstrip(".") not in FigureCanvasBase.get_supported_filetypes():
-        fault = f"{file}: the ending tells no format of pictures"
-        raise SpecError([Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf")])
+    if faults := _ending(file):
+        raise SpecError(faults)
     figure = draw()
     assert isinstance(figure, Figure)
     with writing(file):

@@ -98,3 +98,13 @@ def test_the_figures_of_the_loop() -> None:
     rel5 = pm.tune_tiling(ROOT / "tests/data/matrices/ts_rel5.mtx.gz", op="add", fit=pm.elements(128))
     assert (rel5.tuned.steps[0].figure, rel5.chosen.figure, rel5.bound) == (17140, 10376, 10376)
     assert "10,376 cycles for `rel5`, where the tree takes 17,140" in words
+
+
+def test_what_the_loop_leaves_to_the_best_of_all_tilers() -> None:
+    path = ROOT / "tests/data/matrices/lp_e226.mtx.gz"
+    loop = pm.tune_tiling(path, fit=pm.elements(128))
+    figures = f"{pm.tile(path, fit=pm.elements(128), objective='total').costs.total_cycles:,} cycles against"
+    assert f"{figures} the loop's {loop.chosen.figure:,} for `lp_e226`" in " ".join(LOOP.split())
+    assert any("guillotine cuts are not tried here" in note for note in loop.notes)
+    reached = pm.tune_tiling(ROOT / "tests/data/matrices/ts_rel5.mtx.gz", fit=pm.elements(128))
+    assert not any("guillotine" in note for note in reached.notes)
