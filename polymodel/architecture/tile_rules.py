@@ -116,7 +116,9 @@ def words_of(rules: TileRules, size_bits: float, buffering: str, widest: int) ->
 def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRules:
     tile = None
     if section.tile is not None:
-        i, k, j = (_whole(t, (*path, "tile", at), numbers) or 1 for at, t in enumerate(section.tile))
+        i, k, j = (
+            _whole(t, (*path, "tile", at), numbers, "tile size") or 1 for at, t in enumerate(section.tile)
+        )
         tile = i, k, j
     overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
     if overbook >= 1:
@@ -134,12 +136,16 @@ def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRule
     )
 
 
-def _whole(given: int | float | str | None, path: Path, numbers: Numbers) -> int | None:
+def _whole(
+    given: int | float | str | None, path: Path, numbers: Numbers, what: str | None = None
+) -> int | None:
+    """`what`: left out, the key."""
     if given is None:
         return None
-    found = numbers.whole(given, path, str(path[-1]))
+    name = what or str(path[-1])
+    found = numbers.whole(given, path, name)
     if found > MOST_CAPACITY:
-        numbers.faults.add(path, f"{path[-1]} {found:g} is more than 2^62", "write a smaller number")
+        numbers.faults.add(path, f"{name} {found:g} is more than 2^62", "write a smaller number")
     return found
 
 
