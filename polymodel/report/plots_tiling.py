@@ -252,7 +252,7 @@ def strokes(
     together would hide what they divide: they fade.
     """
     widths = np.clip(np.minimum(spans, gaps) / 10, *_WIDE)
-    return widths, np.minimum(np.clip(spans / 9, 0.3, 0.95), np.clip(gaps / 3, 0.1, 0.95))
+    return widths, np.minimum(np.clip(spans / 18, 0.3, 0.95), np.clip(gaps**1.5 / 5, 0.05, 0.95))
 
 
 def _frame(found: Tiled, ax: Axes) -> None:
