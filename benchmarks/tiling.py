@@ -15,9 +15,9 @@ import numpy as np
 import polymodel as pm
 from benchmarks.rows import Row, milliseconds
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.operands import Rolled, pattern_of
-from polymodel.tiling.trees import btree
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.plane.operands import Rolled, pattern_of
+from polymodel.tiling.tilers.trees import btree
 
 Timer = Callable[[Callable[[], object], int], float]
 Dense = np.typing.NDArray[np.uint8]

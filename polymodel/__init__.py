@@ -44,20 +44,20 @@ if TYPE_CHECKING:
     from polymodel.report.svg_fibertree import draw_fibertree as draw_fibertree
     from polymodel.report.svg_fibertree import draw_fibertrees as draw_fibertrees
     from polymodel.report.svg_fibertree import draw_parts as draw_parts
-    from polymodel.report.tiling import Tiling as Tiling
-    from polymodel.report.tiling import tile as tile
-    from polymodel.report.tiling_estimates import TilingEstimates as TilingEstimates
-    from polymodel.report.tiling_estimates import estimate_tiling as estimate_tiling
-    from polymodel.report.tiling_inputs import elements as elements
-    from polymodel.report.tiling_inputs import words as words
-    from polymodel.report.tiling_level import TilingReport as TilingReport
-    from polymodel.report.tiling_level import tile_levels as tile_levels
-    from polymodel.report.tiling_matmul import MatmulTiling as MatmulTiling
-    from polymodel.report.tiling_matmul import tile_matmul as tile_matmul
-    from polymodel.report.tiling_swift import TilerSwift as TilerSwift
-    from polymodel.report.tiling_swift import tiler_swift_comparison as tiler_swift_comparison
-    from polymodel.report.tiling_tune import Tuning as Tuning
-    from polymodel.report.tiling_tune import tune_tiling as tune_tiling
+    from polymodel.report.tiling.estimates import TilingEstimates as TilingEstimates
+    from polymodel.report.tiling.estimates import estimate_tiling as estimate_tiling
+    from polymodel.report.tiling.inputs import elements as elements
+    from polymodel.report.tiling.inputs import words as words
+    from polymodel.report.tiling.level import TilingReport as TilingReport
+    from polymodel.report.tiling.level import tile_levels as tile_levels
+    from polymodel.report.tiling.matmul import MatmulTiling as MatmulTiling
+    from polymodel.report.tiling.matmul import tile_matmul as tile_matmul
+    from polymodel.report.tiling.swift import TilerSwift as TilerSwift
+    from polymodel.report.tiling.swift import tiler_swift_comparison as tiler_swift_comparison
+    from polymodel.report.tiling.tile import Tiling as Tiling
+    from polymodel.report.tiling.tile import tile as tile
+    from polymodel.report.tiling.tune import Tuning as Tuning
+    from polymodel.report.tiling.tune import tune_tiling as tune_tiling
     from polymodel.report.traffic import TrafficReport as TrafficReport
     from polymodel.sparse.density import Actual as Actual
     from polymodel.sparse.density import Banded as Banded
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
     from polymodel.sweep.values import all_sizes as all_sizes
     from polymodel.sweep.values import divisors as divisors
     from polymodel.sweep.values import powers as powers
-    from polymodel.tiling.model import Launch as Launch
-    from polymodel.tiling.operands import Alone as Alone
-    from polymodel.tiling.operands import Rolled as Rolled
-    from polymodel.tiling.operands import Transposed as Transposed
-    from polymodel.tiling.stored import stored as stored
+    from polymodel.tiling.cost.model import Launch as Launch
+    from polymodel.tiling.fits.stored import stored as stored
+    from polymodel.tiling.plane.operands import Alone as Alone
+    from polymodel.tiling.plane.operands import Rolled as Rolled
+    from polymodel.tiling.plane.operands import Transposed as Transposed
 
 __version__ = "0.1.0"
 
@@ -120,16 +120,16 @@ _LAZY = {
         ("Actual", "Banded", "FixedStructured", "Hierarchical", "RankNnz", "Uniform"),
         "polymodel.sparse.density",
     ),
-    **dict.fromkeys(("tile", "Tiling"), "polymodel.report.tiling"),
-    **dict.fromkeys(("tile_matmul", "MatmulTiling"), "polymodel.report.tiling_matmul"),
-    **dict.fromkeys(("elements", "words"), "polymodel.report.tiling_inputs"),
-    **dict.fromkeys(("estimate_tiling", "TilingEstimates"), "polymodel.report.tiling_estimates"),
-    **dict.fromkeys(("tile_levels", "TilingReport"), "polymodel.report.tiling_level"),
-    **dict.fromkeys(("tiler_swift_comparison", "TilerSwift"), "polymodel.report.tiling_swift"),
-    **dict.fromkeys(("tune_tiling", "Tuning"), "polymodel.report.tiling_tune"),
-    "Launch": "polymodel.tiling.model",
-    **dict.fromkeys(("Alone", "Rolled", "Transposed"), "polymodel.tiling.operands"),
-    "stored": "polymodel.tiling.stored",
+    **dict.fromkeys(("tile", "Tiling"), "polymodel.report.tiling.tile"),
+    **dict.fromkeys(("tile_matmul", "MatmulTiling"), "polymodel.report.tiling.matmul"),
+    **dict.fromkeys(("elements", "words"), "polymodel.report.tiling.inputs"),
+    **dict.fromkeys(("estimate_tiling", "TilingEstimates"), "polymodel.report.tiling.estimates"),
+    **dict.fromkeys(("tile_levels", "TilingReport"), "polymodel.report.tiling.level"),
+    **dict.fromkeys(("tiler_swift_comparison", "TilerSwift"), "polymodel.report.tiling.swift"),
+    **dict.fromkeys(("tune_tiling", "Tuning"), "polymodel.report.tiling.tune"),
+    "Launch": "polymodel.tiling.cost.model",
+    **dict.fromkeys(("Alone", "Rolled", "Transposed"), "polymodel.tiling.plane.operands"),
+    "stored": "polymodel.tiling.fits.stored",
     **dict.fromkeys(("all_sizes", "divisors", "powers"), "polymodel.sweep.values"),
     **dict.fromkeys(
         (

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from polymodel.report.table import Table
-    from polymodel.report.tiling import Tiling
-    from polymodel.report.tiling_estimates import TilingEstimates
-    from polymodel.report.tiling_matmul_inputs import Named
+    from polymodel.report.tiling.estimates import TilingEstimates
+    from polymodel.report.tiling.matmul_inputs import Named
+    from polymodel.report.tiling.tile import Tiling
 
     class Shown(Protocol):
         """What the reports of this room have in common."""
@@ -73,7 +73,7 @@ def _waited(options: argparse.Namespace) -> tuple[str, int]:
         raise SpecError([Diagnostic(fault, "ask for one of them")])
     _one_file(options)
     if options.plot or options.out or options.export:
-        from polymodel.report.tiling_files import check_targets
+        from polymodel.report.tiling.files import check_targets
 
         check_targets(options.plot, [folder for folder in (options.out, options.export) if folder])
     runs = {
@@ -96,8 +96,8 @@ def _one_file(options: argparse.Namespace) -> None:
 
 def run_published(options: argparse.Namespace) -> tuple[str, int]:
     """Tiler-Swift's figures beside ours, for several matrices."""
-    from polymodel.report.tiling_files import save_charts, save_picture
-    from polymodel.report.tiling_swift import tiler_swift_comparison
+    from polymodel.report.tiling.files import save_charts, save_picture
+    from polymodel.report.tiling.swift import tiler_swift_comparison
 
     task = ("op", "with", "ranks", "names", "tiler", "objective", "compat", "fit", "run", "clock")
     check_idle(options, "--published", (*task, "compare", "export", *PRODUCT, *SHAPED))
@@ -113,7 +113,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     """The loop between tiler and model, and the best of its cuts."""
-    from polymodel.report.tiling_tune import tune_tiling
+    from polymodel.report.tiling.tune import tune_tiling
 
     check_idle(options, "--tune", ("tiler", "compat", "compare", *PRODUCT, *SHAPED))
     found = tune_tiling(
@@ -138,7 +138,7 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _estimates(options: argparse.Namespace) -> TilingEstimates:
-    from polymodel.report.tiling_estimates import estimate_shape, estimate_tiling
+    from polymodel.report.tiling.estimates import estimate_shape, estimate_tiling
     from polymodel.sparse.tensor import SparseTensor
 
     second = second_of(options.second)
@@ -167,7 +167,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
 
 def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
-    from polymodel.report.tiling_matmul import TABLES, tile_matmul
+    from polymodel.report.tiling.matmul import TABLES, tile_matmul
 
     check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
     checked_product(options)
@@ -204,7 +204,7 @@ def _shown(found: Shown, tables: dict[str, Table], options: argparse.Namespace) 
 
 
 def _other_files(found: Drawn, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
-    from polymodel.report.tiling_files import save_picture
+    from polymodel.report.tiling.files import save_picture
 
     made: list[Path] = []
     if options.plot:
@@ -237,7 +237,7 @@ def _told(saved: list[Path], options: argparse.Namespace) -> str:
 
 def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
-    from polymodel.report.tiling import tile
+    from polymodel.report.tiling.tile import tile
 
     check_idle(options, "element-wise operations", (*PRODUCT, *SHAPED))
     found = tile(
@@ -260,7 +260,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
 
 def _tilers(options: argparse.Namespace, found: Tiling) -> tuple[str, ...] | None:
     """Whom to compare with: the usual ones (None), all with --compare, nobody where that takes long."""
-    from polymodel.report.tiling_tables import every
+    from polymodel.report.tiling.tables import every
 
     if options.compare:
         return every(found.task)
@@ -271,7 +271,7 @@ def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
     import json
 
     from polymodel.report.page import page
-    from polymodel.report.tiling_text import as_data, comparison_text, tiling_html
+    from polymodel.report.tiling.text import as_data, comparison_text, tiling_html
 
     table = found.summary_table(names)
     if options.format == "csv":
@@ -303,7 +303,7 @@ def _next(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namesp
 
 
 def _saved(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namespace) -> list[Path]:
-    from polymodel.report.tiling_files import save, save_picture
+    from polymodel.report.tiling.files import save, save_picture
 
     made: list[Path] = []
     if options.plot:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
-    from polymodel.tiling.fit import Fit
-    from polymodel.tiling.model import Launch
-    from polymodel.tiling.operands import Second, Transposed
-    from polymodel.tiling.tilers import Objective
+    from polymodel.tiling.cost.model import Launch
+    from polymodel.tiling.fits.fit import Fit
+    from polymodel.tiling.plane.operands import Second, Transposed
+    from polymodel.tiling.tilers.named import Objective
 
 FORMATS = ("table", "json", "csv", "html")
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
@@ -154,7 +154,7 @@ def check_idle(options: argparse.Namespace, mode: str, names: tuple[str, ...]) -
 
 def factor_of(text: str | None) -> str | Transposed | None:
     """B of a product: a file, A transposed, or A itself."""
-    from polymodel.tiling.operands import Transposed
+    from polymodel.tiling.plane.operands import Transposed
 
     found = second_of(text)
     if found is None or isinstance(found, (str, Transposed)):
@@ -188,8 +188,8 @@ def ranks_of(text: str | None) -> tuple[str, ...] | None:
 
 def fit_of(options: argparse.Namespace) -> Fit:
     """Elements, words, or bits in a format."""
-    from polymodel.tiling.fit import Elements, Words
-    from polymodel.tiling.stored import stored
+    from polymodel.tiling.fits.fit import Elements, Words
+    from polymodel.tiling.fits.stored import stored
 
     capacity = CAPACITY if options.capacity is None else options.capacity
     known: dict[str, Callable[[int], Fit]] = {"elements": Elements, "words": Words}
@@ -243,7 +243,7 @@ def first_of(options: argparse.Namespace) -> str:
 
 def second_of(text: str | None) -> str | Second | None:
     """B: a file, or how it is made of A."""
-    from polymodel.tiling.operands import Alone, Rolled, Transposed
+    from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
 
     if text is None:
         return None
@@ -265,7 +265,7 @@ def second_of(text: str | None) -> str | Second | None:
 
 def launch_of(options: argparse.Namespace) -> Launch:
     """What a kernel costs."""
-    from polymodel.tiling.model import Launch
+    from polymodel.tiling.cost.model import Launch
 
     usual = Launch()
     return Launch(

@@ -308,7 +308,7 @@ def _resolve(spec: Spec) -> _Resolution:
 
         check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
     if spec.raw_arch is not None and any(getattr(n, "data_tiles", None) for n in spec.raw_arch.nodes):
-        from polymodel.tiling.checked import check_data_tiles
+        from polymodel.tiling.levels.checked import check_data_tiles
 
         check_data_tiles(spec.raw_arch, arch, workload.cascade if workload else None, faults)
     check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)

@@ -43,7 +43,7 @@ def _saved(
 def check_table(name: str) -> None:
     """SpecError unless a report has a table of this name; before anything is counted."""
     from polymodel.report.sparse import TABLES as SPARSE
-    from polymodel.report.tiling_level import TABLES as TILING
+    from polymodel.report.tiling.level import TABLES as TILING
 
     known = (*TABLES, *(f"sparse_{n}" for n in SPARSE), *(f"tiling_{n}" for n in TILING))
     if name not in known:
@@ -114,7 +114,7 @@ def _sparse_data(report: Report) -> Json:
 
 
 def _tiling_data(report: Report) -> Json:
-    from polymodel.report.tiling_level import TABLES as TILING
+    from polymodel.report.tiling.level import TABLES as TILING
 
     try:
         found = report.tiling
@@ -179,7 +179,7 @@ def _save_sparse(report: Report, target: Path) -> list[Path]:
 
 def _save_tiling(report: Report, target: Path) -> list[Path]:
     """Tiles as a CSV file per table, named `tiling_...`; nothing where they are refused."""
-    from polymodel.report.tiling_level import TABLES as TILING
+    from polymodel.report.tiling.level import TABLES as TILING
 
     try:
         tables = {target / f"tiling_{name}.csv": report.tiling.table(name) for name in TILING}

@@ -63,7 +63,7 @@ def fragment(report: Report, *, live: bool) -> str:
 
 
 def _tiling(report: Report) -> str:
-    from polymodel.report.tiling_level import body  # here, as it makes its pages with this module
+    from polymodel.report.tiling.level import body  # here, as it makes its pages with this module
 
     try:
         return body(report.tiling)

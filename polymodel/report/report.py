@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
     from polymodel.report.sparse import SparseReport
-    from polymodel.report.tiling_level import TilingReport
+    from polymodel.report.tiling.level import TilingReport
     from polymodel.report.timeline import Peak
 
 TABLES = (
@@ -172,7 +172,7 @@ class Report(Frames):
 
         Other data: `tile_levels(report, tensors=..., densities=...)`. Raises what that raises.
         """
-        from polymodel.report.tiling_level import tile_levels
+        from polymodel.report.tiling.level import tile_levels
 
         return tile_levels(self)
 

@@ -19,9 +19,9 @@ from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writ
 from polymodel.sparse.files import write_tensor
 from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.model import Costs
-from polymodel.tiling.operands import Alone, Rolled, Second, Transposed
-from polymodel.tiling.pattern import Flags, Ints
+from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
+from polymodel.tiling.plane.pattern import Flags, Ints
 
 FORMAT = "polymodel-tiles/1"
 INDEX = "index.json"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polymodel.tiling import uniform
-from polymodel.tiling.operands import Rolled, Transposed
-from polymodel.tiling.pattern import Cut, Rects
+from polymodel.tiling.plane.operands import Rolled, Transposed
+from polymodel.tiling.plane.pattern import Cut, Rects
+from polymodel.tiling.tilers import uniform
 from tests.reference import tiling
 from tests.reference.check import main
 from tests.reference.common import Outcome

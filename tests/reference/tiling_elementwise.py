@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.merge import merged
-from polymodel.tiling.model import ESTIMATED_RAMP, Costs, costs, lower_bound
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Cut, Pattern, Rects
-from polymodel.tiling.strips import strips
-from polymodel.tiling.trees import btree, qtree, qtree_merge, simple
-from polymodel.tiling.uniform import grid
+from polymodel.tiling.cost.model import ESTIMATED_RAMP, Costs, costs, lower_bound
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
+from polymodel.tiling.tilers.merge import merged
+from polymodel.tiling.tilers.strips import strips
+from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
+from polymodel.tiling.tilers.uniform import grid
 from tests.reference.common import Outcome, comparing, sections
 from tests.reference.tiling_matrices import matrix, second_of
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.guillotine import guillotine, min_nonskipped
-from polymodel.tiling.operands import Rolled, pattern_of
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.plane.operands import Rolled, pattern_of
+from polymodel.tiling.tilers.guillotine import guillotine, min_nonskipped
 from tests.reference.common import Outcome, comparing, sections
 from tests.reference.tiling_elementwise import OPS, Compared, is_partition
 from tests.reference.tiling_matrices import matrix

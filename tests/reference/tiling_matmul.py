@@ -10,7 +10,7 @@ from typing import Any
 from polymodel.tiling.matmul.panels import panels_of
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.uniform import Uniform
-from polymodel.tiling.operands import Transposed
+from polymodel.tiling.plane.operands import Transposed
 from tests.reference.common import Outcome, comparing, sections
 from tests.reference.tiling_matrices import matrix
 

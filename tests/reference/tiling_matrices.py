@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.operands import Rolled, Second, Transposed
+from polymodel.tiling.plane.operands import Rolled, Second, Transposed
 
 OURS = Path(__file__).parents[1] / "data/matrices"
 SUFFIXES = (".mtx.gz", ".mtx")

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polymodel.tiling.compat import AsBuilt, Comparison, Mean, as_built, tiler_swift_comparison
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.model import Costs, costs, lower_bound
-from polymodel.tiling.operands import Rolled, pattern_of
-from polymodel.tiling.pattern import Pattern
-from polymodel.tiling.published import CAPACITY
-from polymodel.tiling.trees import btree, qtree, qtree_merge, simple
-from polymodel.tiling.uniform import grid
+from polymodel.tiling.cost.model import Costs, costs, lower_bound
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.plane.operands import Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Pattern
+from polymodel.tiling.swift.compat import AsBuilt, Comparison, Mean, as_built, tiler_swift_comparison
+from polymodel.tiling.swift.published import CAPACITY
+from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
+from polymodel.tiling.tilers.uniform import grid
 from tests.reference.common import Outcome, comparing, sections
 from tests.reference.tiling_elementwise import Compared, fixpoint
 from tests.reference.tiling_matrices import matrix

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
 from polymodel.errors import SpecError
-from polymodel.report.plots_tiling import (
+from polymodel.report.tiling.plots import (
     Bar,
     Tiled,
     cells,
@@ -22,11 +22,11 @@ from polymodel.report.plots_tiling import (
     strokes,
 )
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.model import costs
-from polymodel.tiling.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.pattern import Pattern, Rects
-from polymodel.tiling.trees import btree, simple
+from polymodel.tiling.cost.model import costs
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Pattern, Rects
+from polymodel.tiling.tilers.trees import btree, simple
 
 matplotlib.use("agg")
 

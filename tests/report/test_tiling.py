@@ -14,8 +14,8 @@ import pytest
 import scipy.sparse
 
 import polymodel as pm
-from polymodel.report.tiling import COLUMNS
-from polymodel.report.tiling_tables import every
+from polymodel.report.tiling.tables import every
+from polymodel.report.tiling.tile import COLUMNS
 from polymodel.sparse.tensor import SparseTensor
 
 matplotlib.use("agg")

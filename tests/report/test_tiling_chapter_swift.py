@@ -9,10 +9,10 @@ import matplotlib
 import pytest
 
 import polymodel as pm
-from polymodel.tiling import published
-from polymodel.tiling.compat import as_built
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.model import Launch
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.swift import published
+from polymodel.tiling.swift.compat import as_built
 from tests.tiling.test_compat import comparison, seeds
 
 matplotlib.use("agg")

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.report.plots_tiling_swift import plot_chart, plot_means
-from polymodel.report.tiling_swift import TilerSwift
+from polymodel.report.tiling.plots_swift import plot_chart, plot_means
+from polymodel.report.tiling.swift import TilerSwift
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling import published
-from polymodel.tiling.fit import Op
-from polymodel.tiling.model import Launch
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.fits.fit import Op
+from polymodel.tiling.swift import published
 
 matplotlib.use("agg")
 MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import polymodel as pm
-from polymodel.report.plots_tiling_tune import plot_tuning
-from polymodel.report.tiling_tune import Tuning, tune_tiling
+from polymodel.report.tiling.plots_tune import plot_tuning
+from polymodel.report.tiling.tune import Tuning, tune_tiling
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements, Words
-from polymodel.tiling.model import Launch, costs
-from polymodel.tiling.operands import Alone, Transposed
-from polymodel.tiling.trees import btree
+from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.fits.fit import Elements, Words
+from polymodel.tiling.plane.operands import Alone, Transposed
+from polymodel.tiling.tilers.trees import btree
 
 FILE = Path(__file__).parent.parent / "data" / "matrices" / "lp_e226.mtx.gz"
 

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Cut, Pattern
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
 
 Rect = tuple[int, int, int, int]
 

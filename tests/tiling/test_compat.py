@@ -13,12 +13,12 @@ from hypothesis import given, settings
 
 from polymodel.errors import SpecError
 from polymodel.sparse.files import read_tensor
-from polymodel.tiling import published
-from polymodel.tiling.compat import Comparison, as_built, tiler_swift_comparison
-from polymodel.tiling.fit import Elements, Op, Words
-from polymodel.tiling.model import Launch
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Pattern
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.fits.fit import Elements, Op, Words
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Pattern
+from polymodel.tiling.swift import published
+from polymodel.tiling.swift.compat import Comparison, as_built, tiler_swift_comparison
 from tests.tiling import slow
 from tests.tiling.test_model import joined, matrices, ops, random
 

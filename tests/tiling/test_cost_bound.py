@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.cost_bound import Objective, cost_bound
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.model import Launch
-from polymodel.tiling.operands import pattern_of
+from polymodel.tiling.cost.cost_bound import Objective, cost_bound
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import pattern_of
 from tests.tiling.slow import Rect, can_run, cycles, load
 
 CONFIG = {"add": 824, "multiply": 907}

@@ -12,11 +12,11 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.density.random import random_tensor
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.export import export
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.model import Costs, Launch, costs
-from polymodel.tiling.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.trees import btree
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
+from polymodel.tiling.tilers.trees import btree
 
 RANKS = ("I", "J", "K")
 

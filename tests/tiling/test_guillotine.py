@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.bounds import lower_bound
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.guillotine import guillotine, min_nonskipped
-from polymodel.tiling.operands import Alone, pattern_of
+from polymodel.tiling.cost.bounds import lower_bound
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.plane.operands import Alone, pattern_of
+from polymodel.tiling.tilers.guillotine import guillotine, min_nonskipped
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, is_partition, operands
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements, Fit, Words
-from polymodel.tiling.model import costs
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.stored import Stored
-from polymodel.tiling.strips import Panels, in_panels
+from polymodel.tiling.cost.model import costs
+from polymodel.tiling.fits.fit import Elements, Fit, Words
+from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.tilers.strips import Panels, in_panels
 
 
 @pytest.mark.parametrize("by_columns", [False, True])

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling import trees
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.merge import merged
-from polymodel.tiling.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.pattern import Cut, Pattern, Rects
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
+from polymodel.tiling.tilers import trees
+from polymodel.tiling.tilers.merge import merged
 from tests.tiling import recursive
 
 PARTS = sorted(recursive.TREES)

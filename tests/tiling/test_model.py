@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from polymodel.errors import SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.model import Launch, costs
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Cut, Pattern, Rects, ordered
-from polymodel.tiling.tilers import NAMES, cut
+from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern, Rects, ordered
+from polymodel.tiling.tilers.named import NAMES, cut
 from tests.tiling import slow
 
 

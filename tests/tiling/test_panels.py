@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.sparse.files import read_tensor
-from polymodel.tiling import unequal
-from polymodel.tiling.fit import Op, Words
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.panels import panels
-from polymodel.tiling.strips import columns, strips
+from polymodel.tiling.fits.fit import Op, Words
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.tilers import unequal
+from polymodel.tiling.tilers.panels import panels
+from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow
 from tests.tiling.test_strips import FITS, MATRICES, is_partition, operands
 

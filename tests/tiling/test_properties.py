@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling import tilers
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.operands import Alone, Rolled, Second, Transposed, pattern_of
-from polymodel.tiling.pattern import Cut, Pattern
-from polymodel.tiling.stored import Stored
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.tilers import named as tilers
 from tests.tiling import slow
 from tests.tiling.test_operands import Points, held, tensor
 from tests.tiling.test_stored import bits

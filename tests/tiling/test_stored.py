@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.formats import CISS, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Op, Words, elements, words
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Pattern, Rects
-from polymodel.tiling.stored import Stored, stored
-from polymodel.tiling.stored_sums import line_sums
-from polymodel.tiling.strips import Panels
+from polymodel.tiling.fits.fit import Op, Words, elements, words
+from polymodel.tiling.fits.stored import Stored, stored
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Pattern, Rects
+from polymodel.tiling.tilers.stored_sums import line_sums
+from polymodel.tiling.tilers.strips import Panels
 from tests.tiling.test_operands import Points, held, tensor
 
 ESCAPE = {"format": "RLE", "rbits": 1, "overlong": "escape"}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.model import costs, lower_bound
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Cut, Ints, Pattern, Rects
-from polymodel.tiling.strips import columns, strips
-from polymodel.tiling.tilers import cut
+from polymodel.tiling.cost.model import costs, lower_bound
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Cut, Ints, Pattern, Rects
+from polymodel.tiling.tilers.named import cut
+from polymodel.tiling.tilers.strips import columns, strips
 from tests.tiling import slow
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from polymodel.errors import SpecError
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Words
-from polymodel.tiling.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.strips import strips
-from polymodel.tiling.trees import btree
+from polymodel.tiling.fits.fit import Elements, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.tilers.strips import strips
+from polymodel.tiling.tilers.trees import btree
 from tests.sparse import data
 from tests.tiling.test_operands import Points, csf_words, held
 from tests.tiling.test_properties import check_partition

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from polymodel.tiling import published
-from polymodel.tiling.compat import as_built
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.model import costs
-from polymodel.tiling.strips import strips
-from polymodel.tiling.trees import btree, qtree, qtree_merge, simple
+from polymodel.tiling.cost.model import costs
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.swift import published
+from polymodel.tiling.swift.compat import as_built
+from polymodel.tiling.tilers.strips import strips
+from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
 from tests.tiling.test_compat import comparison, seeds
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/tiling/tiler_swift.md").read_text(encoding="utf-8")

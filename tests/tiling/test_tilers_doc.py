@@ -9,11 +9,11 @@ import numpy as np
 
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling import trees
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.merge import merged
-from polymodel.tiling.operands import Alone, pattern_of
-from polymodel.tiling.pattern import Cut, Pattern
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.plane.operands import Alone, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.tilers import trees
+from polymodel.tiling.tilers.merge import merged
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tiling/tilers.md").read_text(encoding="utf-8")

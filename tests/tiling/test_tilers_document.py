@@ -10,10 +10,10 @@ import numpy as np
 
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements
-from polymodel.tiling.model import costs, lower_bound
-from polymodel.tiling.operands import Alone, pattern_of
-from polymodel.tiling.tilers import cut
+from polymodel.tiling.cost.model import costs, lower_bound
+from polymodel.tiling.fits.fit import Elements
+from polymodel.tiling.plane.operands import Alone, pattern_of
+from polymodel.tiling.tilers.named import cut
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tiling/tilers.md").read_text(encoding="utf-8")

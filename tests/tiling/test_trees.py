@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling import dyadic, trees, uniform
-from polymodel.tiling.counts import Counts
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.pattern import Pattern
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Pattern
+from polymodel.tiling.tilers import dyadic, trees, uniform
 from tests.tiling import recursive
 
 PARTS = sorted(recursive.TREES)

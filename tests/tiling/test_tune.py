@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from polymodel.errors import SpecError
 from polymodel.sparse.files import read_tensor
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.model import Launch, costs
-from polymodel.tiling.operands import pattern_of
-from polymodel.tiling.pattern import Pattern
-from polymodel.tiling.proposals import Proposal, edges_of
-from polymodel.tiling.search import SEEDS, Figure, Search
-from polymodel.tiling.trees import btree
-from polymodel.tiling.tune import OBJECTIVES, Ending, Tuned, figure_of, tune
+from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.pattern import Pattern
+from polymodel.tiling.tilers.trees import btree
+from polymodel.tiling.tuning.proposals import Proposal, edges_of
+from polymodel.tiling.tuning.search import SEEDS, Figure, Search
+from polymodel.tiling.tuning.tune import OBJECTIVES, Ending, Tuned, figure_of, tune
 
 MATRICES = Path(__file__).parent.parent / "data" / "matrices"
 

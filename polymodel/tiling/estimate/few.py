@@ -11,7 +11,7 @@ import numpy as np
 
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Ints
-from polymodel.tiling.fit import Op
+from polymodel.tiling.fits.fit import Op
 
 # Numbers drawn for one answer, matrices at most, and what numpy draws without replacement.
 _NUMBERS, _MATRICES, _LARGEST = 2_000_000, 20_000, 10**9

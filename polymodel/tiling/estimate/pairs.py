@@ -13,7 +13,7 @@ import numpy as np
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats, Ints
 from polymodel.tiling.estimate.uniform import One, rolled
-from polymodel.tiling.fit import Op
+from polymodel.tiling.fits.fit import Op
 
 
 def all_fit(

@@ -11,6 +11,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density import Actual, DensityModel, Uniform
 from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate.draws import drawn, settled
 from polymodel.tiling.estimate.moments import MomentSource
 from polymodel.tiling.estimate.pieces import Piece, part_of, piece_of
@@ -20,9 +21,8 @@ from polymodel.tiling.estimate.simple import simple
 from polymodel.tiling.estimate.source import Source, UniformSource
 from polymodel.tiling.estimate.strips import strips
 from polymodel.tiling.estimate.trees import tree
-from polymodel.tiling.fit import Elements, Fit, Op
-from polymodel.tiling.model import Launch, costs
-from polymodel.tiling.operands import Alone, Rolled, Transposed, pattern_of
+from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 
 Second = DensityModel | SparseTensor | Rolled | Transposed | Alone
 # Tilers whose tilings are worked out; all others are those of data drawn from the models.
@@ -124,7 +124,7 @@ def _priced(found: Sums, op: Op, tiler: str, launch: Launch, label: Label) -> Es
 def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second, launch: Launch) -> Estimate:
     """The mean over tilings of drawn matrices; of the data where the models leave nothing open."""
     # All tilers are loaded where they run only.
-    from polymodel.tiling.tilers import cut
+    from polymodel.tiling.tilers.named import cut
 
     known = settled(model) and not (isinstance(second, DensityModel) and not settled(second))
     piece = None if known else _piece(model, op, fit, tiler, second)

@@ -13,7 +13,7 @@ from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
 from polymodel.tiling.estimate import few, pairs, uniform
 from polymodel.tiling.estimate.loads import BINS, Loads, binned, either, tail, written
 from polymodel.tiling.estimate.rooms import most_entries
-from polymodel.tiling.fit import Fit, Op
+from polymodel.tiling.fits.fit import Fit, Op
 
 # Chances that are as good as none, and the largest capacity whose laws are written out.
 _NEVER, _WRITTEN = 1e-12, 20_000

@@ -21,7 +21,7 @@ from polymodel.tiling.estimate.loads import Loads, tail
 from polymodel.tiling.estimate.record import Sums
 from polymodel.tiling.estimate.source import Source
 from polymodel.tiling.estimate.work import launched, tokens
-from polymodel.tiling.fit import Op
+from polymodel.tiling.fits.fit import Op
 
 # Splits that are expected less often than this share of all tiles are left out.
 _LEAST = 1e-9

@@ -14,7 +14,7 @@ import numpy as np
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats, Ints
 from polymodel.tiling.estimate.loads import MORE, REACH
-from polymodel.tiling.fit import Op
+from polymodel.tiling.fits.fit import Op
 
 # Entries of the largest table of (shared, other) entries that is written out.
 _TABLE = 1 << 17

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from polymodel.sparse.density.model import Floats
 from polymodel.tiling.estimate.loads import Loads
-from polymodel.tiling.fit import Op
+from polymodel.tiling.fits.fit import Op
 
 _LEAST = 1e-12
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.tiling.model import Launch
+from polymodel.tiling.cost.model import Launch
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.tiling.matmul.growing import LEAST, Listed, Sides, band_end, limits_of, sides_of
 from polymodel.tiling.matmul.product import Product, changes
 from polymodel.tiling.matmul.walk import Traffic
-from polymodel.tiling.pattern import Flags, Ints
+from polymodel.tiling.plane.pattern import Flags, Ints
 
 Stationary = Literal["A", "B"]
 Grow = Literal["k", "outer", "alternate"]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.tiling.matmul.product import Places, Product, changes
-from polymodel.tiling.pattern import Flags, Index, Ints
+from polymodel.tiling.plane.pattern import Flags, Index, Ints
 
 LEAST = 7  # words of a tile with one entry
 Grown = dict[int, tuple[int, int]]

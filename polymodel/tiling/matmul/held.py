@@ -16,7 +16,7 @@ from polymodel.tiling.matmul.panels import Panels
 from polymodel.tiling.matmul.tiles import Tiles
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import before
-from polymodel.tiling.pattern import Flags, Index, Ints, Rects
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Rects
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from polymodel.tiling.matmul.product import Places, Product, changes
 from polymodel.tiling.matmul.tiles import numbers, tiles_of
 from polymodel.tiling.matmul.uniform import Shape
-from polymodel.tiling.pattern import Index, Ints
+from polymodel.tiling.plane.pattern import Index, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.tiling.lines import chain
 from polymodel.tiling.matmul.product import Places, Product
 from polymodel.tiling.matmul.walk import Traffic
-from polymodel.tiling.pattern import Flags, Ints
+from polymodel.tiling.plane.pattern import Flags, Ints
+from polymodel.tiling.tilers.lines import chain
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.operands import Transposed
-from polymodel.tiling.pattern import Flags, Index, Ints
+from polymodel.tiling.plane.operands import Transposed
+from polymodel.tiling.plane.pattern import Flags, Index, Ints
 
 MULTIPLIES = 10**9  # about a minute of one core
 OUTPUTS = 10**8  # 12 bytes each are held

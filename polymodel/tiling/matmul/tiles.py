@@ -8,7 +8,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.tiling.matmul.product import Places, changes
-from polymodel.tiling.pattern import Index, Ints
+from polymodel.tiling.plane.pattern import Index, Ints
 
 NUMBERED = 2**62
 # Counting into an array of all tiles is faster than sorting while there are not many more tiles than entries.

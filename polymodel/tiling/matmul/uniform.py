@@ -11,7 +11,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.tiling.matmul.product import CHUNK, Places, Product, changes, partial_outputs, spread
 from polymodel.tiling.matmul.tiles import NUMBERED, Tiles, counted, grid_of, numbers, tiles_of
 from polymodel.tiling.matmul.walk import Pairs, Traffic, traffic
-from polymodel.tiling.pattern import Index, Ints
+from polymodel.tiling.plane.pattern import Index, Ints
 
 PAIRS = 2 * 10**7  # 48 bytes each, and as much again for every order
 _SPARE = 2**20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from polymodel.tiling.matmul.product import changes
-from polymodel.tiling.pattern import Index, Ints
+from polymodel.tiling.plane.pattern import Index, Ints
 
 ORDERS = ("ijk", "ikj", "kij", "jki", "kji", "jik")
 

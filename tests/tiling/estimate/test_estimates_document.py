@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.report.tiling_estimates import TILERS
+from polymodel.report.tiling.estimates import TILERS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/tiling/estimates.md").read_text(encoding="utf-8")

@@ -18,12 +18,12 @@ from polymodel.sparse.density import (
     Uniform,
     random_tensor,
 )
+from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate import Second, estimate
 from polymodel.tiling.estimate.draws import drawn
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.model import Launch, costs
-from polymodel.tiling.operands import Alone, Rolled, Transposed, pattern_of
-from polymodel.tiling.tilers import cut
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
+from polymodel.tiling.tilers.named import cut
 
 RANKS = ("I", "J")
 SKEWED = np.minimum(200, 2000 // (1 + np.arange(300)))
@@ -143,7 +143,7 @@ def test_launching_all_tiles_costs_more() -> None:
 
 
 def test_what_is_not_estimated_is_refused_by_name() -> None:
-    from polymodel.tiling.stored import stored
+    from polymodel.tiling.fits.stored import stored
 
     big = Uniform.of(RANKS, (10**6, 10**6), nnz=10**9)
     with pytest.raises(Refused, match="panels"):

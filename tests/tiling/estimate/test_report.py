@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
-from polymodel.report.tiling_estimates import estimate_shape
+from polymodel.report.tiling.estimates import estimate_shape
 
 MATRIX = "tests/data/matrices/lp_e226.mtx.gz"
 

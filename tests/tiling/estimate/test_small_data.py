@@ -9,8 +9,8 @@ import pytest
 
 from polymodel.sparse.density import Uniform
 from polymodel.tiling.estimate import estimate
-from polymodel.tiling.fit import Elements, Op
-from polymodel.tiling.operands import Alone, Rolled
+from polymodel.tiling.fits.fit import Elements, Op
+from polymodel.tiling.plane.operands import Alone, Rolled
 
 Places = frozenset[tuple[int, int]]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from polymodel.sparse.density import Uniform, random_tensor
+from polymodel.tiling.cost.model import costs
 from polymodel.tiling.estimate import Second, estimate
-from polymodel.tiling.fit import Elements, Fit, Op, Words
-from polymodel.tiling.model import costs
-from polymodel.tiling.operands import Alone, Rolled, pattern_of
-from polymodel.tiling.pattern import Cut, Pattern
-from polymodel.tiling.strips import columns, strips
-from polymodel.tiling.trees import btree, qtree, simple
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.tilers.strips import columns, strips
+from polymodel.tiling.tilers.trees import btree, qtree, simple
 
 CUTS: dict[str, Callable[[Pattern, Op, Fit], Cut]] = {
     "simple": simple,

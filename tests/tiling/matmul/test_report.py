@@ -10,7 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.tiling.operands import Transposed
+from polymodel.tiling.plane.operands import Transposed
 from tests.tiling.matmul.slow import points, words
 
 DENSE = np.random.default_rng(4).random((40, 40)) < 0.08

@@ -13,7 +13,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.matmul.product import product_of
 from polymodel.tiling.matmul.uniform import Uniform
 from polymodel.tiling.matmul.walk import ORDERS, Traffic
-from polymodel.tiling.operands import Transposed
+from polymodel.tiling.plane.operands import Transposed
 from tests.tiling.matmul.drawn import factors, tensors
 from tests.tiling.matmul.slow import cut, points, times, walk, words
 

@@ -1,0 +1,94 @@
+"""A tiling as files: its tables and its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.report.tiling.swift import Quantity
+from polymodel.tiling.fits.fit import Op
+
+if TYPE_CHECKING:
+    from matplotlib.figure import FigureBase
+
+    from polymodel.report.tiling.swift import TilerSwift
+    from polymodel.report.tiling.tile import Tiling
+
+_DOTS = 150  # per inch, of what is saved as pixels
+
+
+def save(found: Tiling, folder: str | PathLike[str], tilers: Sequence[str] | None = None) -> tuple[Path, ...]:
+    """tiles.csv, tiling.json and summary.csv, and the pictures tiles, tilers and comparison as SVG."""
+    target = Path(folder)
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "tiles.csv": found.to_csv(),
+        "tiling.json": found.to_json(),
+        "summary.csv": found.summary_table(tilers).to_csv(),
+    }
+    for name, text in texts.items():
+        with writing(target / name):
+            (target / name).write_text(text, encoding="utf-8")
+    pictures = {
+        "tiles.svg": lambda: found.plot().figure,
+        "tilers.svg": lambda: found.plot_tilers(tilers),
+        "comparison.svg": lambda: found.plot_comparison(tilers),
+    }
+    drawn = [save_picture(target / name, draw) for name, draw in pictures.items()]
+    return (*(target / name for name in texts), *drawn)
+
+
+def save_charts(found: TilerSwift, folder: str | PathLike[str]) -> tuple[Path, ...]:
+    """Tiler-Swift's four charts and its means, redrawn, as SVG."""
+    target = Path(folder)
+    pictures: dict[str, Callable[[], FigureBase]] = {
+        f"{op}_{quantity}.svg": partial(found.plot, quantity, op)
+        for op in get_args(Op)
+        for quantity in get_args(Quantity)
+    }
+    pictures["means.svg"] = found.plot_means
+    return tuple(save_picture(target / name, draw) for name, draw in pictures.items())
+
+
+def check_targets(picture: str | None, folders: Sequence[str]) -> None:
+    """SpecError for endings of pictures and for folders that cannot be, before a search takes its time."""
+    faults = []
+    if picture is not None:
+        faults += _ending(Path(picture))
+    for folder in folders:
+        if Path(folder).exists() and not Path(folder).is_dir():
+            faults.append(Diagnostic(f"cannot write {folder}: File exists", "name a folder, not a file"))
+    if faults:
+        raise SpecError(faults)
+
+
+def _ending(file: Path) -> list[Diagnostic]:
+    """What is wrong with the ending of a picture's name."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if file.suffix.lower().lstrip(".") in FigureCanvasBase.get_supported_filetypes():
+        return []
+    fault = f"{file}: the ending tells no format of pictures"
+    return [Diagnostic(fault, "write e.g. tiles.png, tiles.svg or tiles.pdf")]
+
+
+def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:
+    """Draw and save, in the format that the ending tells. SpecError for other endings, before drawing."""
+    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+
+    file = Path(path)
+    if faults := _ending(file):
+        raise SpecError(faults)
+    figure = draw()
+    assert isinstance(figure, Figure)
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=_DOTS)
+    plt.close(figure)
+    return file

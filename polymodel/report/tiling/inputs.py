@@ -1,0 +1,99 @@
+"""What `tile` is given: operands from files and other libraries, operations by name, what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+Source: TypeAlias = "SparseTensor | str | PathLike[str] | scipy.sparse.sparray | scipy.sparse.spmatrix"
+OPS: dict[str, Op] = {"add": "add", "multiply": "multiply", "mul": "multiply"}
+_TENSORS = "pass the name of a .mtx or .tns file, a SparseTensor, or a SciPy sparse matrix"
+
+
+def elements(capacity: int) -> Elements:
+    """A memory that holds so many entries: of A and B together for add, of each for multiply."""
+    return Elements(capacity)
+
+
+def words(capacity: int) -> Words:
+    """Memories of so many words, one each for A, B and the output, that hold compressed tiles (DCSR)."""
+    return Words(capacity)
+
+
+def operand(
+    source: Source, name: str, names: Sequence[str] | None = None
+) -> tuple[SparseTensor, tuple[str, ...]]:
+    """A tensor, and what was done to the entries of its file. SpecError for what is none.
+
+    `names`: of its ranks, unless it is a tensor, which has its own.
+    """
+    if isinstance(names, str):
+        fault = f"names={names!r} is one name, not several"
+        raise SpecError([Diagnostic(fault, f"write names={tuple(names.replace(',', ''))}")])
+    if isinstance(source, SparseTensor):
+        return source, ()
+    if isinstance(source, (str, PathLike)):
+        from polymodel.sparse.files import read_file
+
+        file = read_file(source, ranks=names)
+        done = [
+            f"{count:,} {what}{'s' if count > 1 else ''} {how}"
+            for count, what, how in (
+                (file.explicit_zeros, "explicit zero", "removed"),
+                (file.duplicates, "duplicate", "summed"),
+                (file.cancelled, "point", "cancelled to zero and removed"),
+            )
+            if count
+        ]
+        told = [f"{file.tensor.name}: {', '.join(done)}"] if done else []
+        return file.tensor, (*told, *(f"{file.tensor.name}: {note}" for note in file.notes))
+    if hasattr(source, "tocoo"):
+        matrix = source.tocoo()
+        ranks = "IJKLMN"[: len(matrix.shape)] if names is None else names
+        coords = np.array(matrix.coords) if hasattr(matrix, "coords") else np.array([matrix.row, matrix.col])
+        return SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data), ()
+    remedy = _TENSORS
+    if isinstance(source, np.ndarray | list | tuple):
+        remedy = "make it sparse: scipy.sparse.coo_array(...), or pm.SparseTensor.from_dense('A', 'IJ', ...)"
+    raise not_a("sparse tensor or file", "tile", source, remedy)
+
+
+def second_operand(
+    given: Source | Second | None, names: Sequence[str] | None = None
+) -> tuple[Second | None, tuple[str, ...]]:
+    """B as the tiling room takes it. A word from the command line is no file: pass what it means."""
+    if given is None or isinstance(given, (Rolled, Transposed, Alone)):
+        return given, ()
+    return operand(given, "B", names)
+
+
+def operation(op: str) -> Op:
+    """`add` or `multiply`. SpecError for another, with the way to the product of matrices."""
+    if op in OPS:
+        return OPS[op]
+    if op in ("matmul", "matrix multiplication", "@"):
+        fault = f"op={op!r}: a product of matrices reuses its operands, so its tiles are chosen otherwise"
+        raise SpecError([Diagnostic(fault, "call pm.tile_matmul(a, b, ...)")])
+    remedy = "write add or multiply (element by element), or call pm.tile_matmul for a product of matrices"
+    raise SpecError([Diagnostic(f"op={op!r} is no operation", remedy)])
+
+
+def fitting(fit: Fit | None) -> Fit:
+    """What fits; 128 entries where nothing is said."""
+    if fit is None:
+        return Elements(128)
+    if not isinstance(fit, Fit):
+        raise not_a("rule of what fits", "tile", fit, "pass e.g. pm.elements(128) or pm.words(512)")
+    return fit

@@ -1,0 +1,291 @@
+"""Tilings in a report: the tiles of each Einsum at each memory that cuts its operands, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.page import CSS
+from polymodel.report.report import Report
+from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.report.tiling.level_moved import Moved, energy_table, traffic_table
+from polymodel.report.tiling.level_products import MODEL, moved_by, product_tiles_table, products_table
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.inputs import tensor_data
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a, suggestion
+from polymodel.tiling.levels.level import Expected, Level, levels
+from polymodel.tiling.levels.product import ProductLevel
+
+if TYPE_CHECKING:
+    import pandas
+
+TABLES = ("summary", "tiles", "traffic", "energy", "products", "product_tiles")
+_SHOWN = ("summary", "products", "traffic", "energy")
+# What a terminal is wide enough for.
+_NARROW = {
+    "summary": (
+        "einsum", "memory", "op", "capacity", "unit", "tiler", "tiles", "tile_bound", "kernels",
+        "kernel_bound", "config_cycles", "run_cycles", "total_cycles", "cycle_bound", "latency_s", "label",
+    ),
+    "products": (
+        "einsum", "memory", "strategy", "order", "tile", "capacity_words", "pairs", "multiplies", "words",
+        "least_words", "ratio", "label",
+    ),
+    "traffic": (
+        "einsum", "memory", "parent", "tensor", "role", "tiles", "in_words", "read_words", "written_words",
+        "out_words", "moved_bits", "label",
+    ),
+    "energy": (
+        "einsum", "component", "tensor", "action", "bits", "count", "unit", "energy_per_unit_J", "energy_J",
+        "label",
+    ),
+}  # fmt: skip
+_ROLES = ("A", "B", "output")
+_GUESSED = "an operand is known by its density only: figures are expected ones, without tiles, by "
+_NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clock:"
+
+
+def tile_levels(
+    report: Report,
+    tensors: Mapping[str, SparseTensor] | None = None,
+    densities: Mapping[str, object] | None = None,
+) -> TilingReport:
+    """Cut the operands of the mapping for every memory that says `data_tiles:`.
+
+    `tensors`, `densities`: data in the place of what the workload says, as for `sparsify`. Raises SpecError
+    for wrong data and for an entry that fits no tile; Refused for Einsums that are
+    neither an element-wise add or multiply nor a product of two matrices, and for products of which only a
+    density is known.
+    """
+    if not isinstance(report, Report):
+        raise not_a("report", "tile_levels", report, "pass what pm.evaluate(spec) gives")
+    inputs = {a.tensor for e in report.problem.cascade.einsums for a in e.inputs}
+    data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
+    found, notes = levels(report.problem, report.analysis, data)
+    cut = tuple(x for x in found if isinstance(x, Level))
+    guessed = tuple(x for x in found if isinstance(x, Expected))
+    products = tuple(x for x in found if isinstance(x, ProductLevel))
+    return TilingReport(report, cut, guessed, data, notes, products)
+
+
+@dataclass(frozen=True, eq=False)
+class TilingReport:
+    """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are a model's.
+
+    `dense`: the report that it was made from. `levels`: one per Einsum and memory, with rectangles, counts
+    and costs as arrays; `expected`: the same of operands without data, figures only; `products`: products of
+    two matrices, in tiles that are reused.
+    `table(name)` gives one of `TABLES` as plain data.
+    """
+
+    dense: Report
+    levels: tuple[Level, ...]
+    expected: tuple[Expected, ...]
+    data: Mapping[str, TensorData]
+    told: tuple[str, ...] = ()
+    products: tuple[ProductLevel, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What the least certain counts are: `exact`, or `expected` where an operand has no data."""
+        return "expected" if self.expected else "exact"
+
+    @property
+    def total_cycles(self) -> float:
+        """Cycles to configure and to run, all Einsums and executions: whole unless some are expected."""
+        counted: float = sum(x.costs.total_cycles * x.executions for x in self.levels)
+        counted += sum(x.total_cycles * x.executions for x in self.products)
+        return counted + sum(x.estimate.total_cycles * x.executions for x in self.expected)
+
+    @property
+    def total_latency(self) -> float | None:
+        """Seconds of all Einsums one after the other; None if a memory has no clock."""
+        found = [_seconds(x, x.costs.total_cycles) for x in self.levels]
+        found += [_seconds(x, x.estimate.total_cycles) for x in self.expected]
+        found += [_seconds(x, x.total_cycles) for x in self.products]
+        known = [s for s in found if s is not None]
+        return math.fsum(known) if len(known) == len(found) else None
+
+    @property
+    def total_energy(self) -> float:
+        """Joules of moving tiles in, out and past the array."""
+        return math.fsum(float(e or 0) for e in self.table("energy").column("energy_J"))
+
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
+        return {}
+
+    def table(self, name: str) -> Table:
+        """One of `TABLES` as plain data; SpecError for another name."""
+        if name not in _MADE:
+            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
+        if name not in self._tables:
+            self._tables[name] = _MADE[name](self)
+        return self._tables[name]
+
+    @property
+    def summary(self) -> pandas.DataFrame:
+        """One row per Einsum and memory: tiles, kernels, bounds, cycles, seconds."""
+        return self.table("summary").frame()
+
+    @property
+    def tiles(self) -> pandas.DataFrame:
+        """One row per tile: its rectangle, entries, words and cycles. Those of products: `product_tiles`."""
+        return self.table("tiles").frame()
+
+    @property
+    def product_tiles(self) -> pandas.DataFrame:
+        """One row per tile of A, B and the output of products: its rectangle, entries and words."""
+        return self.table("product_tiles").frame()
+
+    @property
+    def traffic(self) -> pandas.DataFrame:
+        """Words that tiles of each tensor move into, past and out of the memory."""
+        return self.table("traffic").frame()
+
+    @property
+    def energy(self) -> pandas.DataFrame:
+        """Joules of these accesses, by the actions of the memory and of its parent."""
+        return self.table("energy").frame()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know beside the figures."""
+        both: tuple[Level | Expected | ProductLevel, ...] = (*self.levels, *self.products, *self.expected)
+        still = dict.fromkeys(f"{x.memory.name} is {_NO_CLOCK}" for x in both if x.memory.clock is None)
+        made = [f"{x.einsum} at {x.memory.name}: {n}" for x in self.levels for n in x.costs.cut.notes]
+        made += [f"{x.einsum} at {x.memory.name}: {n}" for x in self.products for n in x.notes]
+        made += [MODEL] if self.products else []
+        for e in self.expected:
+            said = (_GUESSED + e.estimate.method, *e.estimate.notes)
+            made += [f"{e.einsum} at {e.memory.name}: {n}" for n in said]
+        return (*self.told, *still, *made)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{title}\n{self.table(name).only(*_NARROW[name]).text()}" for name, title in _sections(self)
+        ]
+        return "\n\n".join([*parts, "\n".join(f"note: {n}" for n in self.notes)]).rstrip() + "\n"
+
+    def __repr__(self) -> str:
+        kernels: float = sum(x.costs.kernels * x.executions for x in self.levels)
+        kernels += sum(x.estimate.kernels * x.executions for x in self.expected)
+        kernels += sum(x.best.launches * x.executions for x in self.products)
+        cut = len(self.levels) + len(self.expected) + len(self.products)
+        figures = f"{kernels:,.10g} kernels, {self.total_cycles:,.10g} cycles"
+        return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
+
+    def _repr_html_(self) -> str:
+        return f'<style>{CSS}</style><div class="pm">{body(self)}</div>'
+
+
+def body(found: TilingReport) -> str:
+    """All tables but the tiles, as a part of a page."""
+    parts = [
+        f'<h2>{escape(title)}</h2><div class="wide">{found.table(name).html()}</div>'
+        for name, title in _sections(found)
+    ]
+    return "\n".join([*parts, *(f'<p class="note">{escape(n)}</p>' for n in found.notes)])
+
+
+def _sections(found: TilingReport) -> list[tuple[str, str]]:
+    titles = ("Tiles and kernels", "Products in tiles", "Words moved by tiles", "Energy of moving tiles")
+    return [(n, t) for n, t in zip(_SHOWN, titles, strict=True) if found.table(n).rows]
+
+
+def _seconds(level: Level | Expected | ProductLevel, cycles: float) -> float | None:
+    if level.memory.clock is None:
+        return None
+    return cycles * level.executions / level.memory.clock
+
+
+def _summary(found: TilingReport) -> Table:
+    """Counts are of all executions; `over_bound`: kernels over the least number of kernels. Tiles of products
+    are those of A, B and the output together."""
+    cycles = ("config_cycles", "run_cycles", "total_cycles")
+    columns = (
+        Column("einsum"), Column("memory"), Column("op"), Column("a"), Column("b"), Column("output"),
+        Column("capacity"), Column("unit"), Column("tiler"), Column("tiles"), Column("tile_bound"),
+        Column("kernels"), Column("kernel_bound"), Column("over_bound", RATIO),
+        *(Column(c, "cycle") for c in cycles), Column("cycle_bound", "cycle"), Column("config_share"),
+        Column("latency_s", "s"), Column("dense_latency_s", "s"), Column("label"),
+    )  # fmt: skip
+    dense = {t.einsum: t.seconds for t in found.dense.costs.latency}
+    rows: list[tuple[Cell, ...]] = []
+    for x in found.levels:
+        c, n = x.costs, x.executions
+        spent = (c.config_cycles, c.run_cycles, c.total_cycles)
+        rows.append((
+            x.einsum, x.memory.name, c.op, *x.tensors, c.fit.capacity, c.fit.unit, c.cut.tiler, c.tiles * n,
+            x.bound * n, c.kernels * n, x.kernel_bound * n,
+            c.kernels / x.kernel_bound if x.kernel_bound else None, *(s * n for s in spent),
+            x.cycle_bound * n, c.config_cycles / c.total_cycles if c.total_cycles else None,
+            _seconds(x, c.total_cycles), dense.get(x.einsum), "exact",
+        ))  # fmt: skip
+    for p in found.products:
+        spent_by, n = (p.config_cycles, p.run_cycles, p.total_cycles), p.executions
+        rows.append((
+            p.einsum, p.memory.name, "product", *p.tensors, p.asked.buffers[0], "words", p.best.strategy,
+            sum(t.tiles for t in p.tiles) * n, None, p.best.launches * n, None, None,
+            *(s * n for s in spent_by), None, p.config_cycles / p.total_cycles if p.total_cycles else None,
+            _seconds(p, p.total_cycles), dense.get(p.einsum), "exact",
+        ))  # fmt: skip
+    for e in found.expected:
+        said, n = e.estimate, e.executions
+        share = said.config_cycles / said.total_cycles if said.total_cycles else None
+        rows.append((
+            e.einsum, e.memory.name, said.op, *e.tensors, e.fit.capacity, e.fit.unit, said.tiler,
+            said.tiles * n, None, said.kernels * n, None, None, said.config_cycles * n, said.run_cycles * n,
+            said.total_cycles * n, None, share, _seconds(e, said.total_cycles), dense.get(e.einsum),
+            said.label,
+        ))  # fmt: skip
+    return Table("tiling_summary", columns, tuple(rows))
+
+
+def _tiles(found: TilingReport) -> Table:
+    """Tiles of one execution. `load`: what the capacity counts; words are 0 where a tile is not launched."""
+    columns = (
+        Column("einsum"), Column("memory"), Column("tile"), Column("row"), Column("col"), Column("height"),
+        Column("width"), Column("nnz_a"), Column("nnz_b"), Column("nnz_out"), Column("load"), Column("fits"),
+        Column("words_a"), Column("words_b"), Column("words_out"), Column("launched"),
+        Column("run_cycles", "cycle"), Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for x in found.levels:
+        c, rects = x.costs, x.costs.cut.rects
+        arrays = (
+            rects.row, rects.col, rects.height, rects.width, *x.held, c.loads, c.fits, *x.words, c.runs,
+            c.cycles,
+        )  # fmt: skip
+        listed = zip(*(array.tolist() for array in arrays), strict=True)
+        rows += [(x.einsum, x.memory.name, i, *cells, "exact") for i, cells in enumerate(listed)]
+    return Table("tiling_tiles", columns, tuple(rows))
+
+
+def _moved(found: TilingReport) -> list[Moved]:
+    moved = []
+    for x in found.levels:
+        for tensor, role, parent, words in zip(x.tensors, _ROLES, x.parents, x.words, strict=True):
+            total, filled = int(words.sum()) * x.executions, int((words > 0).sum()) * x.executions
+            crossing = 0 if parent is None else total
+            flows = (0, 0, total, crossing) if role == "output" else (crossing, total, 0, 0)
+            moved.append(Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows))
+    for product in found.products:
+        moved += moved_by(product)
+    return moved
+
+
+_MADE: dict[str, Callable[[TilingReport], Table]] = {
+    "summary": _summary,
+    "tiles": _tiles,
+    "traffic": lambda found: traffic_table(_moved(found)),
+    "energy": lambda found: energy_table(_moved(found), found.dense.problem.hierarchy),
+    "products": lambda found: products_table(found.products),
+    "product_tiles": lambda found: product_tiles_table(found.products),
+}

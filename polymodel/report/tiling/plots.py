@@ -1,0 +1,367 @@
+"""Pictures of tilings: the matrix with its tiles, several tilers side by side, bars of what each costs.
+
+Colours are told apart by colour-blind eyes and in grey: blue for entries, vermilion for borders of tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.figures import new_axes
+from polymodel.report.plots import INK, WARNING, prefixed
+from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 400  # cells of entries along an axis: about a pixel and a half each at the size of a new figure
+_MOST_BINS = 4000
+_COUNTS = ("#8ec1e8", "#2563a8", "#0a1f44")  # one entry is seen on white
+BORDER = "#d55e00"
+EMPTY = "#e3e3e3"
+CHOSEN, OTHER = "#2563a8", "#a9c8e6"
+_INCHES = 5.0  # of the longer side of the matrix in a new figure
+_SMALL = 2.6  # inches, of one of several pictures
+_FEW = 3.4  # where no more than three stand in a row
+_STRETCHED = 4  # times longer than wide: from there on the picture does not keep the shape
+_VECTORS = 3000  # borders; more are drawn as pixels, else an SVG gets too large to open
+_HATCHED = 400  # empty tiles; more are only shaded
+_WIDE = (0.35, 1.1)  # points, of borders
+_TINT = 1.5  # points between borders; closer ones run into a tint
+
+
+@dataclass(frozen=True, eq=False)
+class Tiled:
+    """What a picture of tiles shows. `launched`, `fits`: one flag per tile. `title`: above it."""
+
+    pattern: Pattern
+    rects: Rects
+    launched: Flags
+    fits: Flags
+    title: str
+
+
+def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axes:
+    """The places that A or B holds, how many per cell (logarithmic shades), and the borders of all tiles.
+
+    Tiles that are not launched are grey, those that do not fit red. SpecError for bins outside 1 to 4,000.
+    """
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 0 < bins <= _MOST_BINS:
+        raise SpecError(
+            [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]
+        )
+    inches = _plane(*found.pattern.shape, _INCHES)
+    if ax is not None:
+        _draw(found, bins, ax, inches, hatched=True)
+        return ax
+    made = new_axes(max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
+    most, steps, apart = _draw(found, bins, made, inches, hatched=True)
+    _scale(made, most, steps)
+    _legend(found, made, apart)
+    return made
+
+
+def _draw(
+    found: Tiled, bins: int, ax: Axes, inches: tuple[float, float], *, hatched: bool
+) -> tuple[int, tuple[int, int], float]:
+    """All but scale and legend. `inches`: of the plane, wide and high, for which borders are chosen.
+
+    Gives what `_entries` gives, and how far apart borders mostly are, in points.
+    """
+    most, steps = _entries(found.pattern, bins, ax)
+    _shaded(found, ax, hatched)
+    apart = _borders(found.rects, found.pattern.shape, ax, inches)
+    _frame(found, ax)
+    return most, steps, apart
+
+
+def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
+    """Several tilings of one matrix as small multiples, up to four in a row."""
+    if not found:
+        raise SpecError([Diagnostic("no tiling is given to draw", "name at least one tiler")])
+    across = 3 if len(found) in (5, 6, 9) else min(4, len(found))
+    down = -(-len(found) // across)
+    inches = _plane(*found[0].pattern.shape, _FEW if across < 4 else _SMALL)
+    figure = _figure(new_axes(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 1.15)))
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    for ax, one in zip(grid.flat, found, strict=False):
+        _draw(one, bins, ax, inches, hatched=False)
+        ax.set_title(one.title, fontsize=8)
+        ax.label_outer()
+    for ax, above in zip(list(grid.flat)[len(found) :], list(grid.flat)[len(found) - across :], strict=False):
+        ax.set_axis_off()
+        above.tick_params(labelbottom=True)  # the lowest of its column
+        above.set_xlabel(grid[-1, 0].get_xlabel())
+    # Axes of a fixed shape have their final size after one pass only, which the next one makes room around.
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    return figure
+
+
+def _figure(ax: Axes) -> Figure:
+    """The figure of new axes, without them."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.clear()
+    return figure
+
+
+def _plane(rows: int, columns: int, longer: float) -> tuple[float, float]:
+    """Inches of the plane, wide and high: of its shape, unless that would be a line."""
+    if max(rows, columns) <= _STRETCHED * min(rows, columns):
+        return longer * columns / max(rows, columns), longer * rows / max(rows, columns)
+    return (longer / 2, longer) if columns < rows else (longer, longer / 3)
+
+
+def _entries(pattern: Pattern, bins: int, ax: Axes) -> tuple[int, tuple[int, int]]:
+    """Draws the entries; gives the most in a cell and the size of a cell in places."""
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
+
+    counts, steps = cells(pattern, bins)
+    most = int(counts.max(initial=0))
+    shape = counts.shape[0] * steps[0], counts.shape[1] * steps[1]
+    rows, columns = pattern.shape
+    ax.imshow(
+        np.ma.masked_equal(counts, 0), extent=(0, shape[1], shape[0], 0), interpolation="nearest",
+        cmap=LinearSegmentedColormap.from_list("counts", _COUNTS), norm=LogNorm(1, max(most, 2)), zorder=1,
+        aspect="equal" if max(rows, columns) <= _STRETCHED * min(rows, columns) else "auto",
+    )  # fmt: skip
+    return most, steps
+
+
+def cells(pattern: Pattern, bins: int) -> tuple[Ints, tuple[int, int]]:
+    """Places held per cell of equal size, at most bins x bins of them, and that size in places."""
+    rows, columns = (-(-s // bins) for s in pattern.shape)
+    shape = -(-pattern.shape[0] // rows), -(-pattern.shape[1] // columns)
+    at = pattern.rows // rows
+    at *= shape[1]  # at most bins x bins: whatever holds a coordinate holds it
+    at += pattern.cols // columns
+    found: Ints = np.bincount(at, minlength=shape[0] * shape[1]).reshape(shape)
+    return found, (rows, columns)
+
+
+def _shaded(found: Tiled, ax: Axes, hatched: bool) -> None:
+    """Tiles that are not launched, and those that do not fit."""
+    from matplotlib.collections import PolyCollection
+
+    idle = joined(found.rects.taken(~found.launched))
+    if idle.tiles:
+        few = hatched and idle.tiles <= _HATCHED
+        ax.add_collection(
+            PolyCollection(
+                list(_corners(idle)), facecolor=EMPTY if not few else "#f1f1f1", edgecolor="#c4c4c4",
+                linewidth=0.0, hatch="///" if few else None, zorder=0.5, rasterized=not few,
+            )
+        )  # fmt: skip
+    over = found.rects.taken(~found.fits)
+    if over.tiles:
+        ax.add_collection(
+            PolyCollection(
+                list(_corners(over)), facecolor=WARNING, edgecolor=WARNING, alpha=0.3, linewidth=1.5, zorder=3
+            )
+        )
+
+
+def joined(rects: Rects) -> Rects:
+    """Rectangles of equal first row and height that touch, as one each: fewer to draw, the same picture."""
+    if not rects.tiles:
+        return rects
+    order = np.lexsort((rects.col, rects.height, rects.row))
+    r = rects.taken(order)
+    new = np.ones(r.tiles, dtype=np.bool_)
+    touching = r.col[1:] == r.col[:-1] + r.width[:-1]
+    new[1:] = (r.row[1:] != r.row[:-1]) | (r.height[1:] != r.height[:-1]) | ~touching
+    starts = np.flatnonzero(new)
+    width: Ints = np.add.reduceat(r.width, starts)
+    return Rects(r.row[starts], r.col[starts], r.height[starts], width)
+
+
+def _corners(rects: Rects) -> NDArray[np.int64]:
+    """Tiles x 4 corners x (x, y)."""
+    left, right = rects.col, rects.col + rects.width
+    top, bottom = rects.row, rects.row + rects.height
+    x, y = np.stack([left, right, right, left], axis=1), np.stack([top, top, bottom, bottom], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def segments(rects: Rects) -> tuple[NDArray[np.int64], Ints]:
+    """The borders between tiles, segments x 2 ends x (x, y), and how far the next border is (in places).
+
+    Only upper and left edges: in a partition every other edge is one of these, or on the outside. Those in
+    one line that touch are one.
+    """
+    across, below = _lines(rects.row, rects.col, rects.width, rects.height)
+    down, right = _lines(rects.col, rects.row, rects.height, rects.width)
+    parts = [np.stack([across[:, [1, 0]], across[:, [2, 0]]], axis=1),
+             np.stack([down[:, [0, 1]], down[:, [0, 2]]], axis=1)]  # fmt: skip
+    found: NDArray[np.int64] = np.concatenate(parts)
+    return found, np.concatenate([below, right])
+
+
+def _lines(at: Ints, first: Ints, length: Ints, behind: Ints) -> tuple[NDArray[np.int64], Ints]:
+    """Of edges in the lines `at`: those inside, joined where they touch, and the most that lies behind."""
+    inside = np.flatnonzero(at > 0)
+    order = inside[np.lexsort((first[inside], at[inside]))]
+    if not order.size:
+        return np.zeros((0, 3), dtype=np.int64), order
+    at, first, last, behind = at[order], first[order], (first + length)[order], behind[order]
+    new = np.ones(at.size, dtype=np.bool_)
+    new[1:] = (at[1:] != at[:-1]) | (first[1:] != last[:-1])
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:] - 1, at.size - 1)
+    return np.stack([at[starts], first[starts], last[ends]], axis=1), np.maximum.reduceat(behind, starts)
+
+
+def _borders(rects: Rects, shape: tuple[int, int], ax: Axes, inches: tuple[float, float]) -> float:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    drawn, gaps = segments(rects)
+    if not len(drawn):
+        return inf
+    wide, high = 72 * inches[0] / shape[1], 72 * inches[1] / shape[0]  # points of a place
+    level = drawn[:, 0, 1] == drawn[:, 1, 1]
+    spans = np.where(level, wide, high) * np.abs(drawn[:, 1] - drawn[:, 0]).sum(axis=1)
+    apart: NDArray[np.float64] = np.where(level, high, wide) * gaps
+    widths, opaque = strokes(spans, apart)
+    colours = np.tile(to_rgba(BORDER), (len(drawn), 1))
+    colours[:, 3] = opaque
+    many = len(drawn) > _VECTORS
+    lines = LineCollection(
+        list(drawn), colors=colours, linewidths=widths.tolist(), zorder=2, rasterized=many, capstyle="butt"
+    )
+    ax.add_collection(lines)
+    return float(np.median(apart))
+
+
+def strokes(
+    spans: NDArray[np.float64], gaps: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Width and opacity of borders of these lengths, with the next border at that distance; all in points.
+
+    A border takes a tenth of the tile behind it. Where tiles are hardly larger than a pixel, all borders
+    together would hide what they divide: they fade.
+    """
+    widths = np.clip(np.minimum(spans, gaps) / 10, *_WIDE)
+    return widths, np.minimum(np.clip(spans / 18, 0.3, 0.95), np.clip(gaps**1.5 / 5, 0.05, 0.95))
+
+
+def _frame(found: Tiled, ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    rows, columns = found.pattern.shape
+    ax.set_xlim(0, columns)
+    ax.set_ylim(rows, 0)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    for which in ("x", "y"):
+        prefixed(ax, "", which)
+    if rows == 1:
+        ax.set_yticks([0.5], ["0"])
+    if columns == 1:
+        ax.set_xticks([0.5], ["0"])
+    ax.set_xlabel(f"{found.pattern.ranks[1]} (coordinate)")
+    ax.set_ylabel(f"{found.pattern.ranks[0]} (coordinate)")
+    ax.set_title(found.title, fontsize=9)
+
+
+def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
+    """The colours' scale, where there is more than one."""
+    figure = ax.get_figure(root=True)
+    if most < 2 or figure is None:
+        return
+    cell = f"per cell of {steps[0]:,} x {steps[1]:,}" if steps != (1, 1) else "per place"
+    bar = figure.colorbar(ax.images[0], ax=ax, shrink=0.85, label=f"places of A or B {cell}")
+    bar.minorticks_off()
+    decades = [10**k for k in range(len(str(most))) if 10**k <= most / 2]
+    bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
+
+
+def _legend(found: Tiled, ax: Axes, apart: float) -> None:
+    """What grey, red and a mere tint mean, where they occur."""
+    from matplotlib.patches import Patch
+
+    handles = []
+    idle, over = int((~found.launched).sum()), int((~found.fits).sum())
+    if idle:
+        text = f"not launched ({idle:,} tile{'s' if idle > 1 else ''})"
+        handles.append(Patch(facecolor=EMPTY, edgecolor="#c4c4c4", label=text))
+    if over:
+        text = f"does not fit ({over:,} tile{'s' if over > 1 else ''})"
+        handles.append(Patch(facecolor=WARNING, alpha=0.4, label=text))
+    if apart < _TINT:
+        handles.append(Patch(facecolor=BORDER, alpha=0.15, label="tiles thinner than lines can show"))
+    figure = ax.get_figure(root=True)
+    if handles and figure is not None:
+        # Outside of the axes and of the scale: the layout makes room for it.
+        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One tiler among others. Reduction and speed-up are against another one, None for that one."""
+
+    tiler: str
+    kernels: int
+    config_cycles: int
+    run_cycles: int
+    reduction: float | None
+    speedup: float | None
+    chosen: bool = False
+
+
+def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> Figure:
+    """Kernels, configuration and run cycles per tiler; the bound as a line in the first.
+
+    Behind the bars stand kernels over the bound, the change of configuration time and the speed-up against
+    the tiler `against`.
+    """
+    if not bars:
+        raise SpecError([Diagnostic("no tiler is given to compare", "name at least one")])
+    figure = _figure(new_axes(11, 1.9 + 0.32 * len(bars)))
+    axes = figure.subplots(1, 3, sharey=True)
+    places = list(range(len(bars)))
+    colours = [CHOSEN if b.chosen else OTHER for b in bars]
+    panels = (
+        ("kernels launched", [b.kernels for b in bars],
+         [_times(b.kernels / bound, "bound") if bound else f"{b.kernels:,}" for b in bars]),
+        ("configuration (cycles)", [b.config_cycles for b in bars],
+         ["" if b.reduction is None else f"{-100 * b.reduction + 0.0:+.1f} %" for b in bars]),
+        ("run (cycles)", [b.run_cycles for b in bars],
+         ["" if b.speedup is None else _faster(b.speedup) for b in bars]),
+    )  # fmt: skip
+    for ax, (label, values, told) in zip(axes, panels, strict=True):
+        ax.barh(places, values, height=0.72, color=colours)
+        for place, value, text in zip(places, values, told, strict=True):
+            ax.annotate(text, (value, place), xytext=(3, 0), textcoords="offset points", va="center",
+                        fontsize=8, color=INK)  # fmt: skip
+        ax.set_xlim(0, 1.34 * max(*values, 1))
+        prefixed(ax, "", "x")
+        ax.set_xlabel(label)
+        ax.spines[["top", "right"]].set_visible(False)
+    if bound:
+        axes[0].axvline(bound, color=BORDER, linewidth=1.3, linestyle="--")
+        axes[0].annotate(f"bound {bound:,}", (bound, 1.0), xycoords=("data", "axes fraction"), xytext=(2, 1),
+                         textcoords="offset points", fontsize=8, color=BORDER, va="bottom")  # fmt: skip
+    axes[0].set_yticks(places, [b.tiler for b in bars], fontsize=9)
+    axes[0].invert_yaxis()
+    figure.suptitle(f"{title}\nchanges against {against}", fontsize=10)
+    return figure
+
+
+def _times(ratio: float, what: str) -> str:
+    return f"{ratio:.2f} x {what}"
+
+
+def _faster(speedup: float) -> str:
+    """In words that are true on both sides of one."""
+    return f"{speedup:.2f} x faster" if speedup >= 0.995 else f"{1 / speedup:.2f} x slower"

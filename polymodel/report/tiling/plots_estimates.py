@@ -1,0 +1,69 @@
+"""Pictures of estimated tilings: what each model foretells, beside what tilers made of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.figures import new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polymodel.tiling.cost.model import Costs
+    from polymodel.tiling.estimate import Estimate
+
+QUANTITIES = {
+    "tiles": "tiles",
+    "kernels": "kernels launched",
+    "config_cycles": "configuration (cycles)",
+    "run_cycles": "run (cycles)",
+    "total_cycles": "configuration and run (cycles)",
+}
+_ACTUAL = "#0a1f44"
+# Told apart in grey too.
+_MODELS = ("#8ec1e8", "#d55e00", "#009e73", "#cc79a7")
+
+
+class _Foretold(Protocol):
+    @property
+    def tensor(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def estimate(self) -> Estimate: ...
+    @property
+    def actual(self) -> Costs | None: ...
+
+
+def plot_estimates(found: Sequence[_Foretold], quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
+    """Bars tiler by tiler: the actual figure of the data, where there are data, then that of each model.
+
+    SpecError for a quantity that is none.
+    """
+    if quantity not in QUANTITIES:
+        raise SpecError([Diagnostic(f"no quantity {quantity!r}", f"one of {', '.join(QUANTITIES)}")])
+    tilers = list(dict.fromkeys(f.estimate.tiler for f in found))
+    models = list(dict.fromkeys(f.model for f in found))
+    real = {f.estimate.tiler: f.actual for f in found if f.actual is not None}
+    ax = ax if ax is not None else new_axes(2 + 1.2 * len(tilers), 4)
+    names = (["actual"] if real else []) + models
+    width, place = 0.8 / len(names), np.arange(len(tilers))
+    for number, name in enumerate(names):
+        if name == "actual":
+            heights = [float(getattr(real[t], quantity)) if t in real else 0.0 for t in tilers]
+            colour = _ACTUAL
+        else:
+            told = {f.estimate.tiler: f.estimate for f in found if f.model == name}
+            heights = [float(getattr(told[t], quantity)) if t in told else 0.0 for t in tilers]
+            colour = _MODELS[models.index(name) % len(_MODELS)]
+        ax.bar(place + (number - (len(names) - 1) / 2) * width, heights, width, label=name, color=colour)
+    ax.set_xticks(place, tilers)
+    ax.set_ylabel(QUANTITIES[quantity])
+    ax.set_title(", ".join(dict.fromkeys(f.tensor for f in found)))
+    ax.set_ylim(bottom=0)
+    ax.legend(frameon=False)
+    return ax

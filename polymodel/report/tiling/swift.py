@@ -1,0 +1,222 @@
+"""Tiler-Swift's published figures as users see them: beside ours, with its defects and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.report.page import CSS
+from polymodel.report.table import RATIO, Column, Table
+from polymodel.report.tiling.inputs import Source, operand
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+from polymodel.tiling.cost.model import Launch
+from polymodel.tiling.fits.fit import Op
+from polymodel.tiling.plane.operands import Rolled, pattern_of
+from polymodel.tiling.swift import published
+from polymodel.tiling.swift.compat import Comparison
+from polymodel.tiling.swift.compat import tiler_swift_comparison as compared
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+Quantity = Literal["run", "config"]
+_BARS = (
+    "published_run", "published_config", "as_built_tiles", "as_built_overflowing", "as_built_run",
+    "as_built_config", "corrected_tiles", "corrected_kernels", "corrected_run_all", "corrected_run_nonempty",
+    "corrected_config_all", "corrected_config_nonempty",
+)  # fmt: skip
+_SPEED_UPS = (
+    "claimed_speed_up", "as_built_speed_up", "corrected_speed_up_all", "corrected_speed_up_nonempty",
+)  # fmt: skip
+_REDUCTIONS = (
+    "claimed_reduction", "as_built_reduction", "corrected_reduction_all", "corrected_reduction_nonempty",
+)  # fmt: skip
+_SHORT = ("claimed", "as built", "corrected, all", "corrected, nonempty")
+NOTES = (
+    "published: bars measured in the charts of Tiler-Swift, off by about 1 % of a chart's scale; its qtree is"
+    " qtree+merge here",
+    "as built (exact counts): with its three defects, as its program is: simple checks additions only, merges"
+    " are not checked, tiles are simulated transposed",
+    "corrected (exact counts): without them; all: every tile is launched, as there; nonempty: only tiles that"
+    " can have a result",
+    "means of savings are those of the percentages, as in the document; of nonempty tiles, where one may save"
+    " nothing, what the mean ratio saves",
+)
+
+
+def tiler_swift_comparison(
+    matrices: Sequence[Source], *, capacity: int = published.CAPACITY, launch: Launch | None = None
+) -> TilerSwift:
+    """Tiler-Swift's charts for these matrices: as published, as its program was built, and corrected.
+
+    `matrices`: files (.mtx, also .gz), SparseTensors or SciPy matrices, each the operand A; B is A with its
+    rows rolled by 5, as in the original's evaluation. Published bars are those of its six matrices, which
+    are known by name and size, at its `capacity` of 128 elements. `launch`: cycles per kernel.
+
+    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
+    """
+    if isinstance(matrices, (str, PathLike, SparseTensor)) or hasattr(matrices, "tocoo"):
+        fault = "one matrix is given where several are expected"
+        raise SpecError([Diagnostic(fault, "write [matrix], or name more of them")])
+    if launch is not None and not isinstance(launch, Launch):
+        raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")
+    read = [operand(m, f"M{number}") for number, m in enumerate(matrices, 1)]
+    names = [tensor.name.removeprefix("ts_") for tensor, _ in read]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        remedy = "bars are told apart by names: give each once, under a name of its own"
+        raise SpecError([Diagnostic(f"the matrix {name} is given more than once", remedy) for name in twice])
+    patterns = [pattern_of(tensor, Rolled(5)) for tensor, _ in read]
+    found = compared(patterns, capacity, launch)
+    return TilerSwift(found, capacity, tuple(note for _, told in read for note in told))
+
+
+@dataclass(frozen=True, eq=False)
+class TilerSwift:
+    """Published figures beside ours. Printed, it is text; in a notebook, HTML.
+
+    `comparison`: every bar and every mean. `capacity`: elements a memory holds.
+    """
+
+    comparison: Comparison
+    capacity: int
+    told: tuple[str, ...] = ()
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """Names, in the order given."""
+        return tuple(dict.fromkeys(b.matrix for b in self.comparison.bars))
+
+    @property
+    def original(self) -> bool:
+        """Whether these are the original's six matrices in its memory, whose means it claims."""
+        known = {b.matrix for b in self.comparison.bars if b.published_run is not None}
+        return set(self.matrices) == set(published.MATRICES) == known
+
+    @cached_property
+    def bars_table(self) -> Table:
+        """`bars` as plain data."""
+        columns = (
+            Column("matrix"), Column("op"), Column("tiler"),
+            *(Column(n, "" if n.endswith(("tiles", "kernels", "overflowing")) else "cycle") for n in _BARS),
+            Column("deviation", "1"),
+        )  # fmt: skip
+        rows = tuple(
+            (b.matrix, b.op, b.tiler, *(getattr(b, n) for n in _BARS), b.deviation)
+            for b in self.comparison.bars
+        )
+        return Table("bars", columns, rows, self.notes)
+
+    @cached_property
+    def means_table(self) -> Table:
+        """`means` as plain data."""
+        columns = (
+            Column("op"), Column("tiler"), *(Column(n, RATIO) for n in _SPEED_UPS),
+            *(Column(n, "%") for n in _REDUCTIONS),
+        )  # fmt: skip
+        rows = tuple(
+            (m.op, m.tiler, *(getattr(m, n) for n in (*_SPEED_UPS, *_REDUCTIONS)))
+            for m in self.comparison.means
+        )
+        return Table("means", columns, rows, self.notes)
+
+    @property
+    def bars(self) -> pandas.DataFrame:
+        """One row per matrix, operation and tiler: cycles to run and to configure, tiles and kernels.
+
+        `published_*`: read off the charts, missing where there is nothing to read. `as_built_*`: with the
+        defects; `overflowing`: tiles that do not fit. `corrected_*`: without. `deviation`: run cycles as
+        built over the published ones, less 1.
+        """
+        return self.bars_table.frame()
+
+    @property
+    def means(self) -> pandas.DataFrame:
+        """One row per operation and tiler, against `simple`: speed-ups of the run, configuration saved in %.
+
+        Geometric means over the matrices, beside what the original's document claims of its six.
+        """
+        return self.means_table.frame()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures are, and what they cannot be compared with."""
+        other = "claimed figures are means over the six matrices of Tiler-Swift, 128 elements a memory; ours"
+        here = f"{other} are means over what is given here"
+        return (*self.told, *NOTES, *(() if self.original else (here,)))
+
+    def plot(self, quantity: Quantity = "run", op: Op = "add") -> Figure:
+        """One of the original's four charts, redrawn: bars of cycles, a panel per matrix.
+
+        `quantity`: "run" or "config". SpecError for others, and for more than 24 matrices.
+        """
+        from polymodel.report.tiling.plots_swift import plot_chart
+
+        return plot_chart(self.comparison.bars, quantity, op)
+
+    def plot_means(self) -> Figure:
+        """Speed-ups and savings that the document claims, beside ours as built and corrected."""
+        from polymodel.report.tiling.plots_swift import plot_means
+
+        return plot_means(self.comparison.means)
+
+    def __repr__(self) -> str:
+        return f"TilerSwift({', '.join(self.matrices)}; {self.capacity} elements)"
+
+    def __str__(self) -> str:
+        parts = [f"{title}\n{table.text()}\n" for title, table in sections(self)]
+        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
+
+    def _repr_html_(self) -> str:
+        parts = [
+            f"<details{' open' if table.name == 'means' else ''}><summary>{escape(title)}</summary>"
+            f'<div class="wide">{table.html()}</div></details>'
+            for title, table in sections(self)
+        ]
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
+        return f'<style>{CSS}</style><div class="pm">{"".join(parts)}{notes}</div>'
+
+
+def sections(found: TilerSwift) -> list[tuple[str, Table]]:
+    """Tables for people, with a title each: the claims, then run and configuration cycles of every bar."""
+    against = "against simple (geometric means)"
+    return [
+        (f"Speed-up of the run {against}", _against(found, _SPEED_UPS)),
+        (f"Configuration cycles saved {against}, in %", _against(found, _REDUCTIONS)),
+        *((title, _cycles(found, what)) for title, what in _CYCLES),
+        ("Tiles, and how many of them do not fit", _tiles(found)),
+    ]
+
+
+def _against(found: TilerSwift, names: Sequence[str]) -> Table:
+    # As ratios in print: a prefix before a per cent sign would be odd.
+    return _renamed(found.means_table, ("op", "tiler"), names, unit=RATIO)
+
+
+_CYCLES = (("Cycles to run", "run"), ("Cycles to configure", "config"))
+
+
+def _cycles(found: TilerSwift, what: str) -> Table:
+    names = f"published_{what}", f"as_built_{what}", f"corrected_{what}_all", f"corrected_{what}_nonempty"
+    return _renamed(found.bars_table, ("matrix", "op", "tiler"), names, ("published", *_SHORT[1:]))
+
+
+def _tiles(found: TilerSwift) -> Table:
+    names = "as_built_tiles", "as_built_overflowing", "corrected_tiles", "corrected_kernels"
+    told = "as built", "as built, overflowing", "corrected", "corrected, launched"
+    return _renamed(found.bars_table, ("matrix", "op", "tiler"), names, told)
+
+
+def _renamed(
+    table: Table, keys: Sequence[str], names: Sequence[str], told: Sequence[str] = _SHORT, unit: str = ""
+) -> Table:
+    """Some columns of a table under shorter names; the title says what is in them."""
+    columns = (*map(Column, keys), *(Column(n, unit) for n in told))
+    return Table(table.name, columns, table.only(*keys, *names).rows)

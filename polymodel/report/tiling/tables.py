@@ -1,0 +1,161 @@
+"""Tilers side by side: what each costs, how near the bound it is, and how long it took to find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.tiling.cost.model import Costs, Launch, costs
+from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.swift.compat import as_built
+from polymodel.tiling.tilers.choice import Make
+from polymodel.tiling.tilers.named import NAMES, Objective, cut
+
+_KEPT = 1_000_000  # places, up to which the cuts of all tilers may lie in memory together
+BASE = "simple"  # what speed-ups and reductions are measured against, as in Tiler-Swift
+_COLUMNS = (
+    Column("tiler"), Column("tiles"), Column("nonempty"), Column("kernels"), Column("over_bound", RATIO),
+    Column("config_cycles", "cycle"), Column("run_cycles", "cycle"), Column("total_cycles", "cycle"),
+    Column("speedup", RATIO), Column("config_reduction", "1"), Column("search_s", "s"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """One tiler's cut of the same operands. `costs`: None where it refused, `refused` says why.
+
+    `seconds`: what the tiler took, without reading files and without counting what its tiles cost.
+    """
+
+    tiler: str
+    costs: Costs | None
+    seconds: float | None
+    refused: str = ""
+    chosen: bool = False
+
+    @property
+    def name(self) -> str:
+        """As asked for; of `best`, with the one that won."""
+        if self.costs is None or self.costs.cut.tiler == self.tiler:
+            return self.tiler
+        won = self.costs.cut.tiler
+        return won if won.endswith(f" {self.tiler}") else f"{self.tiler}: {won}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is cut, for what, and by which measure tilers choose. `compat`: as Tiler-Swift was built.
+
+    `made`: cuts of tilers that `best` tried, with their seconds, so that a comparison need not cut again.
+    """
+
+    pattern: Pattern
+    op: Op
+    fit: Fit
+    launch: Launch
+    objective: Objective
+    compat: bool = False
+    made: dict[str, tuple[Cut, float]] = field(default_factory=dict, compare=False, repr=False)
+
+    def rival(self, tiler: str) -> Rival:
+        """A tiler's cut. SpecError for unknown names and for entries that fit nowhere; Refused by tilers."""
+        begun = perf_counter()
+        if self.compat:
+            built = as_built(self.pattern, self.op, self.fit, tiler, self.launch)
+            return Rival(tiler, built, perf_counter() - begun)
+        made, seconds = self.made.get(tiler, (None, 0.0))
+        if made is None:
+            asked = (self.pattern, self.op, self.fit, tiler, self.objective, self.launch)
+            made = cut(*asked, watch=self._kept)
+            seconds = perf_counter() - begun
+        return Rival(tiler, costs(self.pattern, made, self.op, self.fit, self.launch), seconds)
+
+    def _kept(self, tiler: str, make: Make) -> Make:
+        """A tiler whose cut is kept, if that is not too large."""
+
+        def kept(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+            begun = perf_counter()
+            found = make(pattern, op, fit)
+            if pattern.points <= _KEPT:
+                self.made[tiler] = found, perf_counter() - begun
+            return found
+
+        return kept
+
+    def tried(self, tiler: str) -> Rival:
+        """The same; a refusal is kept with its reason."""
+        try:
+            return self.rival(tiler)
+        except Refused as refusal:
+            return Rival(tiler, None, None, refusal.message)
+
+
+def every(task: Task) -> tuple[str, ...]:
+    """All tilers, each also with what merges after it."""
+    if task.compat:
+        return BUILT
+    merging = [n for n in NAMES if n not in (*_SLOW, "best")]
+    found = [full for n in merging for full in ((n, _SIBLINGS) if n == "qtree" else (n,))]
+    return (*found, *(f"{n}+fixpoint" for n in merging), *sorted(_SLOW), "best")
+
+
+def usual(task: Task) -> tuple[str, ...]:
+    """Those that are compared where none are named: without merging, but for the siblings of qtree."""
+    return tuple(n for n in every(task) if not n.endswith("+fixpoint") and n not in _SLOW)
+
+
+def several(tilers: Sequence[str]) -> tuple[str, ...]:
+    """Names, each once. SpecError for a single text."""
+    if isinstance(tilers, str):
+        fault = f"tilers={tilers!r} is one name, not several"
+        raise SpecError([Diagnostic(fault, f"write tilers=({tilers!r},)")])
+    return tuple(dict.fromkeys(tilers))
+
+
+def compared(task: Task, own: Rival, tilers: tuple[str, ...] | None) -> tuple[Rival, ...]:
+    """The cuts of all these tilers, the chosen one last where it is not among them."""
+    names = usual(task) if tilers is None else tilers
+    found = [own if n == own.tiler else task.tried(n) for n in names]
+    return tuple(found if own.tiler in names else [*found, own])
+
+
+BUILT = ("simple", "qtree", "qtree+merge", "btree")  # what Tiler-Swift's program has
+# Looks at every cut of a grid: for small cases, where it is named.
+_SLOW = frozenset({"guillotine"})
+_SIBLINGS = "qtree+merge"  # merges as Tiler-Swift does, not to the fixpoint
+
+
+def summary_table(rivals: Sequence[Rival], bound: int) -> Table:
+    """One row per tiler. A tiler that refused has no numbers; a note says why."""
+    base = next((r.costs for r in rivals if r.tiler == BASE), None)
+    rows = tuple(_row(r, base, bound) for r in rivals)
+    notes = tuple(f"{r.name}: {r.refused}" for r in rivals if r.costs is None)
+    return Table("summary", _COLUMNS, rows, notes)
+
+
+def _row(rival: Rival, base: Costs | None, bound: int) -> tuple[Cell, ...]:
+    if rival.costs is None:
+        return (rival.name, *(None for _ in _COLUMNS[1:]))
+    c = rival.costs
+    return (
+        rival.name, c.tiles, c.nonempty, c.kernels, c.nonempty / bound if bound else None, c.config_cycles,
+        c.run_cycles, c.total_cycles, speedup(c, base), reduction(c, base), rival.seconds,
+    )  # fmt: skip
+
+
+def speedup(found: Costs, base: Costs | None) -> float | None:
+    """Run cycles of the base over those found; configuration is not in it, as in Tiler-Swift's charts."""
+    if base is None or not found.run_cycles:
+        return None
+    return base.run_cycles / found.run_cycles
+
+
+def reduction(found: Costs, base: Costs | None) -> float | None:
+    """The share of the base's configuration cycles that is saved."""
+    if base is None or not base.config_cycles:
+        return None
+    return 1 - found.config_cycles / base.config_cycles

@@ -1,0 +1,275 @@
+"""Tilings as users see them: `tile` cuts two operands, `Tiling` says what that costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.report.table import Table
+from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
+from polymodel.report.tiling.tables import BASE, Rival, Task, compared, several, summary_table
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
+from polymodel.tiling.cost.cost_bound import cost_bound
+from polymodel.tiling.cost.model import Costs, Launch
+from polymodel.tiling.fits.fit import Fit, Op, Words
+from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.tilers.named import Objective
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PUBLISHED = "qtree+merge"  # what Tiler-Swift's document calls qtree
+FORMAT = "polymodel-tiling/1"
+COLUMNS = ("row", "col", "height", "width", "nnz_a", "nnz_b", "words", "cycles", "fits", "launched")
+
+
+def tile(
+    a: Source,
+    b: Source | Second | None = None,
+    *,
+    op: str = "add",
+    fit: Fit | None = None,
+    tiler: str = "best",
+    objective: Objective = "total",
+    ranks: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    launch: Launch | None = None,
+    compat: Literal["tiler-swift"] | None = None,
+) -> Tiling:
+    """Cut two sparse operands into tiles that fit, and say what running them costs.
+
+    `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors or SciPy matrices; `b` also pm.Rolled(rows),
+    pm.Transposed() or pm.Alone(); without it B is A with its rows rolled by 5. `op`: add or multiply,
+    element by element. `fit`: pm.elements(C), pm.words(M) or pm.stored(format, bits). `tiler`: a name, also
+    NAME+merge and NAME+fixpoint; `best` tries them all and takes the least by `objective`: `total`
+    (configuration and run), `cycles` (run, then kernels) or `tiles` (kernels launched, then tiles). `ranks`:
+    the two that are cut, rows first. `names`: of a file's ranks; a .tns file with as many columns has no
+    values. `launch`: cycles per kernel, and which tiles are launched. `compat`:
+    "tiler-swift" repeats that tool with the defects behind its published figures.
+
+    Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
+    """
+    if launch is not None and not isinstance(launch, Launch):
+        raise not_a("Launch", "tile", launch, "pass e.g. pm.Launch(run='all')")
+    if compat not in (None, "tiler-swift"):
+        raise SpecError([Diagnostic(f"compat={compat!r} is unknown", "write 'tiler-swift', or leave it out")])
+    action, rule = operation(op), fitting(fit)
+    first, told = operand(a, "A", names)
+    second, more = second_operand(b, names)
+    pattern = pattern_of(first, second, ranks)
+    task = Task(pattern, action, rule, launch or Launch(), objective, compat is not None)
+    if task.compat and tiler == "best":
+        tiler, more = PUBLISHED, (*more, f"Tiler-Swift has no best: this is its {PUBLISHED}")
+    found = task.rival(tiler)
+    assert found.costs is not None
+    assert found.seconds is not None
+    return Tiling(first, second or Rolled(), task, found.costs, tiler, found.seconds, (*told, *more))
+
+
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """A cutting of two operands into tiles, and what it costs.
+
+    `a`, `second`: the operands; a B that is made of A says how. `task`: what was asked, for other tilers to
+    do the same. `costs`: cut, counts and cycles, one number per tile. `asked`: the tiler that was asked for;
+    `tiler` is the one that made the tiles. `seconds`: what finding them took. Printed, it is text; in a
+    notebook, HTML.
+    """
+
+    a: SparseTensor
+    second: Second
+    task: Task
+    costs: Costs
+    asked: str
+    seconds: float
+    told: tuple[str, ...] = ()
+
+    @property
+    def objective(self) -> Objective:
+        """By which measure `best` and some tilers choose."""
+        return self.task.objective
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.costs.pattern
+
+    @property
+    def cut(self) -> Cut:
+        return self.costs.cut
+
+    @property
+    def op(self) -> Op:
+        return self.costs.op
+
+    @property
+    def fit(self) -> Fit:
+        return self.costs.fit
+
+    @property
+    def launch(self) -> Launch:
+        return self.costs.launch
+
+    @property
+    def tiler(self) -> str:
+        """What made the tiles: of `best`, the one that won."""
+        return self.cut.tiler
+
+    @cached_property
+    def lower_bound(self) -> int:
+        """At least so many tiles hold entries, however the operands are cut (`bound`)."""
+        return lower_bound(self.pattern, self.op, self.fit)
+
+    @property
+    def ratio(self) -> float | None:
+        """Tiles that hold entries over the bound; None if there are no entries."""
+        return self.costs.nonempty / self.lower_bound if self.lower_bound else None
+
+    @cached_property
+    def cycles_bound(self) -> int:
+        """No cutting takes fewer cycles to configure and to run together (`bound`)."""
+        return cost_bound(self.pattern, self.op, self.fit, self.launch)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the input, what does not fit, and what the numbers are."""
+        from polymodel.report.tiling.text import notes
+
+        return tuple(notes(self))
+
+    @cached_property
+    def _frame(self) -> pandas.DataFrame:
+        import pandas
+
+        c, rects = self.costs, self.cut.rects
+        held = Words(1).loads(c.counts, rects, self.op)
+        arrays = (
+            rects.row, rects.col, rects.height, rects.width, c.counts.nnz_a, c.counts.nnz_b, held, c.cycles,
+            c.fits, c.runs,
+        )  # fmt: skip
+        return pandas.DataFrame(dict(zip(COLUMNS, arrays, strict=True)))
+
+    @property
+    def tiles(self) -> pandas.DataFrame:
+        """One row per tile, in order of (row, col); counts are exact.
+
+        `row`, `col`: its first coordinates. `words`: of the fullest of three buffers (A, B, a bound of the
+        output) as DCSR. `cycles`: of its run, 0 where it is not `launched`. `fits`: within the capacity.
+        """
+        frame = self._frame.copy()
+        frame.attrs["units"] = {"words": "word", "cycles": "cycle"}
+        return frame
+
+    @cached_property
+    def own(self) -> Rival:
+        """This tiling among others."""
+        return Rival(self.asked, self.costs, self.seconds, chosen=True)
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, ...] | None, tuple[Rival, ...]]:
+        return {}
+
+    def rivals(self, tilers: Sequence[str] | None = None) -> tuple[Rival, ...]:
+        """The cuts of these tilers, or of the usual ones; each list is cut once."""
+        names = None if tilers is None else several(tilers)
+        if names not in self._compared:
+            self._compared[names] = compared(self.task, self.own, names)
+        return self._compared[names]
+
+    def summary_table(self, tilers: Sequence[str] | None = None) -> Table:
+        """`summary` as plain data."""
+        return summary_table(self.rivals(tilers), self.lower_bound)
+
+    def summary(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
+        """This tiling beside the other tilers: one row each.
+
+        `over_bound`: nonempty tiles over the lower bound. `speedup`: run cycles of `simple` over those here,
+        `config_reduction`: share of its configuration cycles that is saved (both empty unless `simple` is
+        among the tilers). `search_s`: seconds that finding the tiles took.
+        """
+        return self.summary_table(tilers).frame()
+
+    def advice(self, tilers: Sequence[str] | None = None) -> tuple[str, ...]:
+        """What the figures mean, one line each: distance from the bound, where time goes, who is better."""
+        from polymodel.report.tiling.advice import advice
+
+        return advice(self, tilers)
+
+    def plot(self, *, bins: int | None = None, ax: Axes | None = None) -> Axes:
+        """The matrix with its tiles."""
+        from polymodel.report.tiling.plots import BINS, plot_tiles
+        from polymodel.report.tiling.text import tiled
+
+        return plot_tiles(
+            tiled(self.own, self.costs, self.lower_bound), bins=BINS if bins is None else bins, ax=ax
+        )
+
+    def plot_tilers(self, tilers: Sequence[str] | None = None) -> Figure:
+        """The matrix with the tiles of several tilers side by side."""
+        from polymodel.report.tiling.plots import plot_tilers
+        from polymodel.report.tiling.text import distinct, small
+
+        shown = distinct(self.rivals(tilers))
+        return plot_tilers([small(r, r.costs) for r in shown if r.costs is not None])
+
+    def plot_comparison(self, tilers: Sequence[str] | None = None) -> Figure:
+        """Bars: kernels, configuration and run cycles of every tiler, against `simple`."""
+        from polymodel.report.tiling.plots import plot_bars
+        from polymodel.report.tiling.text import bars, headline
+
+        least = kernel_bound if self.launch.run == "nonempty" else lower_bound
+        bound = least(self.pattern, self.op, self.fit)
+        return plot_bars(bars(self.rivals(tilers)), bound=bound, against=BASE, title=headline(self))
+
+    def export(self, folder: str | PathLike[str], *, most: int = 20_000) -> Path:
+        """Every launched tile as one file per operand, and `index.json`, whose path is returned.
+
+        Refused for more than `most` tiles, SpecError where it cannot be written.
+        """
+        from polymodel.tiling.export import export
+
+        return export(self.a, self.second, self.costs, folder, most=most)
+
+    def to_csv(self, file: str | PathLike[str] | None = None) -> str:
+        """The tiles as CSV text, also written to `file` if given."""
+        return _written(str(self._frame.to_csv(index=False, lineterminator="\n")), file)
+
+    def to_json(self, file: str | PathLike[str] | None = None) -> str:
+        """Figures and tiles as JSON text, also written to `file` if given."""
+        from polymodel.report.tiling.text import as_data
+
+        return _written(json.dumps(as_data(self), indent=1, ensure_ascii=False) + "\n", file)
+
+    def __repr__(self) -> str:
+        c = self.costs
+        return (
+            f"Tiling({self.pattern.name}: {self.op}, {self.fit.capacity} {self.fit.unit}, {self.tiler}: "
+            f"{c.tiles:,} tiles, {c.kernels:,} kernels, {c.total_cycles:,} cycles)"
+        )
+
+    def __str__(self) -> str:
+        from polymodel.report.tiling.text import tiling_text
+
+        return tiling_text(self)
+
+    def _repr_html_(self) -> str:
+        from polymodel.report.tiling.text import tiling_html
+
+        return tiling_html(self)
+
+
+def _written(text: str, file: str | PathLike[str] | None) -> str:
+    if file is not None:
+        with writing(file):
+            Path(file).write_text(text, encoding="utf-8")
+    return text

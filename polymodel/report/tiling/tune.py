@@ -1,0 +1,217 @@
+"""The loop between tiler and model as users see it: every step, what it took and saved, the best tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING
+
+from polymodel.quantities import engineering
+from polymodel.report.page import CSS
+from polymodel.report.table import Column, Table
+from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
+from polymodel.report.tiling.text import room
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+from polymodel.tiling.cost.cost_bound import Objective
+from polymodel.tiling.cost.model import Costs, Launch
+from polymodel.tiling.fits.fit import Fit
+from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
+from polymodel.tiling.plane.pattern import Cut, Pattern
+from polymodel.tiling.tuning.tune import PATIENCE, Ending, Step, Tuned, tune
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.report.tiling.tile import Tiling
+
+_UNTRIED = "guillotine cuts are not tried here: tiler best (pm.tile, no --tune) looks at them too"
+UNITS: dict[Objective, str] = {
+    "tiles": "kernels",
+    "cycles": "cycles of running",
+    "total": "cycles of configuration and running",
+}
+
+
+def tune_tiling(
+    a: Source,
+    b: Source | Second | None = None,
+    *,
+    op: str = "add",
+    fit: Fit | None = None,
+    objective: Objective = "total",
+    launch: Launch | None = None,
+    ranks: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    patience: int = PATIENCE,
+    budget: float | None = None,
+    runs: float | None = None,
+) -> Tuning:
+    """Let tiler and model work in a loop: the model's figure of one cutting decides which is tried next.
+
+    Operands, `op`, `fit`, `ranks`, `names` and `launch` as for `tile`. `objective`: "tiles" (kernels),
+    "cycles" (run) or "total" (configuration and run). The loop ends when the lower bound is reached, when
+    `patience` proposals in a row improve nothing, when nothing is left to try, when it took `budget` seconds,
+    or when it took longer than `runs` runs of the tiles can still save. Never worse than the binary tree, or
+    any step.
+
+    Raises SpecError for wrong input, with all faults, and for an entry that fits no tile.
+    """
+    if launch is not None and not isinstance(launch, Launch):
+        raise not_a("Launch", "tune_tiling", launch, "pass e.g. pm.Launch(run='all')")
+    action, rule = operation(op), fitting(fit)
+    ending = Ending(patience, budget, runs)
+    first, told = operand(a, "A", names)
+    second, more = second_operand(b, names)
+    pattern = pattern_of(first, second, ranks)
+    found = tune(pattern, action, rule, objective, launch, ending)
+    return Tuning(first, second or Rolled(), pattern, found, (*told, *more))
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """What the loop did. `a`, `second`: the operands. `tuned`: its steps, the costs of the best cutting."""
+
+    a: SparseTensor
+    second: Second
+    pattern: Pattern
+    tuned: Tuned
+    told: tuple[str, ...] = ()
+
+    @property
+    def costs(self) -> Costs:
+        """Of the best cutting."""
+        return self.tuned.costs
+
+    @property
+    def cut(self) -> Cut:
+        """The best cutting."""
+        return self.costs.cut
+
+    @property
+    def chosen(self) -> Step:
+        """The step that found it."""
+        return self.tuned.chosen
+
+    @property
+    def bound(self) -> int:
+        """No cutting has less of the objective (`bound`)."""
+        return self.tuned.bound
+
+    @property
+    def ended(self) -> str:
+        """Why the loop ended."""
+        return self.tuned.ended
+
+    @property
+    def seconds(self) -> float:
+        """What tiler and model took, all steps together."""
+        return self.tuned.seconds
+
+    @property
+    def seconds_saved(self) -> float:
+        """What one run takes less than one of the first step, the binary tree."""
+        return self.tuned.saved(self.tuned.steps[-1])
+
+    @property
+    def break_even(self) -> int | None:
+        """Runs of the tiles until what the loop took beyond its first step is saved; None: never."""
+        return self.tuned.break_even
+
+    @cached_property
+    def table(self) -> Table:
+        """`steps` as plain data."""
+        cycles = ("config_cycles", "run_cycles", "total_cycles")
+        columns = (
+            Column("step"), Column("proposal"), Column("why"), Column("fits"), Column("tiles"),
+            Column("kernels"), *(Column(c, "cycle") for c in cycles), Column("figure"), Column("best"),
+            Column("improved"), Column("tiler_s", "s"), Column("saved_s", "s"), Column("label"),
+        )  # fmt: skip
+        rows = tuple(
+            (
+                s.number, s.proposal.name, s.why, s.fits, s.tiles, s.kernels, s.config_cycles, s.run_cycles,
+                s.total_cycles, s.figure if s.fits else None, s.best, s.improved, s.seconds,
+                self.tuned.saved(s), "exact",
+            )
+            for s in self.tuned.steps
+        )  # fmt: skip
+        return Table("tuning", columns, rows, self.notes)
+
+    @property
+    def steps(self) -> pandas.DataFrame:
+        """One row per turn of the loop.
+
+        `figure`: what the objective counts, `best`: the least so far; both exact counts of the data.
+        `tiler_s`: seconds that cutting and costing took, `saved_s`: what one run of the best so far takes
+        less than one of the first step.
+        """
+        return self.table.frame()
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        """The best cutting, as `tile` gives it."""
+        from polymodel.report.tiling.tables import Task
+        from polymodel.report.tiling.tile import Tiling
+
+        c = self.costs
+        task = Task(self.pattern, c.op, c.fit, c.launch, self.tuned.objective)
+        return Tiling(self.a, self.second, task, c, c.cut.tiler, self.seconds, self.told)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the time that was spent compares with the time that is saved, and what was not tried."""
+        told = (*self.told, f"the loop ended: {self.ended}", _paying(self.tuned))
+        return told if self.chosen.figure <= self.bound else (*told, _UNTRIED)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The figure of every step, the best so far, the bound, and the seconds they took."""
+        from polymodel.report.tiling.plots_tune import plot_tuning
+
+        return plot_tuning(self, ax)
+
+    def __repr__(self) -> str:
+        figure = f"{self.chosen.figure:,} {UNITS[self.tuned.objective]}"
+        return f"Tuning({self.pattern.name}: {figure} by {self.cut.tiler}, {len(self.tuned.steps)} steps)"
+
+    def __str__(self) -> str:
+        lines = [f"{name.ljust(11)}{value}" for name, value in headline(self)]
+        shown = ("step", "proposal", "tiles", "kernels", "figure", "best", "tiler_s", "saved_s")
+        return (
+            "\n".join([*lines, "", self.table.only(*shown).text(), *(f"note: {n}" for n in self.notes)])
+            + "\n"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(self))
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
+        wide = f'<div class="wide">{self.table.html()}</div>'
+        return f'<style>{CSS}</style><div class="pm"><table>{rows}</table>{wide}{notes}</div>'
+
+
+def headline(found: Tuning) -> list[tuple[str, str]]:
+    """The few figures that everything else explains."""
+    c, first, unit = found.costs, found.tuned.steps[0], UNITS[found.tuned.objective]
+    over = f", {found.chosen.figure / found.bound:.3f} of the bound" if found.bound else ""
+    return [
+        ("matrix", f"{found.pattern.name} and {found.pattern.second}, {c.op}, {room(c.fit)}"),
+        (
+            "best",
+            f"{found.chosen.figure:,} {unit} by {c.cut.tiler}: {c.tiles:,} tiles, {c.kernels:,} kernels",
+        ),
+        ("first", f"{first.figure:,} by {first.proposal.name}"),
+        ("bound", f"{found.bound:,}{over}"),
+    ]
+
+
+def _paying(tuned: Tuned) -> str:
+    spent = f"tiler and model took {engineering(tuned.seconds, 's')} for {len(tuned.steps)} steps"
+    gain = tuned.saved(tuned.steps[-1])
+    if gain <= 0:
+        return f"{spent}; no run gets shorter than with {tuned.steps[0].proposal.name}, the first"
+    runs = tuned.break_even
+    than = f"{engineering(gain, 's')} less than with {tuned.steps[0].proposal.name}, the first"
+    pays = f"the loop pays after {runs:,} run{'s' if runs != 1 else ''} on this pattern"
+    return f"{spent}; each run takes {than}: {pays}"

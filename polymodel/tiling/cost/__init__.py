@@ -1,0 +1,1 @@
+"""What a cutting costs, and the least that any cutting can cost."""

@@ -1,0 +1,1 @@
+"""What fits: entries, words, bits of a format; and what fits nowhere."""

@@ -1,0 +1,1 @@
+"""Tiles as a level of an architecture."""

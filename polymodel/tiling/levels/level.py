@@ -1,0 +1,269 @@
+"""Tiles as a level of an architecture: what `data_tiles` of a memory make of the Einsums mapped onto it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Analysis
+from polymodel.architecture.hierarchy import Component
+from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.errors import Refused
+from polymodel.sparse.actions.counts import MULTIPLY
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.inputs import tensor_shape
+from polymodel.sparse.density import DensityModel, Uniform
+from polymodel.tiling.cost.bounds import lower_bound
+from polymodel.tiling.cost.cost_bound import cost_bound
+from polymodel.tiling.cost.model import Costs, costs
+from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.estimate.run import estimate
+from polymodel.tiling.fits.fit import Fit, Op, Words
+from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.levels.checked import fit_of
+from polymodel.tiling.levels.operands import launch_of, operand_of, plain, whole, with_unions
+from polymodel.tiling.levels.product import ProductLevel, product_level, product_roles
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.operands import inner_fibers, pattern_of
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern
+from polymodel.tiling.tilers.named import cut
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+_ADD = ("add", "+")
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The tiles of one Einsum at one memory. Counts are of one execution; there are `executions`.
+
+    `tensors`: A, B and the output. `parent`: the memory that each is filled from or drained to, None where
+    this memory holds it for good. `word_bits`: bits of a word, 1 where a format says how many bits there are.
+    """
+
+    einsum: str
+    memory: Component
+    rules: TileRules
+    tensors: tuple[str, str, str]
+    parents: tuple[str | None, str | None, str | None]
+    costs: Costs
+    word_bits: int
+    executions: int
+
+    @property
+    def pattern(self) -> Pattern:
+        return self.costs.pattern
+
+    @cached_property
+    def bound(self) -> int:
+        """Tiles that hold entries, at least."""
+        return lower_bound(self.pattern, self.costs.op, self.costs.fit)
+
+    @cached_property
+    def kernel_bound(self) -> int:
+        """Kernels, at least."""
+        c = self.costs
+        return cost_bound(c.pattern, c.op, c.fit, c.launch, "tiles")
+
+    @cached_property
+    def cycle_bound(self) -> int:
+        """Cycles to configure and to run, at least."""
+        c = self.costs
+        return cost_bound(c.pattern, c.op, c.fit, c.launch, "total")
+
+    @cached_property
+    def _output(self) -> Flags | None:
+        """The places of the output: those of either operand (None), or of both. Values may still cancel."""
+        return None if self.costs.op == "add" else self.pattern.in_a & self.pattern.in_b
+
+    @cached_property
+    def held(self) -> tuple[Ints, Ints, Ints]:
+        """Entries of A, B and the output, per tile."""
+        counts = self.costs.counts
+        return counts.nnz_a, counts.nnz_b, counts.union if self.costs.op == "add" else counts.both
+
+    @cached_property
+    def words(self) -> tuple[Ints, Ints, Ints]:
+        """Words (of a format: bits) that are moved for A, B and the output of each launched tile, 0 if empty.
+
+        Compressed tiles take 2 nnz + 2 nonempty rows + 3 words.
+        """
+        found = [self._moved(which) for which in (self.pattern.in_a, self.pattern.in_b, self._output)]
+        return found[0], found[1], found[2]
+
+    def _moved(self, which: Flags | None) -> Ints:
+        c, ids = self.costs, self.costs.cut.ids
+        alone, mine = _alone(c.pattern, ids, which)
+        counts = Counts(alone, mine, c.tiles)
+        rule = c.fit if isinstance(c.fit, Stored) else Words(1)
+        found: Ints = np.where(c.runs & (counts.union > 0), rule.loads(counts, c.cut.rects, "add"), 0)
+        return found
+
+
+def _alone(pattern: Pattern, ids: Index, which: Flags | None) -> tuple[Pattern, Index]:
+    """Some of the points as one operand, beside another one that is empty."""
+    some = pattern if which is None else pattern.taken(which)
+    flags = np.ones(some.points, dtype=np.bool_)
+    fibers = None if some.deep is None else inner_fibers((some.rows, some.cols, *some.deep), flags)
+    none = None if fibers is None else np.zeros_like(fibers)
+    return replace(
+        some, in_a=flags, in_b=~flags, inner_a=fibers, inner_b=none
+    ), ids if which is None else ids[which]
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """Expected tiles of one Einsum at one memory, where an operand is known by its density only."""
+
+    einsum: str
+    memory: Component
+    tensors: tuple[str, str, str]
+    fit: Fit
+    estimate: Estimate
+    executions: int
+
+
+def levels(
+    problem: Problem, analysis: Analysis, data: Mapping[str, TensorData]
+) -> tuple[tuple[Level | Expected | ProductLevel, ...], tuple[str, ...]]:
+    """Tiles of each Einsum at each memory with `data_tiles` that keeps all its tensors, and notes on others.
+
+    Operands that are known by density models give expected figures. Raises Refused for what is
+    neither an element-wise add or multiply nor a product of two matrices, and for models that are not
+    estimated; SpecError for an entry that fits no
+    tile.
+    """
+    found: list[Level | Expected | ProductLevel] = []
+    data = with_unions(problem.cascade, data)
+    notes: list[str] = []
+    for component in problem.hierarchy.components:
+        if component.data_tiles is None:
+            continue
+        for einsum in problem.cascade.einsums:
+            parents = parents_of(problem, analysis, component.name, einsum)
+            if parents is None:
+                notes.append(f"{einsum.name}: {component.name} does not hold all its tensors: not cut")
+            elif einsum.is_copy or all(data[a.tensor].dense for a in einsum.inputs):
+                notes.append(f"{einsum.name}: its operands have no zeros: not cut")
+            else:
+                found.append(_cut(problem.cascade, einsum, component, parents, data, notes))
+    return tuple(found), tuple(notes)
+
+
+def parents_of(
+    problem: Problem, analysis: Analysis, memory: str, einsum: Einsum
+) -> dict[str, str | None] | None:
+    """Tensor -> the memory that fills it here; None unless all tensors of the Einsum are kept here."""
+    nodes = {(b.node, b.tensor): b.component for b in analysis.buffets}
+    mine = {
+        b.tensor: None if b.parent is None else nodes[b.parent, b.tensor]
+        for b in analysis.buffets
+        if b.component == memory and einsum.name in b.einsums
+    }
+    return mine if set(einsum.tensors) <= set(mine) else None
+
+
+def _cut(
+    cascade: Cascade,
+    einsum: Einsum,
+    component: Component,
+    parents: Mapping[str, str | None],
+    data: Mapping[str, TensorData],
+    notes: list[str],
+) -> Level | Expected | ProductLevel:
+    roles = product_roles(cascade, einsum, component.name)
+    if roles is not None:
+        return product_level(cascade, einsum, roles, component, parents, data)
+    return _level(cascade, einsum, component, parents, data, notes)
+
+
+def _level(
+    cascade: Cascade,
+    einsum: Einsum,
+    component: Component,
+    parents: Mapping[str, str | None],
+    data: Mapping[str, TensorData],
+    notes: list[str],
+) -> Level | Expected:
+    rules = component.data_tiles
+    assert rules is not None
+    op, (a, b), out = elementwise(cascade, einsum, component.name)
+    widest = max(x.bits_per_value for x in einsum.accesses)
+    fit = fit_of(rules, capacity_of(rules, component.size_bits, component.buffering, widest))
+    launch = launch_of(rules, component.clock)
+    order = tuple(x.variables[0] for x in out.projection)
+    names = (a.tensor, b.tensor, out.tensor)
+    if not all(data[x.tensor].dense or data[x.tensor].actual is not None for x in (a, b)):
+        models = [_model(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor), order) for x in (a, b)]
+        said = estimate(models[0], op, fit, rules.tiler, models[1], launch)
+        return Expected(einsum.name, component, names, fit, said, einsum.n_instances)
+    tensors = [operand_of(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
+    planes = _planes(einsum, out, rules, component.name)
+    if len(order) > 2:
+        rest = ", ".join(x for x in order if x not in planes)
+        notes.append(f"{einsum.name} at {component.name}: cut on {planes[0]} and {planes[1]}, {rest} whole")
+    pattern = pattern_of(tensors[0], tensors[1], planes)
+    tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
+    return Level(
+        einsum.name,
+        component,
+        rules,
+        names,
+        (parents[a.tensor], parents[b.tensor], parents[out.tensor]),
+        costs(pattern, tiles, op, fit, launch),
+        1 if rules.fit == "stored" else rules.word_bits or widest,
+        einsum.n_instances,
+    )
+
+
+def _planes(einsum: Einsum, out: TensorAccess, rules: TileRules, memory: str) -> tuple[str, ...]:
+    """Rank variables of the two ranks that are cut: those that the memory names, else the output's first two.
+
+    Of matrices and vectors the output says it alone, if the memory names ranks of other tensors.
+    """
+    variable = dict(zip(out.ranks, out.variables, strict=True))
+    if rules.ranks is None or (len(variable) < 3 and not set(rules.ranks) <= set(variable)):
+        return out.variables[:2]
+    unknown = [r for r in rules.ranks if r not in variable]
+    if unknown:
+        fault = f"{einsum.name} at {memory}: {out.tensor} has no rank {' or '.join(unknown)} to cut"
+        raise Refused(fault, f"name two of {', '.join(out.ranks)} in ranks:, or map this Einsum past it")
+    return tuple(variable[r] for r in rules.ranks)
+
+
+def elementwise(
+    cascade: Cascade, einsum: Einsum, memory: str
+) -> tuple[Op, tuple[TensorAccess, TensorAccess], TensorAccess]:
+    """What the Einsum does entry by entry, its operands and its output. Refused for all others, by name."""
+    what = f"{einsum.name} at {memory}"
+    remedy = "take data_tiles: from the memory, or map this Einsum past it"
+    if len(einsum.inputs) != 2 or len(einsum.outputs) != 1:
+        raise Refused(f"{what}: tiles are cut for two operands and one output", remedy)
+    out, variables = einsum.outputs[0], set(einsum.rank_variables)
+    for access in einsum.accesses:
+        if not plain(access) or sorted(access.variables) != sorted(variables):
+            fault = f"{what}: {access.tensor} is not read entry by entry with the others, so tiles have reuse"
+            raise Refused(fault, remedy)
+    if not whole(cascade, einsum):
+        raise Refused(f"{what}: it touches a part of its tensors only", "give ranks the sizes that are used")
+    operation = dict(einsum.operations).get("map")
+    if operation not in _ADD and operation not in MULTIPLY:
+        raise Refused(f"{what}: {operation} is neither add nor multiply", "use add or mul for its map")
+    a, b = einsum.inputs
+    return "add" if operation in _ADD else "multiply", (a, b), out
+
+
+def _model(
+    einsum: Einsum, access: TensorAccess, known: TensorData, shape: tuple[int, ...], order: tuple[str, ...]
+) -> DensityModel:
+    """What is known of an operand, as a model. Refused where tilings are not estimated from it."""
+    if len(shape) != 2 or access.variables != order:
+        what = f"{einsum.name}: {access.tensor} is no matrix with the ranks of the output in their order"
+        remedy = f"give data: densities: {{{access.tensor}: {{actual: FILE}}}}"
+        raise Refused(f"{what}; only such tilings are estimated from densities", remedy)
+    if known.model is not None:
+        return known.model
+    return Uniform.of(order, shape, nnz=shape[0] * shape[1])

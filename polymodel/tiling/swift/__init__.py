@@ -1,0 +1,1 @@
+"""Tiler-Swift as it was built, and the figures published with it."""

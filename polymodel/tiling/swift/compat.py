@@ -1,0 +1,277 @@
+"""Tiler-Swift as it was built, and what its published figures become without three defects.
+
+The program differs from its document in three places (docs/tiling/tiler_swift.md tells how we know):
+
+1. `simple` asks whether tiles fit an addition, also when it tiles for a multiplication: tiles too small.
+2. The check before a merge measures an empty rectangle and always passes: merged tiles overflow.
+3. The simulator got the tile of rows r.. and columns c.. as `X[c:c+w, r:r+h]`: another place of the matrix,
+   cut off at its sides, and nothing at all of most of a matrix that is much higher than wide.
+
+`as_built` reproduces all three; nothing else in polymodel does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf, nan, prod
+from types import MappingProxyType
+
+import numpy as np
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.tiling.cost.model import Costs, Launch, costs, kernel_cycles
+from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern
+from polymodel.tiling.swift import published
+from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
+
+Make = Callable[[Pattern, Op, Fit], Cut]
+
+
+def _simple(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """Defect 1: whatever the operation, tiles must fit an addition."""
+    return simple(pattern, "add", fit)
+
+
+_AS_BUILT: Mapping[str, Make] = MappingProxyType(
+    {
+        "simple": _simple,
+        "qtree": qtree,
+        "qtree+merge": partial(qtree_merge, check_merge=False),  # defect 2
+        "btree": btree,
+    }
+)
+_CORRECTED: Mapping[str, Make] = MappingProxyType(
+    {"simple": simple, "qtree": qtree, "qtree+merge": qtree_merge, "btree": btree}
+)
+# The tilers of the published charts; their `qtree` merges.
+CHARTED = ("simple", "qtree+merge", "btree")
+
+
+@dataclass(frozen=True, eq=False)
+class AsBuilt(Costs):
+    """Costs of a cut whose cycles are those of other places: `simulated` counts what the simulator was given.
+
+    Loads, overflows, kernels and estimates are those of the true tiles.
+    """
+
+    simulated: Counts
+
+    @cached_property
+    def cycles(self) -> Ints:
+        return kernel_cycles(self.simulated, self.op, self.launch)
+
+
+def as_built(
+    pattern: Pattern, op: Op, fit: Fit, tiler: str = "qtree+merge", launch: Launch | None = None
+) -> AsBuilt:
+    """The cut that Tiler-Swift's program makes, defects included, and its costs as it simulated them.
+
+    `tiler`: simple, qtree, qtree+merge (the published `qtree`) or btree. Every tile is launched, empty or
+    not, whatever `launch.run` says. SpecError for other tilers, and for a matrix that some tilers cannot cut.
+    """
+    make = _named(tiler)
+    which, wide = _with_swapped(pattern)
+    placed = make(wide, op, fit)
+    theirs = ~which
+    cut = replace(placed, ids=placed.ids[which], tiler=f"tiler-swift {tiler}", notes=(*placed.notes, *NOTES))
+    simulated = _swapped_back(pattern, wide.taken(theirs), placed.ids[theirs], placed.tiles)
+    run_all = replace(launch or Launch(), run="all")
+    return AsBuilt(pattern, cut, op, fit, run_all, Counts(pattern, cut.ids, cut.tiles), simulated)
+
+
+NOTES = (
+    "as Tiler-Swift was built: simple checks additions only, merges are not checked,"
+    " tiles are simulated transposed",
+)
+
+
+def _named(tiler: str) -> Make:
+    if tiler not in _AS_BUILT:
+        fault = f"tiler-swift has no tiler {tiler!r}"
+        raise SpecError([Diagnostic(fault, f"take one of {', '.join(_AS_BUILT)}")])
+    return _AS_BUILT[tiler]
+
+
+def _with_swapped(pattern: Pattern) -> tuple[Flags, Pattern]:
+    """The pattern with a passenger, of neither operand, at (j, i) for every point (i, j) where there is one.
+
+    Defect 3 hands a point (i, j) to the tile that covers (j, i). Tilers place every point of a pattern, and
+    what fits depends on those of A and B alone; so the passengers come out with the tiles they fall into.
+    """
+    inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
+    rows = np.concatenate([pattern.rows, pattern.cols[inside]])
+    cols = np.concatenate([pattern.cols, pattern.rows[inside]])
+    nobody = np.zeros(rows.size - pattern.points, dtype=np.bool_)
+    wide = replace(
+        pattern,
+        rows=rows,
+        cols=cols,
+        in_a=np.concatenate([pattern.in_a, nobody]),
+        in_b=np.concatenate([pattern.in_b, nobody]),
+        inner_a=None if pattern.inner_a is None else np.concatenate([pattern.inner_a, nobody]),
+        inner_b=None if pattern.inner_b is None else np.concatenate([pattern.inner_b, nobody]),
+    )
+    order = np.lexsort((cols, rows))
+    return order < pattern.points, wide.taken(order)
+
+
+def _swapped_back(pattern: Pattern, passengers: Pattern, ids: Index, tiles: int) -> Counts:
+    """Counts of the points behind the passengers, by the tiles that these fall into."""
+    inside = (pattern.cols < pattern.shape[0]) & (pattern.rows < pattern.shape[1])
+    back = np.lexsort((passengers.rows, passengers.cols))
+    return Counts(pattern.taken(inside), ids[back], tiles)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of the published charts, beside ours: cycles to run and to configure, add or multiply.
+
+    `published_*`: read off a chart, None where there is nothing to read. `as_built_*`: with the defects.
+    `corrected_*`: without; `all`: with every tile launched, `nonempty`: only those that can have a result.
+    """
+
+    matrix: str
+    op: Op
+    tiler: str
+    published_run: float | None
+    published_config: float | None
+    as_built_tiles: int
+    as_built_overflowing: int
+    as_built_run: int
+    as_built_config: int
+    corrected_tiles: int
+    corrected_kernels: int
+    corrected_run_all: int
+    corrected_run_nonempty: int
+    corrected_config_all: int
+    corrected_config_nonempty: int
+
+    @property
+    def deviation(self) -> float | None:
+        """Our run time as built over the published one, less 1."""
+        return None if self.published_run is None else self.as_built_run / self.published_run - 1
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A tiler against `simple` over all matrices: geometric means of speed-ups, and of percentages saved.
+
+    `claimed_*`: printed in the document. Reductions are of configuration time, in per cent; as the
+    original's, they are geometric means of one percentage per matrix, with every tile launched. With only
+    useful tiles (`nonempty`) a percentage may be 0 or less, and with it that mean: there the reduction is
+    what the geometric mean of the ratios saves.
+    """
+
+    op: Op
+    tiler: str
+    claimed_speed_up: float
+    as_built_speed_up: float
+    corrected_speed_up_all: float
+    corrected_speed_up_nonempty: float
+    claimed_reduction: float
+    as_built_reduction: float
+    corrected_reduction_all: float
+    corrected_reduction_nonempty: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Tiler-Swift's published figures beside ours: every bar, and the means that its document claims."""
+
+    bars: tuple[Bar, ...]
+    means: tuple[Mean, ...]
+
+
+def tiler_swift_comparison(
+    patterns: Sequence[Pattern], capacity: int = published.CAPACITY, launch: Launch | None = None
+) -> Comparison:
+    """Tiler-Swift's charts for these matrices: published, with its defects, and without them.
+
+    `patterns`: two operands each, B made by rolling A's rows by 5 in the original; published bars are looked
+    up by the pattern's name (`ts_` in front of it is no part of it) and stand there only if sizes and
+    `capacity` (elements of a memory) are those of the original.
+    """
+    if not patterns:
+        raise SpecError([Diagnostic("there is no matrix to compare", "give at least one pattern")])
+    fit, chosen = Elements(capacity), launch or Launch()
+    ops: tuple[Op, ...] = ("add", "multiply")
+    bars = tuple(_bar(p, op, fit, tiler, chosen) for op in ops for p in patterns for tiler in CHARTED)
+    means = tuple(_mean(bars, op, tiler) for op in ops for tiler in CHARTED[1:])
+    return Comparison(bars, means)
+
+
+def _bar(pattern: Pattern, op: Op, fit: Fit, tiler: str, launch: Launch) -> Bar:
+    name = pattern.name.removeprefix("ts_")
+    built = as_built(pattern, op, fit, tiler, launch)
+    cut = _CORRECTED[tiler](pattern, op, fit)
+    every = costs(pattern, cut, op, fit, replace(launch, run="all"))
+    some = costs(pattern, cut, op, fit, replace(launch, run="nonempty"))
+    charted = name if _charted(pattern, name, fit) else ""
+    return Bar(
+        name,
+        op,
+        tiler,
+        published_run=published.reading(published.RUN_CYCLES, charted, op, tiler),
+        published_config=published.reading(published.CONFIG_CYCLES, charted, op, tiler),
+        as_built_tiles=built.tiles,
+        as_built_overflowing=built.overflowing,
+        as_built_run=built.run_cycles,
+        as_built_config=built.config_cycles,
+        corrected_tiles=every.tiles,
+        corrected_kernels=some.kernels,
+        corrected_run_all=every.run_cycles,
+        corrected_run_nonempty=some.run_cycles,
+        corrected_config_all=every.config_cycles,
+        corrected_config_nonempty=some.config_cycles,
+    )
+
+
+def _charted(pattern: Pattern, name: str, fit: Fit) -> bool:
+    """Whether this is what the charts show under that name."""
+    same = published.SIZES.get(name) == (*pattern.shape, pattern.nnz_a)
+    return same and fit.capacity == published.CAPACITY
+
+
+def _mean(bars: Sequence[Bar], op: Op, tiler: str) -> Mean:
+    base = [b for b in bars if (b.op, b.tiler) == (op, "simple")]
+    ours = [b for b in bars if (b.op, b.tiler) == (op, tiler)]
+    claim = published.CLAIMS[op, tiler]
+
+    def pairs(what: str) -> list[tuple[int, int]]:
+        return [(getattr(s, what), getattr(o, what)) for s, o in zip(base, ours, strict=True)]
+
+    def speed_up(what: str) -> float:
+        return _geometric([_over(before, after) for before, after in pairs(what)])
+
+    def reduction(what: str) -> float:
+        return _geometric([100 * (1 - _over(after, before)) for before, after in pairs(what)])
+
+    return Mean(
+        op,
+        tiler,
+        claim.speed_up,
+        speed_up("as_built_run"),
+        speed_up("corrected_run_all"),
+        speed_up("corrected_run_nonempty"),
+        claim.reduction,
+        reduction("as_built_config"),
+        reduction("corrected_config_all"),
+        100
+        * (1 - _geometric([_over(after, before) for before, after in pairs("corrected_config_nonempty")])),
+    )
+
+
+def _over(one: int, other: int) -> float:
+    """A ratio of cycles; 1 where neither tiler has any (operands that never meet)."""
+    if other == 0:
+        return 1.0 if one == 0 else inf
+    return one / other
+
+
+def _geometric(values: Sequence[float]) -> float:
+    """The geometric mean; nan where there is none, since a tiler needs more than `simple` somewhere."""
+    return prod(v ** (1 / len(values)) for v in values) if min(values) >= 0 else nan

@@ -1,0 +1,1 @@
+"""Everything that cuts: trees, strips, panels, guillotine cuts, merging, and the best of them."""

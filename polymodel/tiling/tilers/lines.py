@@ -1,0 +1,220 @@
+"""Lines (rows, or columns) of panels laid end to end, and the fewest strips of whole lines that fit.
+
+A strip that takes as many lines as fit is best: loads never fall when a strip grows. Where each strip would
+end is found for all lines at once; which lines begin strips follows by pointer doubling from the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Lines along one rank, panel after panel.
+
+    `keys`: where each line begins, as panel x size + coordinate, ascending; each ends where the next begins.
+    `at`: position of each line's first point among the points in order of (panel, line), and their number.
+    `widths`: extents of panels that may be narrower than `size`.
+    """
+
+    keys: Ints
+    at: Ints
+    size: int
+    panels: int
+    widths: Ints | None = None
+
+    @property
+    def number(self) -> int:
+        return int(self.keys.size)
+
+    @cached_property
+    def firsts(self) -> Ints:
+        """The first line of each panel."""
+        return np.searchsorted(self.keys, np.arange(self.panels, dtype=np.int64) * self.size)
+
+    @cached_property
+    def stop(self) -> Ints:
+        """For each line, the line after the last of its panel."""
+        bounds = np.append(self.firsts, self.number)
+        return np.repeat(bounds[1:], np.diff(bounds))
+
+    @cached_property
+    def _ends(self) -> Ints:
+        return np.append(self.keys, self.panels * self.size)
+
+    def panel(self, lines: Ints) -> Ints:
+        found: Ints = self.keys[lines] // self.size
+        return found
+
+    def begin(self, lines: Ints) -> Ints:
+        found: Ints = self.keys[lines] % self.size
+        return found
+
+    def length(self, first: Ints, last: Ints) -> Ints:
+        """Extent of the lines from `first` up to, without, `last` (of one panel, or its end)."""
+        found: Ints = self._ends[last] - self.keys[first]
+        if self.widths is not None:
+            found = np.minimum(found, self.widths[self.panel(first)] - self.begin(first))
+        return found
+
+
+def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None) -> Lines:
+    """Lines of the ascending `points` (panel x size + coordinate).
+
+    `gaps`: coordinates without points are "joined" to the line before them, make lines of their own
+    ("apart", one for each gap), or one each ("every"). `widths`: of panels that are narrower than `size`.
+    """
+    if gaps == "every":
+        keys = np.arange(panels * size, dtype=np.int64)
+    else:
+        first = np.ones(points.size, dtype=np.bool_)
+        np.not_equal(points[1:], points[:-1], out=first[1:])
+        filled = points[first]
+        parts = [np.arange(panels, dtype=np.int64) * size, filled]
+        if gaps == "apart":
+            parts.append(filled + 1)
+        keys = np.concatenate(parts)
+        keys.sort(kind="stable")  # runs: merged in linear time
+        keys = keys[np.concatenate(([True], keys[1:] != keys[:-1])) & (keys < panels * size)]
+    if widths is not None:
+        keys = keys[keys % size < widths[keys // size]]
+    at = np.append(np.searchsorted(points, keys), points.size)
+    return Lines(keys, at, size, panels, widths)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What strips of lines hold, from sums up to each line: of rows (`single` None), or of pieces of one row.
+
+    `across`: per panel, its extent along the other rank.
+    """
+
+    pattern: Pattern
+    lines: Lines
+    nnz_a: Ints
+    nnz_b: Ints
+    inner_a: Ints
+    inner_b: Ints
+    across: Ints
+    single: bool
+
+    @cached_property
+    def rows_a(self) -> Ints:
+        return up_to(np.diff(self.nnz_a) > 0)
+
+    @cached_property
+    def rows_b(self) -> Ints:
+        return up_to(np.diff(self.nnz_b) > 0)
+
+    def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
+        """Loads of strips of the lines from `first` up to, without, `last`."""
+        figures = {
+            name: getattr(self, name)[last] - getattr(self, name)[first]
+            for name in ("nnz_a", "nnz_b", "inner_a", "inner_b")
+        }
+        for name in ("rows_a", "rows_b"):
+            if self.single:
+                figures[name] = (figures["nnz" + name[4:]] > 0).astype(np.int64)
+            else:
+                figures[name] = getattr(self, name)[last] - getattr(self, name)[first]
+        length, across = self.lines.length(first, last), self.across[self.lines.panel(first)]
+        sides = (across, length) if self.single else (length, across)
+        rects = Rects(np.zeros_like(first), np.zeros_like(first), *sides)
+        return fit.loads(told(self.pattern, figures), rects, op)
+
+
+def told(pattern: Pattern, figures: dict[str, Ints]) -> Counts:
+    """Counts whose figures are known already: enough for the fits that `summed` names."""
+    size = figures["nnz_a"].size
+    counts = Counts(pattern, np.zeros(0, dtype=np.int32), size)
+    counts.__dict__.update(figures)  # where cached properties keep what they found
+    return counts
+
+
+def summed(fit: Fit) -> bool:
+    """Whether loads follow from the entries, rows and inner fibers of each operand alone."""
+    return type(fit) in (Elements, Words)
+
+
+def sums_of(pattern: Pattern, order: Index | None, lines: Lines, across: Ints, single: bool = False) -> Sums:
+    """Sums for the points of `pattern`, put in `order` first."""
+    none = np.zeros(lines.number + 1, dtype=np.int64)
+
+    def up_to_lines(values: Index | None) -> Ints:
+        if values is None:
+            return none
+        return up_to(values if order is None else values[order])[lines.at]
+
+    return Sums(
+        pattern,
+        lines,
+        up_to_lines(pattern.in_a),
+        up_to_lines(pattern.in_b),
+        up_to_lines(pattern.inner_a),
+        up_to_lines(pattern.inner_b),
+        across,
+        single,
+    )
+
+
+def up_to(values: Index | Flags) -> Ints:
+    """Sums of the values before each, and of all."""
+    found = np.zeros(values.size + 1, dtype=np.int64)
+    np.cumsum(values, out=found[1:])
+    return found
+
+
+class Told(Protocol):
+    """Whatever tells the loads of strips of lines."""
+
+    @property
+    def lines(self) -> Lines: ...
+
+    def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints: ...
+
+
+def following(sums: Sums | Told, op: Op, fit: Fit) -> Ints:
+    """For each line, the line after the longest strip from it on; itself where it does not fit alone."""
+    lines = sums.lines
+    if isinstance(sums, Sums) and type(fit) is Elements:
+        channels = [sums.nnz_a + sums.nnz_b] if op == "add" else [sums.nnz_a, sums.nnz_b]
+        found = lines.stop
+        for held in channels:
+            found = np.minimum(found, np.searchsorted(held, held[:-1] + fit.capacity, side="right") - 1)
+        return found
+    first = np.arange(lines.number, dtype=np.int64)
+    low, high = first.copy(), lines.stop.copy()
+    while True:
+        open_ = np.flatnonzero(low < high)
+        if not open_.size:
+            return low
+        middle = (low[open_] + high[open_] + 1) // 2
+        fits = sums.loads(open_, middle, op, fit) <= fit.capacity
+        low[open_[fits]] = middle[fits]
+        high[open_[~fits]] = middle[~fits] - 1
+
+
+def chain(ends: Ints, firsts: Ints) -> Ints:
+    """The lines with which strips begin, ascending: the panels' first lines, and where each strip ends."""
+    jump = np.append(ends, ends.size)
+    found = np.zeros(ends.size + 1, dtype=np.bool_)
+    found[firsts] = True
+    found[-1] = True
+    reached = firsts
+    while True:
+        ahead = jump[reached]
+        ahead = ahead[~found[ahead]]
+        if not ahead.size:
+            return np.flatnonzero(found[:-1])
+        found[ahead] = True
+        reached = np.flatnonzero(found[:-1])
+        jump = jump[jump]

@@ -1,0 +1,276 @@
+"""Strips: as many whole rows (or columns) as fit, again and again; a line too heavy alone is cut across.
+
+Element-wise work has no reuse, so that the shape of a tile buys nothing. With C entries a tile and rows of at
+most r <= C entries, every strip but the last has more than C - r, hence at most ceil(n / (C - r + 1)) tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.tiling.fits.faults import check_empty, check_single
+from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.plane.sorting import sorted_by
+from polymodel.tiling.tilers.lines import Lines, Sums, Told, chain, following, lines_of, summed, sums_of
+from polymodel.tiling.tilers.stored_sums import StoredSums, line_sums
+
+# Lines are made for empty coordinates too as long as they are not many more than the points.
+_EVERY = 1 << 16
+_MOST = 1 << 24
+_NUMBERS = 2**62
+# Chains that other fits judge together: one for so many tiles.
+_TILES_PER_CHAIN = 40
+
+
+def strips(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """Full-width strips of as many rows as fit; a row that does not fit alone is cut so along its columns.
+
+    Raises SpecError where a single entry does not fit. Where sums over lines do not tell loads
+    (`Panels.additive`), long matrices are cut in parts that are cut side by side: up to one tile in 40 more.
+    """
+    return _cut(pattern, op, fit, "strips", by_columns=False)
+
+
+def columns(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """The same with columns in the place of rows."""
+    return _cut(pattern, op, fit, "columns", by_columns=True)
+
+
+def _cut(pattern: Pattern, op: Op, fit: Fit, tiler: str, by_columns: bool) -> Cut:
+    check_empty(pattern, op, fit)
+    edges = np.array([0, pattern.shape[0 if by_columns else 1]], dtype=np.int64)
+    return in_panels(Panels.of(pattern, edges, by_columns, fit), op, fit, tiler)
+
+
+@dataclass(frozen=True, eq=False)
+class Panels:
+    """Panels of the plane, each to be cut into strips.
+
+    `by_columns`: the strips are made of columns and the panels of rows (else the other way about). `order`:
+    the points by (panel, line), None for all as they are. `lines`: their lines. `start`, `across`: per panel
+    where it begins and its extent, along the rank that is not cut. `single`: panels of one line. `origin`:
+    per panel, where its lines' coordinates count from (None: 0).
+    """
+
+    pattern: Pattern
+    by_columns: bool
+    order: Index | None
+    lines: Lines
+    start: Ints
+    across: Ints
+    single: bool = False
+    origin: Ints | None = None
+
+    @classmethod
+    def of(
+        cls, pattern: Pattern, edges: Ints, by_columns: bool, fit: Fit, order: Index | None = None
+    ) -> Panels:
+        """Panels between ascending `edges`; `order`: the points by (panel, line), if that is known."""
+        along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
+        size, count = pattern.shape[int(by_columns)], edges.size - 1
+        _numbered(pattern, count, size)
+        points = along.astype(np.int64)
+        if count > 1:
+            points += (np.searchsorted(edges, over, side="right") - 1) * size
+        if order is None and (by_columns or count > 1):
+            order = sorted_by(points, count * size)
+        if order is not None:
+            points = points[order]
+        lines = lines_of(points, size, count, _gaps(fit, count * size, points.size))
+        return cls(pattern, by_columns, order, lines, edges[:-1], np.diff(edges))
+
+    @cached_property
+    def sums(self) -> Sums:
+        return sums_of(self.pattern, self.order, self.lines, self.across, self.single)
+
+    def rects(self, first: Ints, last: Ints) -> Rects:
+        """Strips of the lines from `first` up to, without, `last`."""
+        panel, begin = self.lines.panel(first), self.lines.begin(first)
+        if self.origin is not None:
+            begin = begin + self.origin[panel]
+        found = Rects(begin, self.start[panel], self.lines.length(first, last), self.across[panel])
+        return found.transposed() if self.by_columns else found
+
+    def additive(self, fit: Fit) -> bool:
+        """Whether strips' loads follow from sums over lines: rows are counted once in strips of rows."""
+        if summed(fit):
+            return type(fit) is Elements or self.by_columns == self.single
+        few = self.lines.number <= 4 * self.pattern.points + _EVERY
+        return few and line_sums(self.pattern, fit, int(self.by_columns), self.single)
+
+    def told(self, op: Op, fit: Fit) -> Told:
+        """The sums that tell what strips hold."""
+        if not isinstance(fit, Stored):
+            return self.sums
+        along = int(self.by_columns)
+        return StoredSums.of(self.pattern, self.order, self.lines, self.across, along, self.single, (op, fit))
+
+    def loads(self, first: Ints, last: Ints, op: Op, fit: Fit) -> Ints:
+        """Loads of some strips that do not overlap."""
+        at = self.lines.at
+        sizes = at[last] - at[first]
+        ids = np.repeat(np.arange(first.size, dtype=np.int32), sizes)
+        offset = at[first] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        places = np.arange(ids.size) + np.repeat(offset, sizes)
+        if self.order is not None:
+            places = self.order[places]
+        by_place = np.argsort(places, kind="stable")
+        counts = Counts(self.pattern.taken(places[by_place]), ids[by_place], first.size)
+        return fit.loads(counts, self.rects(first, last), op)
+
+    def crossed(self, heavy: Ints, fit: Fit) -> Panels:
+        """The `heavy` lines as panels, to be cut along the other rank, within the panels they are of."""
+        at, pattern = self.lines.at, self.pattern
+        sizes = at[heavy + 1] - at[heavy]
+        offset = at[heavy] - np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        places = np.arange(int(sizes.sum())) + np.repeat(offset, sizes)
+        if self.order is not None:
+            places = self.order[places]
+        over = pattern.rows if self.by_columns else pattern.cols
+        panel = self.lines.panel(heavy)
+        origin, widths = self.start[panel], self.across[panel]
+        size = int(widths.max())
+        _numbered(pattern, heavy.size, size)
+        shift = np.arange(heavy.size, dtype=np.int64) * size - origin
+        points = over[places].astype(np.int64) + np.repeat(shift, sizes)
+        begins, extents = self.lines.begin(heavy), self.lines.length(heavy, heavy + 1)
+        gaps = _gaps(fit, heavy.size * size, points.size)
+        lines = lines_of(points, size, heavy.size, gaps, widths)
+        return Panels(
+            pattern, not self.by_columns, places, lines, begins, extents, single=True, origin=origin
+        )
+
+
+def _numbered(pattern: Pattern, panels: int, size: int) -> None:
+    """Refused where lines of so many panels have no numbers."""
+    if panels * size > _NUMBERS:
+        fault = f"{pattern.name}: {panels} panels of {size} lines are more than 62 bits can number"
+        raise Refused(fault, "take btree")
+
+
+def _gaps(fit: Fit, lines: int, points: int) -> str:
+    """Whether coordinates without entries are lines of their own: only then may strips end among them.
+
+    Never of use for entries. For words they hardly matter, in other formats they may take room.
+    """
+    if type(fit) is Elements or lines > (4 * points + _EVERY if summed(fit) else _MOST):
+        return "apart"
+    return "every"
+
+
+def in_panels(panels: Panels, op: Op, fit: Fit, tiler: str) -> Cut:
+    """Every panel cut into strips, lines too heavy alone cut across."""
+    first, last, heavy = _strips(panels, op, fit)
+    ids = np.empty(panels.pattern.points, dtype=np.int32)
+    number = np.cumsum(~heavy) - 1
+    _number(panels, first, number, ids)
+    rects = [panels.rects(first[~heavy], last[~heavy]).table()]
+    if heavy.any():
+        across = panels.crossed(first[heavy], fit)
+        begin, end, still = _strips(across, op, fit)
+        if still.any():
+            check_single(panels.pattern, op, fit, across.rects(begin[still], end[still]))
+            fault = (
+                f"{panels.pattern.name}: a part without entries is too large for {fit.capacity} {fit.unit}"
+            )
+            raise Refused(f"{fault}, and too many such parts are to be cut", "take btree")
+        _number(across, begin, np.arange(begin.size) + rects[0].shape[0], ids)
+        rects.append(across.rects(begin, end).table())
+    return ordered(Rects.of(np.concatenate(rects)), ids, tiler)
+
+
+def _number(panels: Panels, first: Ints, number: Ints, ids: Index) -> None:
+    """Gives the points of each strip the strip's number."""
+    sizes = np.diff(np.append(panels.lines.at[first], panels.lines.at[-1]))
+    mine = np.repeat(number.astype(ids.dtype), sizes)
+    if panels.order is None:
+        ids[:] = mine
+    else:
+        ids[panels.order] = mine
+
+
+def _strips(panels: Panels, op: Op, fit: Fit) -> tuple[Ints, Ints, Flags]:
+    """First line and line after the last of each strip; those of one line that does not fit are marked."""
+    lines = panels.lines
+    if panels.additive(fit):
+        ends = following(panels.told(op, fit), op, fit)
+        alone = np.arange(1, lines.number + 1)
+        first = chain(np.maximum(ends, alone), lines.firsts)
+        return first, np.append(first[1:], lines.number), ends[first] < alone[first]
+    first = _in_step(panels, op, fit)
+    last = np.append(first[1:], lines.number)
+    heavy = last == first + 1
+    heavy[heavy] = panels.loads(first[heavy], last[heavy], op, fit) > fit.capacity
+    return first, last, heavy
+
+
+def _in_step(panels: Panels, op: Op, fit: Fit) -> Ints:
+    """The lines with which strips begin, for fits that must be asked about every strip.
+
+    Panels, and parts of long ones, are cut side by side: each question is about one strip of each part.
+    """
+    lines = panels.lines
+    begins = _parts(panels, op, fit)
+    stops = np.append(begins[1:], lines.number)
+    found = [begins]
+    guess = np.ones(begins.size, dtype=np.int64)
+    while begins.size:
+        ends = _longest(panels, op, fit, begins, stops, guess)
+        going = ends < stops
+        guess = np.maximum(ends - begins, 1)[going]
+        begins, stops = ends[going], stops[going]
+        found.append(begins)
+    return np.sort(np.concatenate(found))
+
+
+def _parts(panels: Panels, op: Op, fit: Fit) -> Ints:
+    """Lines that begin panels, and such that parts hold about 40 tiles' points each."""
+    lines = panels.lines
+    ends = np.append(lines.firsts[1:], lines.number)
+    loads = panels.loads(lines.firsts, ends, op, fit)
+    # Loads of formats may grow with extents alone: there are no more parts than points.
+    held = lines.at[ends] - lines.at[lines.firsts]
+    parts = np.maximum(np.minimum(loads // fit.capacity // _TILES_PER_CHAIN, held), 1)
+    panel = np.repeat(np.arange(lines.panels), parts)
+    nth = np.arange(panel.size) - np.repeat(np.cumsum(parts) - parts, parts)
+    panel, nth = panel[nth > 0], nth[nth > 0]
+    low, high = lines.at[lines.firsts][panel], lines.at[ends][panel]
+    line = np.searchsorted(lines.at, low + (high - low) * nth // parts[panel], side="left")
+    return np.unique(np.concatenate([lines.firsts, np.clip(line, 0, lines.number - 1)]))
+
+
+def _longest(panels: Panels, op: Op, fit: Fit, begins: Ints, stops: Ints, guess: Ints) -> Ints:
+    """Ends of the longest strips from `begins` that fit and do not pass `stops`; one line at least.
+
+    The length is doubled from a guess until it no longer fits, then found by halving what is left.
+    """
+    low, high = begins + 1, stops.copy()
+    step = guess.copy()
+    growing = np.ones(begins.size, dtype=np.bool_)
+    while True:
+        open_ = np.flatnonzero(low < high)
+        if not open_.size:
+            return low
+        near = np.minimum(np.maximum(begins + step, low + 1), high)
+        tried = np.where(growing, near, (low + high + 1) // 2)[open_]
+        fits = panels.loads(begins[open_], tried, op, fit) <= fit.capacity
+        low[open_[fits]] = tried[fits]
+        high[open_[~fits]] = tried[~fits] - 1
+        growing[open_[~fits]] = False
+        step *= 2
+
+
+def strips_needed(panels: Panels, op: Op, fit: Fit) -> int:
+    """How many tiles `in_panels` makes."""
+    first, _, heavy = _strips(panels, op, fit)
+    if not heavy.any():
+        return int(first.size)
+    across = panels.crossed(first[heavy], fit)
+    return int(first.size - np.count_nonzero(heavy) + _strips(across, op, fit)[0].size)

@@ -1,0 +1,290 @@
+"""Tilers that halve what does not fit: a quad tree, a binary tree, and the quad tree with siblings merged.
+
+All tiles of one depth are judged at once. For entries a histogram counts them down to a fine grid
+(`dyadic`), and for words it bounds them; below the grid, between the bounds, and for any other rule of what
+fits, the points of unfinished tiles carry the number of their tile from depth to depth, and those of finished
+tiles are dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.tiling.cost.bounds import value_bits
+from polymodel.tiling.fits.faults import check_empty, check_single
+from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.fits.stored import Stored
+from polymodel.tiling.plane.counts import Counts
+from polymodel.tiling.plane.pattern import Cut, Flags, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.tilers.dyadic import Grid, Halves, chunks
+from polymodel.tiling.tilers.lines import summed, told
+from polymodel.tiling.tilers.merge import joined, union_loads
+from polymodel.tiling.tilers.uniform import simple as simple
+
+MOST_TILES = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class _Tiles:
+    """Tiles of one depth: rectangles, the split that each came of (a number), and which of its quarters."""
+
+    rects: Rects
+    parent: Ints
+    quarter: Ints
+
+    def taken(self, which: Index) -> _Tiles:
+        return _Tiles(self.rects.taken(which), self.parent[which], self.quarter[which])
+
+    @classmethod
+    def joined(cls, parts: list[_Tiles]) -> _Tiles:
+        rects = (np.concatenate(c) for c in zip(*(p.rects.table().T for p in parts), strict=True))
+        rest = (np.concatenate(c) for c in zip(*((p.parent, p.quarter) for p in parts), strict=True))
+        return cls(Rects(*rects), *rest)
+
+
+def qtree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """What does not fit is quartered, at half its height and half its width, until all tiles fit.
+
+    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles.
+    """
+    tiles, ids = _grown(pattern, op, fit, _quarters)
+    return ordered(tiles.rects, ids, "qtree")
+
+
+def btree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+    """What does not fit is cut in two: the width when it is more than the height, else the height.
+
+    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles.
+    """
+    tiles, ids = _grown(pattern, op, fit, _longer)
+    return ordered(tiles.rects, ids, "btree")
+
+
+def qtree_merge(pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True) -> Cut:
+    """The quad tree with sibling tiles merged, as in Tiler-Swift.
+
+    Of the quarters of one split, first the upper two, the lower two, then the left two and the right two
+    become one tile if both are tiles (not split further), neither has been merged before, and the union fits.
+    `check_merge=False`: the union is not looked at, as in the original's program, so tiles may overflow.
+    """
+    tiles, ids = _grown(pattern, op, fit, _quarters)
+    counts = Counts(pattern, ids, tiles.rects.tiles)
+    quarter, merges = tiles.quarter.copy(), [(np.zeros(0, dtype=np.int64),) * 2]
+    for quarters in (((0, 1), (2, 3)), ((0, 2), (1, 3))):
+        pairs = _siblings(tiles.parent, quarter, quarters)
+        if check_merge:
+            good = union_loads(counts, tiles.rects, op, fit, pairs) <= fit.capacity
+            pairs = pairs[0][good], pairs[1][good]
+        merges.append(pairs)
+        quarter[np.concatenate(pairs)] = -1
+    rects, number = joined(tiles.rects, np.concatenate(merges, axis=1))
+    return ordered(rects, number[ids], "qtree+merge")
+
+
+def _quarters(height: Ints, width: Ints) -> tuple[Ints, Ints]:
+    return np.where(height > 1, height // 2, height), np.where(width > 1, width // 2, width)
+
+
+def _longer(height: Ints, width: Ints) -> tuple[Ints, Ints]:
+    wide = width > height
+    return np.where(wide | (height == 1), height, height // 2), np.where(wide, width // 2, width)
+
+
+def _grown(pattern: Pattern, op: Op, fit: Fit, halves: Halves) -> tuple[_Tiles, Index]:
+    """The leaves of a tree, and of every point the leaf that it is in."""
+    check_empty(pattern, op, fit)
+    whole = Rects.whole(pattern.shape)
+    root = _Tiles(whole, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+    tree = _Tree(pattern, op, fit, halves)
+    if summed(fit) and pattern.points:
+        return tree.by_grid(root)
+    return tree.by_points([], root, np.zeros(pattern.points, dtype=np.int32))
+
+
+@dataclass(eq=False)
+class _Tree:
+    pattern: Pattern
+    op: Op
+    fit: Fit
+    halves: Halves
+    splits: int = 1
+
+    def by_grid(self, tiles: _Tiles) -> tuple[_Tiles, Index]:
+        """Tiles of a grid by its sums alone; what the grid is too coarse for, by its points."""
+        grid = Grid.of(self.pattern, type(self.fit) is Elements and self.op == "add", self.halves)
+        done: list[_Tiles] = []
+        left: list[_Tiles] = []
+        while tiles.rects.tiles:
+            least, most = self._between(grid, tiles.rects)
+            good, full = most <= self.fit.capacity, least > self.fit.capacity
+            done.append(tiles.taken(good))
+            left.append(tiles.taken(~good & ~full))
+            tiles = tiles.taken(full)
+            check_single(self.pattern, self.op, self.fit, tiles.rects)
+            split = self._split(tiles)
+            coarse = np.zeros(tiles.rects.tiles, dtype=np.bool_)
+            coarse[split.parents()[~grid.aligned(split.quarters.rects)]] = True
+            left.append(tiles.taken(coarse))
+            tiles = split.quarters.taken(~coarse[split.parents()])
+        finished, unfinished = _Tiles.joined(done), _Tiles.joined(left)
+        ids = grid.painted(_Tiles.joined([finished, unfinished]).rects)
+        del grid
+        if not unfinished.rects.tiles:
+            return finished, ids
+        return self.by_points([finished], unfinished, ids)
+
+    def _between(self, grid: Grid, rects: Rects) -> tuple[Ints, Ints]:
+        """The least and the most that rectangles of a grid may load, from their entries alone."""
+        held = grid.held(rects)
+        if type(self.fit) is Elements:
+            exact = np.maximum.reduce(held)
+            return exact, exact
+        least: dict[str, Ints] = {}
+        most: dict[str, Ints] = {}
+        for name, nnz in zip("ab", held, strict=True):
+            row = rects.width * self.pattern.depth  # entries that one row may have
+            inner = nnz * max(self.pattern.levels - 2, 0)
+            least |= {f"nnz_{name}": nnz, f"rows_{name}": -(-nnz // row), f"inner_{name}": np.zeros_like(nnz)}
+            most |= {
+                f"nnz_{name}": nnz,
+                f"rows_{name}": np.minimum(nnz, rects.height),
+                f"inner_{name}": inner,
+            }
+        each = [self.fit.loads(told(self.pattern, figures), rects, self.op) for figures in (least, most)]
+        return each[0], each[1]
+
+    def by_points(self, done: list[_Tiles], tiles: _Tiles, ids: Index) -> tuple[_Tiles, Index]:
+        """Splits `tiles` until all fit; `ids` number the tiles of `done` first, then those of `tiles`."""
+        known = sum(d.rects.tiles for d in done)
+        where = _positions(ids >= known) if known else None
+        points, at = self.pattern, ids
+        if where is None:
+            ids = np.empty_like(ids)
+        else:
+            points, at = points.taken(where), ids[where] - np.int32(known)
+        while tiles.rects.tiles:
+            full = self._full(points, at, tiles.rects)
+            if not full.all():
+                number = np.where(full, -1, known + np.cumsum(~full) - 1).astype(np.int32)
+                points, at, where = _kept(points, at, where, ids, number)
+                done.append(tiles.taken(~full))
+                known += done[-1].rects.tiles
+                tiles = tiles.taken(full)
+            check_single(self.pattern, self.op, self.fit, tiles.rects)
+            split = self._split(tiles)
+            split.move(points, at)
+            tiles = split.quarters
+        return _Tiles.joined(done), ids
+
+    def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
+        """Tiles that do not fit; formats are not asked where values alone are too many."""
+        counts = Counts(points, at, rects.tiles)
+        full = np.zeros(rects.tiles, dtype=np.bool_)
+        if isinstance(self.fit, Stored):
+            held = counts.union if self.op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
+            full = held * self._value_bits > self.fit.capacity
+            if full.all():
+                return full
+        open_ = ~full
+        if full.any():
+            some = open_[at]
+            number = np.cumsum(open_, dtype=np.int32) - np.int32(1)
+            counts = Counts(points.taken(some), number[at[some]], int(np.count_nonzero(open_)))
+        full[open_] = ~self.fit.fits(counts, rects.taken(open_), self.op)
+        return full
+
+    @cached_property
+    def _value_bits(self) -> int:
+        return value_bits(self.pattern, self.fit) if isinstance(self.fit, Stored) else 0
+
+    def _split(self, tiles: _Tiles) -> _Split:
+        rects = tiles.rects
+        height, width = self.halves(rects.height, rects.width)
+        row, col = rects.row + height, rects.col + width
+        low, right = rects.height - height, rects.width - width
+        upper = ((rects.row, rects.col, height, width), (rects.row, col, height, right))
+        lower = ((row, rects.col, low, width), (row, col, low, right))
+        # Rows: row, column, height, width; columns: the four quarters of the first tile, of the second, ...
+        table = np.stack([np.stack(c) for c in (*upper, *lower)], axis=2).reshape(4, -1)
+        real = (table[2] > 0) & (table[3] > 0)
+        quarters = _Tiles(
+            Rects(*table[:, real]),
+            np.repeat(np.arange(self.splits, self.splits + rects.tiles), 4)[real],
+            np.tile(np.arange(4), rects.tiles)[real],
+        )
+        self.splits += rects.tiles
+        if self.splits > MOST_TILES:
+            raise Refused(f"{self.pattern.name}: more than {MOST_TILES} tiles", "give a larger capacity")
+        numbers = np.where(real, np.cumsum(real) - 1, -1).astype(np.int32)
+        return _Split(
+            quarters, numbers, row.astype(self.pattern.rows.dtype), col.astype(self.pattern.cols.dtype)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """Quarters of tiles: upper left, upper right, lower left, lower right, where they have an area.
+
+    `numbers`: of the four of each tile in turn, -1 where there is none (a tile cut once has two).
+    `row`, `col`: where the lower and the right ones begin.
+    """
+
+    quarters: _Tiles
+    numbers: Index
+    row: Index
+    col: Index
+
+    def parents(self) -> Index:
+        """Of each quarter the tile that it is of."""
+        return np.nonzero(self.numbers >= 0)[0] // 4
+
+    def move(self, points: Pattern, ids: Index) -> None:
+        """Tiles of points become their quarters, in place."""
+        for piece in chunks(points.points):
+            at = ids[piece]
+            place = at * 4
+            place += 2 * (points.rows[piece] >= self.row[at])
+            place += points.cols[piece] >= self.col[at]
+            ids[piece] = self.numbers[place]
+
+
+def _kept(
+    points: Pattern, at: Index, where: Index | None, ids: Index, number: Index
+) -> tuple[Pattern, Index, Index]:
+    """Notes the final tiles of points whose tile is finished (`number` is not -1), and leaves them out."""
+    final = number[at]
+    stays = final < 0
+    place = ~stays if where is None else where[~stays]
+    ids[place] = final[~stays]
+    left = np.cumsum(number < 0, dtype=np.int32) - 1
+    positions = _positions(stays) if where is None else where[stays]
+    return points.taken(stays), left[at[stays]], positions
+
+
+def _positions(which: Flags) -> Index:
+    """Where a mask is set, in 32 bits where they reach."""
+    kind = np.int32 if which.size < 2**31 else np.int64
+    parts = [np.zeros(0, dtype=kind)]
+    parts += [(np.nonzero(which[piece])[0] + piece.start).astype(kind) for piece in chunks(which.size)]
+    return np.concatenate(parts)
+
+
+def _siblings(
+    parent: Ints, quarter: Ints, partners: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[Index, Index]:
+    """Pairs of tiles that are partners among the quarters of one split (`quarter` -1: no longer one)."""
+    keys = np.where(quarter >= 0, parent * 4 + quarter, -1)
+    order = np.argsort(keys)
+    firsts, seconds = [], []
+    for one, two in partners:
+        first = np.nonzero(quarter == one)[0]
+        wanted = parent[first] * 4 + two
+        found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), keys.size - 1)]
+        met = keys[found] == wanted
+        firsts.append(first[met])
+        seconds.append(found[met])
+    return np.concatenate(firsts), np.concatenate(seconds)

@@ -1,0 +1,1 @@
+"""The loop between tilers and model."""

@@ -1,0 +1,222 @@
+"""The loop between tiler and model: a proposal is cut, the model's figure of it decides the next one.
+
+Finding tiles takes time, on every new input. So each step tells what it took and what it saves against the
+first one, the binary tree of Tiler-Swift, and the loop may end where it no longer pays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.tiling.cost.cost_bound import Objective, cost_bound
+from polymodel.tiling.cost.model import Costs, Launch, costs
+from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.plane.pattern import Pattern
+from polymodel.tiling.tuning.proposals import PARTS, Proposal
+from polymodel.tiling.tuning.search import SEEDS, Figure, Search
+
+PATIENCE = 8
+OBJECTIVES: tuple[Objective, ...] = ("tiles", "cycles", "total")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When the loop ends, beside the bound being reached and nothing being left to try.
+
+    `patience`: proposals in a row that improve nothing. `budget`: seconds that tiler and model may take.
+    `runs`: how often the tiles will be run; the loop ends when it has taken longer than all runs together
+    could still save. The seeds are always tried. With `budget` or `runs` the answer depends on the machine.
+    """
+
+    patience: int = PATIENCE
+    budget: float | None = None
+    runs: float | None = None
+
+    def __post_init__(self) -> None:
+        faults = []
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
+            faults.append(
+                Diagnostic(f"patience {self.patience!r} is no whole number above 0", "write e.g. 8")
+            )
+        for name, value, example in (("budget", self.budget, "0.5"), ("runs", self.runs, "1000")):
+            real = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and (not real or math.isnan(value) or value <= 0):
+                faults.append(Diagnostic(f"{name} {value!r} is no number above 0", f"write e.g. {example}"))
+        if faults:
+            raise SpecError(faults)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the loop. `fits`: no entry is too large for the proposal; then counts are exact, else 0.
+
+    `figure`: what the objective counts; `best`: the least so far. `seconds`: what tiler and model took.
+    """
+
+    number: int
+    proposal: Proposal
+    why: str
+    fits: bool
+    tiles: int
+    kernels: int
+    config_cycles: int
+    run_cycles: int
+    figure: int
+    best: int
+    improved: bool
+    seconds: float
+
+    @property
+    def total_cycles(self) -> int:
+        return self.config_cycles + self.run_cycles
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """All steps, the costs of the best cutting, and why the loop ended.
+
+    `bound`: no cutting has less of the objective; `bound_cycles`: none takes fewer cycles in all (`bound`).
+    """
+
+    steps: tuple[Step, ...]
+    chosen: Step
+    costs: Costs
+    objective: Objective
+    bound: int
+    bound_cycles: int
+    ended: str
+
+    @property
+    def seconds(self) -> float:
+        """What all of it took: cutting and costing, step by step."""
+        return math.fsum(s.seconds for s in self.steps)
+
+    def saved(self, step: Step) -> float:
+        """Seconds that one run of the best cutting up to a step takes less than one of the first."""
+        best = min((s for s in self.steps[: step.number] if s.fits), key=lambda s: (s.figure, s.number))
+        return self.costs.launch.seconds(self.steps[0].total_cycles - best.total_cycles)
+
+    @property
+    def break_even(self) -> int | None:
+        """How many runs it takes until what the loop took beyond its first step is saved; None: never."""
+        gain = self.saved(self.steps[-1])
+        return math.ceil((self.seconds - self.steps[0].seconds) / gain) if gain > 0 else None
+
+
+def figure_of(found: Costs, objective: Objective) -> tuple[int, int, int]:
+    """What the objective counts, then kernels and tiles: they decide between equals."""
+    first = {"tiles": found.kernels, "cycles": found.run_cycles, "total": found.total_cycles}[objective]
+    return first, found.kernels, found.tiles
+
+
+def tune(
+    pattern: Pattern,
+    op: Op,
+    fit: Fit,
+    objective: Objective = "total",
+    launch: Launch | None = None,
+    ending: Ending | None = None,
+    clock: Callable[[], float] = perf_counter,
+) -> Tuned:
+    """Cut, ask the model, and let its figure decide what to try next, until one of the endings.
+
+    The answer is the best of all steps: never worse than the binary tree. SpecError for an entry that fits
+    no tile.
+    """
+    loop = _Loop(pattern, op, fit, objective, launch or Launch(), ending or Ending(), clock)
+    return loop.run()
+
+
+class _Loop:
+    def __init__(
+        self,
+        pattern: Pattern,
+        op: Op,
+        fit: Fit,
+        objective: Objective,
+        launch: Launch,
+        ending: Ending,
+        clock: Callable[[], float],
+    ) -> None:
+        if objective not in OBJECTIVES:
+            fault = Diagnostic(f"objective {objective!r} is unknown", f"write one of {', '.join(OBJECTIVES)}")
+            raise SpecError([fault])
+        self.pattern, self.op, self.fit, self.objective, self.launch = pattern, op, fit, objective, launch
+        self.ending, self.clock = ending, clock
+        self.bound = cost_bound(pattern, op, fit, launch, objective)
+        self.bound_cycles = cost_bound(pattern, op, fit, launch, "total")
+        self.search = Search(pattern)
+        self.steps: list[Step] = []
+        self.best: tuple[Step, Figure, Costs] | None = None
+        self.idle = 0  # steps since the last improvement
+        self.spent = 0.0
+
+    def run(self) -> Tuned:
+        while True:
+            idea = self.search.next()
+            ended = "nothing is left to try" if idea is None else self._ended()
+            if idea is None or (ended and len(self.steps) >= len(SEEDS)):
+                break
+            self._step(*idea)
+        assert self.best is not None  # the seeds were tried: a fault of theirs was raised
+        chosen, _, found = self.best
+        return Tuned(tuple(self.steps), chosen, found, self.objective, self.bound, self.bound_cycles, ended)
+
+    def _ended(self) -> str:
+        """Why the loop ends here, empty if it goes on."""
+        if self.best is None:
+            return ""
+        chosen, ending = self.best[0], self.ending
+        if chosen.figure <= self.bound:
+            return "the lower bound is reached"
+        if self.idle >= ending.patience:
+            return f"{ending.patience} proposals in a row improved nothing"
+        if ending.budget is not None and self.spent >= ending.budget:
+            return f"the budget of {ending.budget:g} s is spent"
+        left = self.launch.seconds(chosen.total_cycles - self.bound_cycles)
+        if ending.runs is not None and self.spent >= left * ending.runs:
+            more = f"{ending.runs:g} runs could save {left * ending.runs:.3g} s more"
+            return f"{self.spent:.3g} s are spent, {more}"
+        return ""
+
+    def _step(self, proposal: Proposal, why: str) -> None:
+        started = self.clock()
+        found, figure = self._asked(proposal)
+        seconds = self.clock() - started
+        self.spent += seconds
+        self.search.told(proposal, figure)
+        known = self.best[1] if self.best else None
+        improved = figure is not None and (known is None or figure < known)
+        self.idle = 0 if improved else self.idle + 1
+        least = figure if improved else known
+        assert least is not None  # the first seed fits, or raised
+        counted = (
+            (0, 0, 0, 0, 0)
+            if found is None or figure is None
+            else (found.tiles, found.kernels, found.config_cycles, found.run_cycles, figure[0])
+        )
+        step = Step(
+            len(self.steps) + 1, proposal, why, found is not None, *counted, least[0], improved, seconds
+        )
+        self.steps.append(step)
+        if improved and found is not None:
+            self.best = step, figure, found
+
+    def _asked(self, proposal: Proposal) -> tuple[Costs | None, Figure]:
+        """Costs and figure of a proposal; none where it cuts for less than an entry, or its tiler refuses."""
+        try:
+            cut = proposal.cut(self.pattern, self.op, self.fit)
+        except SpecError:
+            if proposal.parts == PARTS:
+                raise
+            return None, None
+        except Refused:
+            if proposal in dict(SEEDS):
+                raise
+            return None, None
+        found = costs(self.pattern, cut, self.op, self.fit, self.launch)
+        return found, figure_of(found, self.objective)
