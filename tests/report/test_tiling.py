@@ -306,3 +306,11 @@ def test_ranks_of_files_are_named(tmp_path: Path) -> None:
         pm.tile(pairs, names="HR")  # type: ignore[arg-type]  # what the fault is about
     with pytest.raises(pm.SpecError):
         pm.tile(file, names=("H", "H", "T"))
+
+
+def test_what_scipy_matrices_hold_twice_or_as_zeros_is_told() -> None:
+    values, rows, cols = [1.0, 2.0, 0.0, 3.0, -3.0], [0, 0, 1, 2, 2], [0, 0, 1, 2, 2]
+    found = pm.tile(scipy.sparse.coo_array((values, (rows, cols)), shape=(3, 3)), pm.Alone())
+    assert found.pattern.nnz_a == 1
+    assert "A: 1 explicit zero removed, 3 duplicates summed or cancelled" in found.notes
+    assert not any("removed" in note for note in pm.tile(scipy.sparse.eye_array(3)).notes)

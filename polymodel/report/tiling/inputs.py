@@ -48,26 +48,31 @@ def operand(
         from polymodel.sparse.files import read_file
 
         file = read_file(source, ranks=names)
-        done = [
-            f"{count:,} {what}{'s' if count > 1 else ''} {how}"
-            for count, what, how in (
-                (file.explicit_zeros, "explicit zero", "removed"),
-                (file.duplicates, "duplicate", "summed"),
-                (file.cancelled, "point", "cancelled to zero and removed"),
-            )
-            if count
-        ]
-        told = [f"{file.tensor.name}: {', '.join(done)}"] if done else []
+        done = _done(
+            (file.explicit_zeros, "explicit zero", "removed"),
+            (file.duplicates, "duplicate", "summed"),
+            (file.cancelled, "point", "cancelled to zero and removed"),
+        )
+        told = [f"{file.tensor.name}: {done}"] if done else []
         return file.tensor, (*told, *(f"{file.tensor.name}: {note}" for note in file.notes))
     if hasattr(source, "tocoo"):
         matrix = source.tocoo()
         ranks = "IJKLMN"[: len(matrix.shape)] if names is None else names
         coords = np.array(matrix.coords) if hasattr(matrix, "coords") else np.array([matrix.row, matrix.col])
-        return SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data), ()
+        found = SparseTensor.from_coo(name, tuple(ranks), matrix.shape, coords, matrix.data)
+        held = int(np.count_nonzero(matrix.data))
+        merged = (held - found.nnz, "duplicate", "summed or cancelled")
+        done = _done((int(matrix.data.size) - held, "explicit zero", "removed"), merged)
+        return found, ((f"{name}: {done}",) if done else ())
     remedy = _TENSORS
     if isinstance(source, np.ndarray | list | tuple):
         remedy = "make it sparse: scipy.sparse.coo_array(...), or pm.SparseTensor.from_dense('A', 'IJ', ...)"
     raise not_a("sparse tensor or file", "tile", source, remedy)
+
+
+def _done(*changes: tuple[int, str, str]) -> str:
+    """What was done to entries: how many of what were treated how."""
+    return ", ".join(f"{n:,} {what}{'s' if n > 1 else ''} {how}" for n, what, how in changes if n)
 
 
 def second_operand(
