@@ -18,10 +18,11 @@ from polymodel.tiling.estimate.loads import Loads
 from polymodel.tiling.estimate.record import Sums
 from polymodel.tiling.estimate.source import Source
 from polymodel.tiling.estimate.work import launched, tokens
+from polymodel.tiling.fits.fit import Elements
 
 # Lengths at which the law of a strip is evaluated, strips counted one by one, and lengths called short.
 _LENGTHS, _COUNTED, _SHORT = 40, 200, 6
-_NEVER = 1e-9
+_NEVER, _SURELY = 1e-9, 1e-12
 # Nodes of a rule over a normal deviation, and the mean of its absolute value.
 _NODES, _MEAN_DEVIATION = 24, 0.798
 
@@ -162,6 +163,13 @@ def _with_more(laws: Loads, more: float) -> Floats:
 
 def _grid(lines: _Lines) -> Ints:
     """Lengths between those that surely fit and those that surely do not."""
+    if not isinstance(lines.source.fit, Elements):
+        # Rows take room too, so how many entries fit depends on the length that is looked for.
+        rough = np.unique(np.geomspace(1, lines.many, _LENGTHS).astype(np.int64))
+        over = lines.loads(rough).over
+        first = int(rough[over <= _SURELY].max(initial=1))
+        last = int(rough[over >= 1 - _SURELY].min(initial=lines.many))
+        return np.unique(np.linspace(first, last, min(_LENGTHS, last - first + 1)).astype(np.int64))
     one = lines.loads(np.ones(1, dtype=np.int64))
     mean, variance = max(float(one.mean[0]), 1e-300), float(one.variance[0])
     most = float(lines.loads(np.array([lines.many], dtype=np.int64)).room[0])

@@ -127,3 +127,13 @@ def test_one_operand_alone_has_no_products(name: str) -> None:
     found = estimate(model, "multiply", Elements(16), name, Alone())
     assert (found.kernels, found.run_cycles) == (0, 0)
     assert found.nonempty > 100
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize(("shape", "density"), [((911, 37), 0.2), ((300, 300), 0.05), ((900, 20), 0.3)])
+@pytest.mark.parametrize("capacity", [1000, 2000])
+def test_long_strips_of_words(op: Op, shape: tuple[int, int], density: float, capacity: int) -> None:
+    """Of many rows in a strip each takes words too; not so many as if the strip were the whole matrix."""
+    fit, model = Words(capacity), Uniform.of(("I", "J"), shape, density=density)
+    tiles = [strips(p, op, fit).tiles for p in _patterns(shape, density, "rolled", 8)]
+    assert estimate(model, op, fit, "strips").tiles == pytest.approx(np.mean(tiles), rel=0.02)
