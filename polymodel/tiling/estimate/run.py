@@ -102,7 +102,7 @@ def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> Source:
             return UniformSource(shape, op, fit, model.points, None, second.points)
         if isinstance(second, Transposed):
             # Off the diagonal a tile and its mirror image are different places.
-            return UniformSource(shape, op, fit, model.points, None, model.points)
+            return UniformSource(shape, op, fit, model.points, None, model.points, mirrored=True)
         if not isinstance(second, DensityModel):
             return UniformSource(shape, op, fit, model.points, rolled, None)
     if isinstance(second, Transposed):

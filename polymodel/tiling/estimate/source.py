@@ -13,7 +13,7 @@ from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints
 from polymodel.tiling.estimate import few, pairs, uniform
 from polymodel.tiling.estimate.loads import BINS, Loads, binned, either, tail, written
 from polymodel.tiling.estimate.rooms import most_entries
-from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.fits.fit import Elements, Fit, Op
 
 # Chances that are as good as none, and the largest capacity whose laws are written out.
 _NEVER, _WRITTEN = 1e-12, 20_000
@@ -69,11 +69,15 @@ def together(counts: Floats, fits: Floats, over: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class UniformSource(Source):
-    """Uniform random A; B is A rolled by `rolled` rows, or `second` with places of its own, or nothing."""
+    """Uniform random A; B is A rolled by `rolled` rows, or `second` with places of its own, or nothing.
+
+    `mirrored`: `second` is A transposed, so that tiles of B are the mirror images of tiles of A.
+    """
 
     first: Hypergeometric
     rolled: int | None
     second: Hypergeometric | None
+    mirrored: bool = False
 
     @property
     def method(self) -> str:
@@ -132,6 +136,9 @@ class UniformSource(Source):
             return float(cdf_max(self.first, places, counts, capacity)[0])
         second = self.second or self.first
         if self.op == "multiply":
+            if self.mirrored and isinstance(self.fit, Elements):
+                # The tiles of B hold what those of A hold: all of them fit where all of these do.
+                return float(cdf_max(self.first, places, counts, capacity)[0])
             both = [float(cdf_max(law, places, counts, capacity)[0]) for law in (self.first, second)]
             return both[0] * both[1]
         if self.first.nnz != second.nnz or 2 * self.first.points > MOST_POINTS:

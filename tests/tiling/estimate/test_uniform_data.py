@@ -12,7 +12,7 @@ from polymodel.sparse.density import Uniform, random_tensor
 from polymodel.tiling.cost.model import costs
 from polymodel.tiling.estimate import Second, estimate
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tilers.strips import columns, strips
 from polymodel.tiling.tilers.trees import btree, qtree, simple
@@ -137,3 +137,15 @@ def test_long_strips_of_words(op: Op, shape: tuple[int, int], density: float, ca
     fit, model = Words(capacity), Uniform.of(("I", "J"), shape, density=density)
     tiles = [strips(p, op, fit).tiles for p in _patterns(shape, density, "rolled", 8)]
     assert estimate(model, op, fit, "strips").tiles == pytest.approx(np.mean(tiles), rel=0.02)
+
+
+def test_tiles_of_one_size_beside_their_mirror_images() -> None:
+    """All tiles of the transposed matrix fit where all of the matrix do: that is no second chance to fail."""
+    fit, tiles = Elements(300), []
+    for seed in range(150):
+        pattern = pattern_of(random_tensor(("I", "J"), (150, 150), 0.2, seed), Transposed())
+        tiles.append(simple(pattern, "multiply", fit).tiles)
+    model = Uniform.of(("I", "J"), (150, 150), density=0.2)
+    found = estimate(model, "multiply", fit, "simple", Transposed())
+    error = 2.5 * np.std(tiles, ddof=1) / np.sqrt(len(tiles))
+    assert found.tiles == pytest.approx(np.mean(tiles), abs=0.05 * np.mean(tiles) + error)
