@@ -243,24 +243,9 @@ def first_of(options: argparse.Namespace) -> str:
 
 def second_of(text: str | None) -> str | Second | None:
     """B: a file, or how it is made of A."""
-    from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
+    from polymodel.report.tiling.inputs import in_words
 
-    if text is None:
-        return None
-    word, colon, number = text.partition(":")
-    if word == "rolled":
-        try:
-            return Rolled(int(number)) if colon else Rolled()
-        except ValueError:
-            fault = f"--with {text}: {number!r} is no whole number of rows"
-            raise SpecError([Diagnostic(fault, "write e.g. --with rolled:5")]) from None
-    plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
-    if text in plain:
-        return plain[text]
-    if "." not in text:
-        fault = f"--with {text}: neither a file nor a way to make B of A"
-        raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
-    return text
+    return None if text is None else in_words(text, f"--with {text}")
 
 
 def launch_of(options: argparse.Namespace) -> Launch:

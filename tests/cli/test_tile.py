@@ -154,7 +154,7 @@ def test_odd_matrices(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: 
         ((MATRIX, "--capacity", "0"), "no whole number above 0"),
         ((OVERLAPPING, "--capacity", "1"), "at least 2 elements"),
         ((MATRIX, "--tiler", "btre"), "btree"),
-        ((MATRIX, "--with", "rolled:x"), "write e.g. --with rolled:5"),
+        ((MATRIX, "--with", "rolled:x"), "write e.g. rolled:5"),
         ((MATRIX, "--with", "nothng"), "transposed or nothing"),
         ((MATRIX, "--with", SMALL), "element-wise operands have one shape"),
         ((SMALL, "--with", "transposed"), "only a square plane"),

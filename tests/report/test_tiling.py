@@ -17,6 +17,7 @@ import polymodel as pm
 from polymodel.report.tiling.tables import every
 from polymodel.report.tiling.tile import COLUMNS
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.tiling.plane.operands import Second
 
 matplotlib.use("agg")
 MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
@@ -314,3 +315,20 @@ def test_what_scipy_matrices_hold_twice_or_as_zeros_is_told() -> None:
     assert found.pattern.nnz_a == 1
     assert "A: 1 explicit zero removed, 3 duplicates summed or cancelled" in found.notes
     assert not any("removed" in note for note in pm.tile(scipy.sparse.eye_array(3)).notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("rolled:3", pm.Rolled(3)), ("rolled", None), ("transposed", pm.Transposed()), ("nothing", pm.Alone())],
+)
+def test_the_second_operand_in_words(words: str, meant: Second | None) -> None:
+    square = pm.SparseTensor.from_dense("A", ("I", "J"), np.tri(9))
+    said, given = (pm.tile(square, b, fit=pm.elements(8), tiler="btree") for b in (words, meant))
+    assert said.tiles.equals(given.tiles)
+    assert said.pattern.second == given.pattern.second
+
+
+@pytest.mark.parametrize("words", ["rolled:some", "rolls"])
+def test_a_second_operand_in_unknown_words(words: str) -> None:
+    with pytest.raises(pm.SpecError, match="rolled"):
+        pm.tile(pm.SparseTensor.from_dense("A", ("I", "J"), np.tri(9)), words)

@@ -78,10 +78,32 @@ def _done(*changes: tuple[int, str, str]) -> str:
 def second_operand(
     given: Source | Second | None, names: Sequence[str] | None = None
 ) -> tuple[Second | None, tuple[str, ...]]:
-    """B as the tiling room takes it. A word from the command line is no file: pass what it means."""
-    if given is None or isinstance(given, (Rolled, Transposed, Alone)):
-        return given, ()
-    return operand(given, "B", names)
+    """B as the tiling room takes it: a tensor, or how it is made of A."""
+    made = in_words(given, repr(given)) if isinstance(given, str) else given
+    if made is None or isinstance(made, (Rolled, Transposed, Alone)):
+        return made, ()
+    return operand(made, "B", names)
+
+
+def in_words(text: str, said: str) -> str | Second:
+    """B as words say it: `rolled`, `rolled:ROWS`, `transposed`, `nothing`; else the name of a file.
+
+    `said`: how it was given, for messages.
+    """
+    word, colon, number = text.partition(":")
+    if word == "rolled":
+        try:
+            return Rolled(int(number)) if colon else Rolled()
+        except ValueError:
+            fault = f"{said}: {number!r} is no whole number of rows"
+            raise SpecError([Diagnostic(fault, "write e.g. rolled:5")]) from None
+    plain: dict[str, Second] = {"transposed": Transposed(), "nothing": Alone()}
+    if text in plain:
+        return plain[text]
+    if "." not in text:
+        fault = f"{said}: neither a file nor a way to make B of A"
+        raise SpecError([Diagnostic(fault, "name a .mtx or .tns file, rolled[:ROWS], transposed or nothing")])
+    return text
 
 
 def operation(op: str) -> Op:

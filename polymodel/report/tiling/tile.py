@@ -50,13 +50,13 @@ def tile(
     """Cut two sparse operands into tiles that fit, and say what running them costs.
 
     `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors or SciPy matrices; `b` also pm.Rolled(rows),
-    pm.Transposed() or pm.Alone(); without it B is A with its rows rolled by 5. `op`: add or multiply,
-    element by element. `fit`: pm.elements(C), pm.words(M) or pm.stored(format, bits). `tiler`: a name, also
-    NAME+merge and NAME+fixpoint; `best` tries them all and takes the least by `objective`: `total`
-    (configuration and run), `cycles` (run, then kernels) or `tiles` (kernels launched, then tiles). `ranks`:
-    the two that are cut, rows first. `names`: of a file's ranks; a .tns file with as many columns has no
-    values. `launch`: cycles per kernel, and which tiles are launched. `compat`:
-    "tiler-swift" repeats that tool with the defects behind its published figures.
+    pm.Transposed() or pm.Alone(), or in words (rolled:5, transposed, nothing); without it B is A with its
+    rows rolled by 5. `op`: add or multiply, element by element. `fit`: pm.elements(C), pm.words(M) or
+    pm.stored(format, bits). `tiler`: a name, also NAME+merge and NAME+fixpoint; `best` tries them all and
+    takes the least by `objective`: `total` (configuration and run), `cycles` (run, then kernels) or `tiles`
+    (kernels launched, then tiles). `ranks`: the two that are cut, rows first. `names`: of a file's ranks; a
+    .tns file with as many columns has no values. `launch`: cycles per kernel, and which tiles are launched.
+    `compat`: "tiler-swift" repeats that tool with the defects behind its published figures.
 
     Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
     """
