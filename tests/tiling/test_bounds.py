@@ -86,8 +86,8 @@ def test_of_other_fits_only_the_whole_is_asked() -> None:
     "form", ["CSR", "CSC", "COO", "dense", "DCSR", ["UOP", "CP"], ["U", "B"], ["CP", "RLE"]]
 )
 @pytest.mark.parametrize("op", ["add", "multiply"])
-def test_bits_of_values_alone_bound_tiles_of_a_format(form: str | list[str], op: Op) -> None:
-    """Every tile of any size takes at least the bits of its values, so all tiles together do."""
+def test_bits_of_entries_alone_bound_tiles_of_a_format(form: str | list[str], op: Op) -> None:
+    """Every tile of any size takes at least the bits of its entries, so all tiles together do."""
     a, b = random((6, 7), 0.5, 3), random((6, 7), 0.4, 4)
     pattern = joined(a, b)
     for height, width in ((1, 1), (2, 3), (6, 7)):
@@ -100,12 +100,14 @@ def test_bits_of_values_alone_bound_tiles_of_a_format(form: str | list[str], op:
         assert 1 <= kernel_bound(pattern, op, found.fit) <= found.kernels
 
 
-def test_bits_of_values_by_hand() -> None:
-    """30 values of 8 bits in buffers of 100: three and more, however small the coordinates."""
+def test_bits_of_entries_by_hand() -> None:
+    """30 values of 8 bits, with two coordinates of 32 in COO, one in CSR, and none in dense tiles."""
     a = np.ones((5, 6), dtype=np.bool_)
     pattern = joined(a, a)
-    assert lower_bound(pattern, "add", stored("COO(data=8)", 100)) == 3
-    assert kernel_bound(pattern, "multiply", stored("COO(data=8)", 70)) == 4
+    assert lower_bound(pattern, "add", stored("COO(data=8)", 100)) == 22  # 2160 bits
+    assert lower_bound(pattern, "add", stored({"format": "CSR", "data": 8}, 100)) == 12  # 1200
+    assert lower_bound(pattern, "add", stored("dense", 100)) == 10  # 960
+    assert kernel_bound(pattern, "multiply", stored("COO(data=8)", 150)) == 15
     assert lower_bound(pattern, "add", stored("COO(data=8)", 10**6)) == 1
 
 

@@ -206,3 +206,20 @@ def test_which_formats_sums_tell() -> None:
     }  # fmt: skip
     assert line_sums(pattern, stored("CSF", 99), 1, True)
     assert not line_sums(pattern, words(99), 0, False)
+
+
+@given(drawn(), st.sampled_from(["add", "multiply"]))
+@settings(max_examples=150, deadline=None)
+def test_every_entry_takes_its_bits(given: tuple[Pattern, Any], op: Op) -> None:
+    """Tiles of any size take so many bits for each of their entries at least."""
+    pattern, format = given
+    fit = stored(format, 1)
+    for height, width in ((1, 1), (2, 3), pattern.shape):
+        number = pattern.rows // height * pattern.shape[1] + pattern.cols // width
+        tiles, ids = np.unique(number, return_inverse=True)
+        row, col = tiles // pattern.shape[1] * height, tiles % pattern.shape[1] * width
+        sides = np.minimum(height, pattern.shape[0] - row), np.minimum(width, pattern.shape[1] - col)
+        counts = Counts(pattern, ids, tiles.size)
+        held = counts.union if op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
+        rects = Rects(row.astype(np.int64), col.astype(np.int64), *(s.astype(np.int64) for s in sides))
+        assert (fit.loads(counts, rects, op) >= held * fit.entry_bits(pattern)).all()

@@ -28,7 +28,7 @@ _EXACT = (
     "tiles, entries, words and kernels: exact counts of the data; cycles: exact counts of tokens, one a cycle"
 )
 _BOUND = "bound: no cutting into rectangles has fewer tiles that hold entries"
-_WEAK = "bound: no cutting has fewer tiles that hold entries; loose, as it counts the bits of values alone"
+_WEAK = "bound: no cutting has fewer tiles that hold entries; loose, as it counts the bits of entries alone"
 # Columns of the summary, where a line must hold them all.
 _SHORT = {
     "config_cycles": "config",

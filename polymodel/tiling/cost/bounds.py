@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.formats.levels import levels_of_groups
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
@@ -22,12 +21,13 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     """At least so many tiles hold entries of A or of B.
 
     `Elements`: a tile takes `capacity` entries, for add of both operands together, for multiply of each.
-    `Words`: a tile with n entries in r rows takes 2 n + 2 r + 3 words, and a row counts in every tile that
-    it reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
+    `Words`: a tile with n entries in r rows takes 2 n + 2 r + 3 words, and a row counts in every tile that it
+    reaches, so that all tiles together hold at least 2 n + 2 R words beside 3 apiece; n and R are those of
     the larger operand, for add those of the union (which the bound of the output holds whole). `Stored`: a
-    tile has room for `capacity` bits of values, and every entry of the larger operand, or (add) of the
-    output, is one; coordinates come on top, so this bound is loose. Other fits: what they say of the smallest
-    rectangle with all entries (1, or 2 if it does not fit). SpecError if no entry fits at all.
+    tile has room for `capacity` bits, of which every entry of the larger operand, or (add) of the output,
+    takes its value and the coordinates that are kept for it alone; pointers and masks come on top. Other
+    fits: what they say of the smallest rectangle with all entries (1, or 2 if it does not fit). SpecError if
+    no entry fits at all.
 
     For add these are the kernels launched. For multiply they are not: see `kernel_bound`.
     """
@@ -41,7 +41,7 @@ def lower_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
     values = 0
     if isinstance(fit, Stored):
         most = pattern.points if op == "add" else max(pattern.nnz_a, pattern.nnz_b)
-        values = -(-most * value_bits(pattern, fit) // fit.capacity)
+        values = -(-most * fit.entry_bits(pattern) // fit.capacity)
     return max(values, _whole(pattern, op, fit))
 
 
@@ -59,7 +59,7 @@ def kernel_bound(pattern: Pattern, op: Op, fit: Fit) -> int:
         return _entries(int(np.count_nonzero(met)), fit)
     if isinstance(fit, Words):
         return _words(pattern, met, fit)
-    values = value_bits(pattern, fit) if isinstance(fit, Stored) else 0
+    values = fit.entry_bits(pattern) if isinstance(fit, Stored) else 0
     return max(-(-int(np.count_nonzero(met)) * values // fit.capacity), int(bool(met.any())))
 
 
@@ -80,15 +80,6 @@ def _words(pattern: Pattern, which: Flags, fit: Words) -> int:
         raise SpecError([Diagnostic(fault, f"give at least {_SMALLEST} words")])
     begun = 1 + int(np.count_nonzero(rows[1:] != rows[:-1]))
     return -(-(2 * rows.size + 2 * begun) // (fit.capacity - _HEADER))
-
-
-def value_bits(pattern: Pattern, fit: Stored) -> int:
-    """Bits of an entry's value alone, as the format keeps a tile of one entry."""
-    form = fit.format_of(pattern)
-    ranks = form.order(pattern.own or pattern.ranks)
-    at, one = np.zeros((len(ranks), 1), dtype=np.int64), np.ones((1, len(ranks)), dtype=np.int64)
-    levels = levels_of_groups(ranks, at, at[0], 1, 0 * one, one, (1,) * len(ranks))
-    return int(np.max(form.bits(levels).useful))
 
 
 def _whole(pattern: Pattern, op: Op, fit: Fit) -> int:

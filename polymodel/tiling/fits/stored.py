@@ -11,8 +11,8 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import sorting
 from polymodel.sparse.formats.levels import levels_of_groups
 from polymodel.sparse.formats.parse import parse_format
-from polymodel.sparse.formats.ranks import RLE
-from polymodel.sparse.formats.whole import CISS, Format, PerRank
+from polymodel.sparse.formats.ranks import CP, RLE, B, U
+from polymodel.sparse.formats.whole import CISS, Format, NamedFormat, PerRank
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
@@ -70,6 +70,10 @@ class Stored(Fit):
             )
         return found
 
+    def entry_bits(self, pattern: Pattern) -> int:
+        """Bits that every entry of a tile takes at least: its value, and coordinates kept for it alone."""
+        return _entry_bits(self.format_of(pattern), len(own_ranks(pattern)))
+
     def loads(self, counts: Counts, rects: Rects, op: Op) -> Ints:
         pattern = counts.pattern
         format = self.format_of(pattern)
@@ -83,6 +87,21 @@ class Stored(Fit):
 def stored(format: object, bits: int) -> Stored:
     """A fit: A, B and the output of a tile take at most so many bits each in this format."""
     return Stored(bits, format)
+
+
+def _entry_bits(format: Format, ranks: int) -> int:
+    if isinstance(format, NamedFormat):
+        kept = {"dense": 0, "COO": ranks}.get(format.kind, 1)
+        return format.widths.data + kept * (format.widths.index or 0)
+    if isinstance(format, CISS):
+        return format.widths.data + (ranks - 1) * (format.widths.index or 0)
+    last = format.rules[-1] if isinstance(format, PerRank) and format.rules else None
+    # Masks and offsets belong to fibers; coordinates as wide as a tile needs may have no bits.
+    if isinstance(last, CP | U):
+        return last.pbits + (last.cbits or 0)
+    if isinstance(last, RLE):
+        return last.pbits + (last.rbits or 0)
+    return last.pbits if isinstance(last, B) else 0
 
 
 def own_ranks(pattern: Pattern) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.tiling.fits.fit import Fit, Op
+from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
 from polymodel.tiling.plane.sorting import sorted_by
@@ -122,6 +123,7 @@ def by_steps(
     """Where groups begin, for loads that are no sums, and their figures: all chains take a tile at a time.
 
     `figures` (None: unknown) bound what a union loads; where that does not decide, its points are counted.
+    Of formats they are the bits that the entries of A, of B, and for add of the output take at least.
     `number`: the tile that each tile of `blocks` is in by now.
     """
     known = None if figures is None else figures[:, chain.order]
@@ -166,7 +168,11 @@ class _Judge:
         op, fit = self.rule
         rects = self.chain.upto(head, last)
         good, unsure, both = np.zeros(head.size, dtype=np.bool_), np.arange(head.size), None
-        if known is not None:
+        if known is not None and isinstance(fit, Stored):
+            # Bits of entries alone; what may fit is asked.
+            both = known[:, head] + known[:, last]
+            unsure = np.nonzero(both.max(axis=0) <= fit.capacity)[0]
+        elif known is not None:
             both = _united(known[:, head], known[:, last], self.chain.across, rects)
             least, most = (
                 fit.loads(_told(self.blocks.pattern, both, rows), rects, op) for rows in (_LEAST, _MOST)
@@ -177,7 +183,7 @@ class _Judge:
             tiles, group = self.members.of_groups(head[unsure], last[unsure])
             counts = self.blocks.counts(tiles, group, unsure.size)
             good[unsure] = fit.fits(counts, rects.taken(unsure), op)
-            if both is not None:
+            if both is not None and not isinstance(fit, Stored):
                 both[_LEAST, unsure] = both[_MOST, unsure] = np.stack([counts.rows_a, counts.rows_b])
         return good, both
 

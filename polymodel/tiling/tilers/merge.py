@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op
+from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern, Rects, ordered
 from polymodel.tiling.tilers.chains import Blocks, Chain, by_steps, by_sums, figures_of
@@ -26,6 +27,9 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut) -> Cut:
         figures = np.stack([counts.nnz_a, counts.nnz_b])
     elif summed(fit):
         figures = figures_of(counts)
+    elif isinstance(fit, Stored):
+        held = (counts.nnz_a, counts.nnz_b, *((counts.union,) if op == "add" else ()))
+        figures = np.stack(held) * fit.entry_bits(pattern)
     quiet, across = 0, True
     while quiet < 2:
         chain = Chain.of(rects, across)

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.tiling.cost.bounds import value_bits
 from polymodel.tiling.fits.faults import check_empty, check_single
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.fits.stored import Stored
@@ -181,12 +180,12 @@ class _Tree:
         return _Tiles.joined(done), ids
 
     def _full(self, points: Pattern, at: Index, rects: Rects) -> Flags:
-        """Tiles that do not fit; formats are not asked where values alone are too many."""
+        """Tiles that do not fit; formats are not asked where entries alone are too many."""
         counts = Counts(points, at, rects.tiles)
         full = np.zeros(rects.tiles, dtype=np.bool_)
         if isinstance(self.fit, Stored):
             held = counts.union if self.op == "add" else np.maximum(counts.nnz_a, counts.nnz_b)
-            full = held * self._value_bits > self.fit.capacity
+            full = held * self._entry_bits > self.fit.capacity
             if full.all():
                 return full
         open_ = ~full
@@ -198,8 +197,8 @@ class _Tree:
         return full
 
     @cached_property
-    def _value_bits(self) -> int:
-        return value_bits(self.pattern, self.fit) if isinstance(self.fit, Stored) else 0
+    def _entry_bits(self) -> int:
+        return self.fit.entry_bits(self.pattern) if isinstance(self.fit, Stored) else 0
 
     def _split(self, tiles: _Tiles) -> _Split:
         rects = tiles.rects
