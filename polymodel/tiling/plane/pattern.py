@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,18 @@ Flags = NDArray[np.bool_]
 Index = NDArray[Any]
 
 
+class _Held:
+    """Arrays of frozen records are frozen with them."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]  # every heir is a dataclass
+            value = getattr(self, one.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(_Held):
     """The entries of A and of B: one point for every place that either holds.
 
     `ranks`, `shape`: names and sizes of the two ranks that are cut, rows first. `rows`, `cols`: coordinates
@@ -75,7 +85,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class Rects:
+class Rects(_Held):
     """Rectangles of the plane, one per tile: first row, first column, height and width (int64 arrays)."""
 
     row: Ints
@@ -111,7 +121,7 @@ class Rects:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class Cut(_Held):
     """A partition of the plane: tiles in order of (row, col), and of every point the tile that it is in.
 
     `tiler`: the full name of what made it, e.g. `qtree+merge`. `notes`: what the user should know.
