@@ -94,8 +94,7 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
     trial = _Trial(task)
     figure, others = _FIGURES[task.objective][0], []
     for name, make in makers.items():
-        if trial.needless(name):
-            trial.left.append(name)
+        if trial.leaves(name):
             continue
         for entry in trial.entries(name, make):
             others.append((getattr(entry, figure), entry.name))
@@ -110,19 +109,26 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
     told = ", ".join(f"{name} {n:,}" for n, name in sorted(others) if name != best.name)
     note = f"best of all tilers by {_WORDS[task.objective]}: {best.name} {getattr(best, figure):,}"
     note = f"{note} ({told})" if told else note
-    if trial.left:
-        note += f"; {', '.join(trial.left)} could not be better"
+    if trial.beaten:
+        note += f"; {', '.join(trial.beaten)} could not be better"
+    if trial.far:
+        note += f"; not tried, or not merged, for many times as many tiles: {', '.join(trial.far)}"
     return replace(cut, tiler=best.name, notes=(*cut.notes, note))
 
 
 @dataclass(eq=False)
 class _Trial:
-    """Tilers tried one after the other. `left`: those that need not be tried."""
+    """Tilers tried one after the other.
+
+    `beaten`: those not tried because nothing can be less. `far`: those not tried, or not merged, because they
+    have many times the tiles of the best; that these are no better is likely, not proven.
+    """
 
     task: Task
     best: Entry | None = None
     refused: list[Refused] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    beaten: list[str] = field(default_factory=list)
+    far: list[str] = field(default_factory=list)
 
     def entries(self, name: str, make: Make) -> Iterator[Entry]:
         """A tiler's cut, also merged where that changes it; nothing where it refuses.
@@ -139,7 +145,10 @@ class _Trial:
         except Refused as refusal:
             self.refused.append(refusal)
             return
-        mergeable = cut.tiles > 1 and "+" not in name and not self._far(cut.tiles)
+        mergeable = cut.tiles > 1 and "+" not in name
+        if mergeable and self._far(cut.tiles):
+            mergeable = False
+            self.far.append(name)
         joined = merged(pattern, op, fit, cut) if mergeable else cut
         changed = joined.tiles < cut.tiles
         if op == "multiply" or not changed:
@@ -147,13 +156,17 @@ class _Trial:
         if changed:
             yield Entry(f"{name}+fixpoint", costs(pattern, joined, op, fit, launch))
 
-    def needless(self, name: str) -> bool:
-        """Whether this tiler is slow, and cannot win or is far off."""
+    def leaves(self, name: str) -> bool:
+        """Whether this tiler is slow, and cannot win or is far off; then it is noted as left."""
         if self.best is None or (summed(self.task.fit) and name not in _SLOW):
             return False
         if all(getattr(self.best, figure) <= least for figure, least in self._bounds.items()):
+            self.beaten.append(name)
             return True
-        return name in ("strips", "columns") and self._far(self._heavy_lines(name == "columns"))
+        if name in ("strips", "columns") and self._far(self._heavy_lines(name == "columns")):
+            self.far.append(name)
+            return True
+        return False
 
     def _far(self, tiles: int) -> bool:
         """Far more tiles than the best has, of a fit that must be asked about them."""
