@@ -170,3 +170,13 @@ def test_a_winner_that_cannot_be_listed_does_not_keep_the_others_from_winning() 
         best = costs(pattern, cut(pattern, "multiply", fit, "best", objective), "multiply", fit)
         assert best.overflowing == 0
         assert getattr(best, figure) <= min(getattr(other, figure) for other in others)
+
+
+def test_best_says_who_refused_and_why() -> None:
+    draw = np.random.default_rng(3)
+    places = draw.choice(300 * 300, 21_000, replace=False)
+    a = SparseTensor.from_coo("M", ("I", "J"), (300, 300), np.array(np.divmod(places, 300)), np.ones(21_000))
+    note = cut(pattern_of(a, Alone()), "add", Elements(512)).notes[-1]
+    looked = "guillotine looks at every cut of a grid; M has 21,000 places, more than 20,000"
+    assert note.endswith(f"; guillotine refused ({looked})")
+    assert "refused" not in cut(pattern_of(a, Alone()), "add", Elements(90_000)).notes[-1]

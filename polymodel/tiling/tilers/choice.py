@@ -102,7 +102,7 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
                 trial.best = entry
     best = trial.best
     if best is None:
-        raise trial.refused[0]
+        raise trial.refused[0][1]
     cut = best.costs.cut
     if best.more:
         cut = makers[best.name](task.pattern, task.op, task.fit)
@@ -113,6 +113,7 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
         note += f"; {', '.join(trial.beaten)} could not be better"
     if trial.far:
         note += f"; not tried, or not merged, for many times as many tiles: {', '.join(trial.far)}"
+    note += "".join(f"; {name} refused ({refusal.message})" for name, refusal in trial.refused)
     return replace(cut, tiler=best.name, notes=(*cut.notes, note))
 
 
@@ -126,7 +127,7 @@ class _Trial:
 
     task: Task
     best: Entry | None = None
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[tuple[str, Refused]] = field(default_factory=list)
     beaten: list[str] = field(default_factory=list)
     far: list[str] = field(default_factory=list)
 
@@ -143,7 +144,7 @@ class _Trial:
                 return
             cut = make(pattern, op, fit)
         except Refused as refusal:
-            self.refused.append(refusal)
+            self.refused.append((name, refusal))
             return
         mergeable = cut.tiles > 1 and "+" not in name
         if mergeable and self._far(cut.tiles):
