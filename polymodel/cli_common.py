@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from threading import Event, Thread
 from time import perf_counter
 
@@ -45,6 +48,42 @@ def symbols(texts: Sequence[str]) -> dict[str, int | float]:
     if faults:
         raise SpecError(faults)
     return {name: v for name, (v, _) in values.items() if v is not None}
+
+
+@dataclass(frozen=True)
+class Number:
+    """What an option takes: whole numbers unless `real`, from `least` to `most`; `example` for the remedy."""
+
+    what: str
+    example: int | float
+    least: float = -inf
+    most: float = inf
+    real: bool = False
+
+    def read(self, text: str) -> int | float | None:
+        """The number, also written as 1e9 or 1_000; None for all that is none of these."""
+        from polymodel.spec.numbers import plain_number
+
+        value = plain_number(text)
+        if value is None or not abs(value) < inf or not self.least <= value <= self.most:
+            return None
+        if self.real:
+            return value
+        return int(value) if value == int(value) else None
+
+
+def read_numbers(options: argparse.Namespace, known: Mapping[str, Number]) -> None:
+    """Replaces the texts of these options by their numbers. Raises SpecError with every fault."""
+    faults = []
+    for name, number in known.items():
+        text = getattr(options, name)
+        if isinstance(text, str):
+            setattr(options, name, found := number.read(text))
+            if found is None:
+                fault = f"--{name} {text} is no {number.what}"
+                faults.append(Diagnostic(fault, f"write e.g. --{name} {number.example}"))
+    if faults:
+        raise SpecError(faults)
 
 
 class Line:

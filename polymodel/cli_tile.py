@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from polymodel.cli_common import read_numbers, waiting
 from polymodel.cli_tile_options import (
     BUFFER,
     CAPACITY,
+    NUMBERS,
     PRODUCT,
     SHAPED,
     add_options,
@@ -64,8 +66,7 @@ def add_tile_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None
 
 
 def _waited(options: argparse.Namespace) -> tuple[str, int]:
-    from polymodel.cli_common import waiting
-
+    read_numbers(options, NUMBERS)
     asked = [name for name in ("estimate", "tune", "published") if getattr(options, name)]
     asked += ["op matmul"] if options.op == "matmul" else []
     if len(asked) > 1:
@@ -173,13 +174,14 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     checked_product(options)
     tile = None if options.tile is None else sizes_of(options.tile, "tile", "32,32,32")
     # Whether it is one is for tile_matmul to say, with those there are.
-    strategy = cast("Named", "search" if options.tiler == "best" else options.tiler)
+    usual = "search" if tile is None else "uniform"
+    strategy = cast("Named", usual if options.tiler == "best" else options.tiler)
     capacity = options.capacity
-    if capacity is None and tile is None:
+    if capacity is None and (tile is None or options.tiler == "overbooked"):
         capacity = BUFFER
     found = tile_matmul(
         first_of(options), factor_of(options.second), tile=tile, capacity=capacity,
-        strategy=strategy if tile is None else None, order=options.order,
+        strategy=strategy, order=options.order,
         objective="words" if options.objective == "words" else "time",
         launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
         names=ranks_of(options.names),

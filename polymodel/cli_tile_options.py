@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from polymodel.cli_common import Number
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
@@ -19,6 +21,16 @@ FORMATS = ("table", "json", "csv", "html")
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
+_SIZE = Number("whole number above 0", CAPACITY, 1)
+NUMBERS = {
+    "capacity": _SIZE,
+    "config": Number("whole number of cycles from 0 to 10^9", 824, 0, 10**9),
+    "clock": Number("number of MHz from 1e-9 to 1e9", 1000, 1e-9, 1e9, real=True),
+    "pes": replace(_SIZE, example=16),
+    "bandwidth": Number("number of words a cycle above 0", 4, sys.float_info.min, real=True),
+    "density": Number("share of nonzero points, from 0 to 1", 0.01, 0, 1, real=True),
+    "most": replace(_SIZE, example=MOST),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +90,6 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--capacity",
-        type=int,
         metavar="N",
         help=f"of a tile's memory (default: {CAPACITY} elements or words; of a product {BUFFER} words each "
         "for A, B, Z)",
@@ -87,37 +98,33 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         "--run", dest="which", choices=("nonempty", "all"), default="nonempty",
         help="which tiles are launched: those that can have a result (default), or all",
     )  # fmt: skip
-    parser.add_argument(
-        "--config", type=int, metavar="CYCLES", help="to configure one kernel (default: 824, 907)"
-    )
-    parser.add_argument(
-        "--clock", type=float, metavar="MHZ", help="turns cycles into seconds (default: 1000)"
-    )
+    parser.add_argument("--config", metavar="CYCLES", help="to configure one kernel (default: 824, 907)")
+    parser.add_argument("--clock", metavar="MHZ", help="turns cycles into seconds (default: 1000)")
 
 
 def _add_product(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("products (--op matmul)")
-    group.add_argument("--tile", metavar="TI,TK,TJ", help="sizes of uniform tiles (default: searched)")
+    group.add_argument(
+        "--tile", metavar="TI,TK,TJ", help="sizes of uniform or overbooked tiles (default: searched)"
+    )
     group.add_argument(
         "--order", metavar="LOOPS", help="of the loops, outermost first, e.g. ikj (default: all)"
     )
-    group.add_argument("--pes", type=int, default=1, metavar="N", help="multiplies a cycle (default: 1)")
-    group.add_argument("--bandwidth", type=float, default=1.0, metavar="N", help="words a cycle (default: 1)")
+    group.add_argument("--pes", default=1, metavar="N", help="multiplies a cycle (default: 1)")
+    group.add_argument("--bandwidth", default=1.0, metavar="N", help="words a cycle (default: 1)")
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("estimates (--estimate)")
     group.add_argument("--shape", metavar="ROWS,COLUMNS", help="instead of FILE, uniform random data ...")
-    group.add_argument("--density", type=float, metavar="D", help="... of this density, from 0 to 1")
+    group.add_argument("--density", metavar="D", help="... of this density, from 0 to 1")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", action="store_true", help="with every tiler, merged ones too")
     parser.add_argument("--plot", metavar="FILE", help="draw the matrix with its tiles: .png, .svg, .pdf")
     parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
-    parser.add_argument(
-        "--most", type=int, metavar="N", help=f"tiles to export without a refusal (default: {MOST})"
-    )
+    parser.add_argument("--most", metavar="N", help=f"tiles to export without a refusal (default: {MOST})")
     parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
 
@@ -165,11 +172,11 @@ def factor_of(text: str | None) -> str | Transposed | None:
 
 def sizes_of(text: str, option: str, example: str) -> tuple[int, ...]:
     """Whole numbers with commas between them."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        fault = f"--{option} {text}: whole numbers are expected"
-        raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}")]) from None
+    sizes = [_SIZE.read(part) for part in text.split(",")]
+    if None in sizes:
+        fault = f"--{option} {text}: whole numbers above 0 are expected"
+        raise SpecError([Diagnostic(fault, f"write e.g. --{option} {example}")])
+    return tuple(int(size) for size in sizes if size is not None)
 
 
 def objective_of(options: argparse.Namespace, usual: Objective) -> Objective:
@@ -219,8 +226,10 @@ def _unknown(name: str) -> list[Diagnostic]:
 def checked_product(options: argparse.Namespace) -> None:
     """What of a product contradicts itself."""
     faults = []
-    if options.tile is not None and options.tiler not in ("best", "uniform"):
-        fault = f"--tile sets the sizes of uniform tiles, --tiler {options.tiler} chooses its own"
+    if options.tile is not None and options.tiler not in ("best", "uniform", "overbooked"):
+        fault = (
+            f"--tile sets the sizes of uniform or overbooked tiles, --tiler {options.tiler} chooses its own"
+        )
         faults.append(Diagnostic(fault, "leave one of them out"))
     if options.objective in ("tiles", "total"):
         fault = f"--objective {options.objective}: a product is judged by its time or by the words it moves"

@@ -77,7 +77,10 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
         (("--estimate",), "of a file, or of a shape and a density"),
         (("--estimate", "--shape", "3,4"), "a shape needs a density"),
         (("--estimate", "--shape", "3", "--density", "0.5"), "give two sizes, rows and columns"),
-        (("--estimate", "--shape", "3,4", "--density", "2"), "give the share of nonzero points"),
+        (
+            ("--estimate", "--shape", "3,4", "--density", "2"),
+            "--density 2 is no share of nonzero points, from 0 to 1",
+        ),
         (("--estimate", "--shape", "3,x", "--density", "0.5"), "write e.g. --shape 1000,1000"),
         ((SMALL, "--estimate", "--with", SMALL), "an estimate sees no data of B"),
         ((SMALL, "--estimate", "--tune"), "do not go together"),
@@ -94,12 +97,53 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
         ((SMALL, "--order", "ikj"), "add --op matmul, or leave it out"),
         ((SMALL, "--op", "matmul", "--compare", "--fit", "words"), "--fit has no meaning"),
         ((SMALL, "--op", "matmul", "--compare", "--fit", "words"), "--compare has no meaning"),
+        (
+            ("--estimate", "--shape", "1e2,2.5", "--density", "0.5"),
+            "whole numbers above 0 are expected",
+        ),
+        ((SMALL, "--capacity", "1.5"), "--capacity 1.5 is no whole number above 0"),
+        ((SMALL, "--capacity", "4k"), "write e.g. --capacity 128"),
+        ((SMALL, "--op", "matmul", "--bandwidth", "nan"), "--bandwidth nan is no number of words a cycle"),
     ],
 )
 def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str) -> None:
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert told in err
+
+
+def test_numbers_are_read_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, SMALL, "--capacity", "1e3", "--clock", "5e2", "--config", "1_00")
+    assert code == 0
+    for text in ("1,000 elements a tile", "100 cycles = 200 ns: 1 kernel x 100 cycles", "at 500 MHz"):
+        assert text in out, text
+    code, out, _ = run(capsys, "--estimate", "--shape", "1e2,1_00", "--density", "1e-1", "--tiler", "strips")
+    assert (code, "100 x 100" in out) == (0, True)
+
+
+def test_wrong_numbers_are_told_once_each_and_all_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, SMALL, "--config", "-1", "--clock", "-3", "--capacity", "0", "--most", "x")
+    assert (code, out) == (2, "")
+    assert [line for line in err.splitlines() if "remedy" not in line] == [
+        "--capacity 0 is no whole number above 0",
+        "--config -1 is no whole number of cycles from 0 to 10^9",
+        "--clock -3 is no number of MHz from 1e-9 to 1e9",
+        "--most x is no whole number above 0",
+    ]
+    assert "config_add" not in err
+
+
+def test_overbooked_tiles_of_given_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    product = (SMALL, "--op", "matmul", "--with", "transposed", "--tile", "32,8,32", "--capacity", "40")
+    code, out, _ = run(capsys, *product, "--tiler", "overbooked", "--format", "json")
+    found = pm.tile_matmul(
+        SMALL, pm.Transposed(), tile=(32, 8, 32), capacity=40, strategy="overbooked", objective="time"
+    )
+    assert code == 0
+    assert json.loads(out)["notes"] == list(found.notes)
+    assert any("overbooked: some tiles exceed their buffer" in note for note in found.notes)
+    assert json.loads(out)["summary"] == json.loads(json.dumps(found.table("summary").records()))
+    assert run(capsys, *product)[0] == 1  # without it they do not fit
 
 
 def test_published_figures_beside_ours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
