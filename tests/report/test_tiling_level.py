@@ -163,6 +163,20 @@ def test_a_format_moves_its_own_bits(tmp_path: Path) -> None:
     assert rows["Z"]["out_words"] == pm.footprint(both, "CSR").total
 
 
+def test_whole_actions_of_a_format_are_those_of_tiles(tmp_path: Path) -> None:
+    """DRAM reads 64 bits at once: a tile of a format takes whole actions, not one for each of its bits."""
+    report, data = small(tmp_path, section="{fit: stored, format: CSR, capacity: 150, tiler: btree}", n=3)
+    found = tile_levels(report, data)
+    tiles = found.table("tiles").records()
+    assert len(tiles) > 1
+    rows = {(r["component"], r["tensor"], r["action"]): r for r in found.table("energy").records()}
+    for name, key in (("A", "words_a"), ("B", "words_b")):
+        read = rows["DRAM", name, "read"]
+        assert read["count"] == 3 * sum(-(-int(str(t[key])) // 64) for t in tiles)
+        assert read["energy_J"] == pytest.approx(read["count"] * 64e-12)
+        assert read["bits"] == rows["MEM", name, "read"]["count"] == 3 * sum(int(str(t[key])) for t in tiles)
+
+
 def test_without_a_clock_there_are_no_seconds(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
     text = (ARCH % "{}").replace("    clock: 2e6\n", "") + WORKLOAD % (4, 4, 1, "add", "[m, n]")

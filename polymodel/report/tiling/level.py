@@ -9,6 +9,8 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.page import CSS
 from polymodel.report.report import Report
@@ -19,8 +21,10 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
 from polymodel.tiling.levels.product import ProductLevel
+from polymodel.tiling.plane.pattern import Ints
 
 if TYPE_CHECKING:
     import pandas
@@ -275,10 +279,17 @@ def _moved(found: TilingReport) -> list[Moved]:
             total, filled = int(words.sum()) * x.executions, int((words > 0).sum()) * x.executions
             crossing = 0 if parent is None else total
             flows = (0, 0, total, crossing) if role == "output" else (crossing, total, 0, 0)
-            moved.append(Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows))
+            each = _transfers(words, x.executions) if isinstance(x.costs.fit, Stored) else None
+            moved.append(Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, filled, *flows, each))
     for product in found.products:
         moved += moved_by(product)
     return moved
+
+
+def _transfers(bits: Ints, executions: int) -> tuple[tuple[int, int], ...]:
+    """(bits, how many tiles take so many); tiles that move nothing left out."""
+    sizes, tiles = np.unique(bits[bits > 0], return_counts=True)
+    return tuple(zip(sizes.tolist(), (tiles * executions).tolist(), strict=True))
 
 
 _MADE: dict[str, Callable[[TilingReport], Table]] = {

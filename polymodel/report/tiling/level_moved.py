@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.cost.actions import movement_actions, rounded_actions, whole_actions
 from polymodel.report.table import Cell, Column, Table
 
 
 @dataclass(frozen=True)
 class Moved:
     """What one tensor's tiles move, all executions: words in from the parent, taken and given by the array,
-    out to the parent. `tiles`: those that hold entries of it."""
+    out to the parent. `tiles`: those that hold entries of it. `transfers`: of tiles in a format, which are
+    moved whole, (bits, how many tiles); None where words are moved one by one."""
 
     einsum: str
     memory: Component
@@ -26,6 +27,13 @@ class Moved:
     read: int
     written: int
     out: int
+    transfers: tuple[tuple[int, int], ...] | None = None
+
+    def actions(self, action: Action, words: int) -> int:
+        """Whole actions (bits, if the action is one bit) of one of the four flows."""
+        if self.transfers is None or not words:
+            return whole_actions(action, words, self.word_bits)
+        return rounded_actions(action, self.transfers, 1)
 
 
 def traffic_table(moved: Iterable[Moved]) -> Table:
@@ -58,14 +66,17 @@ def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for m in moved:
         # (component, reads, writes): the memory takes and gives every word, its parent does the other half.
-        accesses = [(m.memory, m.read + m.out, m.written + m.into)]
+        accesses: list[tuple[Component, tuple[int, ...], tuple[int, ...]]] = [
+            (m.memory, (m.read, m.out), (m.written, m.into))
+        ]
         if m.parent is not None:
-            accesses.append((hierarchy[m.parent], m.into, m.out))
-        for component, *counts in accesses:
-            for action, words in zip(movement_actions(component), counts, strict=True):
+            accesses.append((hierarchy[m.parent], (m.into,), (m.out,)))
+        for component, *flows in accesses:
+            for action, parts in zip(movement_actions(component), flows, strict=True):
+                words = sum(parts)
                 if not words:
                     continue
-                number = whole_actions(action, words, m.word_bits)
+                number = sum(m.actions(action, part) for part in parts)
                 unit = "bit" if action.bits_per_action is None else "action"
                 rows.append((
                     m.einsum, component.name, m.tensor, action.name, words * m.word_bits, number, unit,
