@@ -89,6 +89,8 @@ _MEND: tuple[tuple[type[OSError], str], ...] = (
 @contextmanager
 def writing(target: str | PathLike[str]) -> Iterator[None]:
     """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
+    if not isinstance(target, (str, PathLike)):
+        raise SpecError([Diagnostic(f"cannot write {target!r}: it is no name of a file", "write e.g. 'out'")])
     try:
         yield
     except OSError as error:

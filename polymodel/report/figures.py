@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from polymodel.spec.faults import not_a
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
+
+
+def axes(given: Axes | None, width: float, height: float) -> Axes:
+    """Those given, else `new_axes`. SpecError for what is no axes."""
+    from matplotlib.axes import Axes as Drawn
+
+    if given is None:
+        return new_axes(width, height)
+    if not isinstance(given, Drawn):
+        raise not_a("axes", "plot", given, "pass ax=figure.add_subplot(), or leave it out")
+    return given
 
 
 def new_axes(width: float, height: float) -> Axes:

@@ -44,8 +44,8 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
         raise Refused(
             fault, f"ask for them: most={costs.kernels} (--most {costs.kernels}), or take a larger capacity"
         )
-    target = Path(folder)
-    with writing(target):
+    with writing(folder):
+        target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
     operands = {"A": _parts(a, costs, costs.pattern.in_a)}
     if not isinstance(second, Alone):

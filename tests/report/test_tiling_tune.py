@@ -13,6 +13,7 @@ from polymodel.report.tiling.tune import Tuning, tune_tiling
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.fits.fit import Elements, Words
+from polymodel.tiling.fits.stored import stored
 from polymodel.tiling.plane.operands import Alone, Transposed
 from polymodel.tiling.tilers.trees import btree
 
@@ -110,3 +111,14 @@ def test_wrong_arguments_are_told() -> None:
 def test_it_is_in_the_facade() -> None:
     assert pm.tune_tiling is tune_tiling
     assert pm.Tuning is Tuning
+
+
+def test_bounds_that_say_little_are_called_loose(found: Tuning) -> None:
+    told = (
+        f"bound      {found.bound:,} (a loose bound); this is {found.chosen.figure / found.bound:.3f} x that"
+    )
+    assert told in str(found)
+    assert told.partition("bound      ")[2] in found._repr_html_()
+    small = SparseTensor.from_dense("A", ("M", "N"), np.eye(6))
+    assert "loose" not in str(tune_tiling(small, Alone(), fit=Elements(2)))
+    assert "(a loose bound)" in str(tune_tiling(small, Alone(), fit=stored("CSR", 400)))

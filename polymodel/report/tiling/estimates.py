@@ -14,6 +14,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError, writing
 from polymodel.report.page import CSS
 from polymodel.report.table import Cell, Column, Table
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation
+from polymodel.report.tiling.tables import several
 from polymodel.report.tiling.text import room
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
@@ -176,7 +177,7 @@ def _named(tilers: Sequence[str] | None) -> tuple[str, ...]:
     """The tilers asked for; a single name is one too."""
     if tilers is None:
         return TILERS
-    found = (tilers,) if isinstance(tilers, str) else tuple(tilers)
+    found = (tilers,) if isinstance(tilers, str) else several(tilers)
     if not found:
         raise SpecError([Diagnostic("no tiler is named", f"leave tilers out for {', '.join(TILERS)}")])
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,12 +33,14 @@ def words(capacity: int) -> Words:
 
 
 def operand(
-    source: Source, name: str, names: Sequence[str] | None = None
+    source: Source, name: str, names: Sequence[str] | None = None, call: str = "tile"
 ) -> tuple[SparseTensor, tuple[str, ...]]:
     """A tensor, and what was done to the entries of its file. SpecError for what is none.
 
-    `names`: of its ranks, unless it is a tensor, which has its own.
+    `names`: of its ranks, unless it is a tensor, which has its own. `call`: what it is given to.
     """
+    if names is not None and not isinstance(names, Iterable):
+        raise SpecError([Diagnostic(f"names={names!r} is no list of names", "write e.g. names=('I', 'J')")])
     if isinstance(names, str):
         fault = f"names={names!r} is one name, not several"
         raise SpecError([Diagnostic(fault, f"write names={tuple(names.replace(',', ''))}")])
@@ -67,7 +69,7 @@ def operand(
     remedy = _TENSORS
     if isinstance(source, np.ndarray | list | tuple):
         remedy = "make it sparse: scipy.sparse.coo_array(...), or pm.SparseTensor.from_dense('A', 'IJ', ...)"
-    raise not_a("sparse tensor or file", "tile", source, remedy)
+    raise not_a("sparse tensor or file", call, source, remedy)
 
 
 def _done(*changes: tuple[int, str, str]) -> str:
@@ -83,6 +85,16 @@ def second_operand(
     if made is None or isinstance(made, (Rolled, Transposed, Alone)):
         return made, ()
     return operand(made, "B", names)
+
+
+def factor(given: Source | Second | None) -> Source | Transposed | None:
+    """B of a product as it is given, also in words. SpecError for what makes B of A in another way."""
+    made = in_words(given, repr(given)) if isinstance(given, str) else given
+    if isinstance(made, (Rolled, Alone)):
+        fault = f"tile_matmul: {made!r} makes B for element-wise work alone; a product needs a factor"
+        remedy = "pass a file, a tensor or pm.Transposed(), or leave b out for A times A"
+        raise SpecError([Diagnostic(fault, f"{remedy}; pm.tile adds and multiplies element by element")])
+    return made
 
 
 def in_words(text: str, said: str) -> str | Second:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.page import CSS
 from polymodel.report.table import Table
-from polymodel.report.tiling.inputs import Source, operand
+from polymodel.report.tiling.inputs import Source, factor, operand
 from polymodel.report.tiling.matmul_inputs import (
     Named,
     buffers_of,
@@ -82,19 +82,25 @@ def tile_matmul(
 
     Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
     """
+    made = factor(b)
     machine = Machine(pes, bandwidth, launch_of(launch))
     chosen = strategy_of(strategy, tile, capacity)
     orders = orders_of(order)
     check_figures(objective, overbook, time_limit)
-    buffers = buffers_of(capacity)
-    first, told = operand(a, "A", names)
-    second, more = (b, ()) if b is None or isinstance(b, Transposed) else operand(b, "B", names)
+    buffers, sizes = buffers_of(capacity), grid_of(grid)
+    shape = None if tile is None else shape_of(tile)
+    first, told = operand(a, "A", names, "tile_matmul")
+    second, more = (
+        (made, ())
+        if made is None or isinstance(made, Transposed)
+        else operand(made, "B", names, "tile_matmul")
+    )
     until = perf_counter() + time_limit
     product = product_of(first, second, progress)
-    asked = Asked(buffers, machine, objective, orders, overbook, grid_of(grid), until, progress)
+    asked = Asked(buffers, machine, objective, orders, overbook, sizes, until, progress)
     notes = (*told, *more)
-    if tile is not None:
-        best = given_tiles(product, shape_of(tile), asked, chosen == "overbooked")
+    if shape is not None:
+        best = given_tiles(product, shape, asked, chosen == "overbooked")
         return MatmulTiling(product, asked, best, (best,), notes)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)
@@ -192,8 +198,9 @@ class MatmulTiling:
         """Every table as NAME.csv in a folder, which is made if need be."""
         from polymodel.errors import writing
 
-        base, written = Path(folder), []
-        with writing(base):
+        written = []
+        with writing(folder):
+            base = Path(folder)
             base.mkdir(parents=True, exist_ok=True)
             for name in TABLES:
                 file = base / f"{name}.csv"

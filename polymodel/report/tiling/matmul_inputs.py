@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from polymodel.errors import Diagnostic, SpecError
@@ -43,7 +43,9 @@ def launch_of(launch: Launch | None) -> Launch:
 
 
 def orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
-    asked = ORDERS if order is None else (order,) if isinstance(order, str) else tuple(order)
+    asked = ORDERS if order is None else (order,) if isinstance(order, str) else order
+    if not isinstance(asked, Iterable):
+        raise SpecError([Diagnostic(f"order {order!r} is no order of loops", "write e.g. ikj")])
     faults = [
         Diagnostic(f"no order {o!r}", f"write one of {', '.join(ORDERS)}") for o in asked if o not in ORDERS
     ]
@@ -58,15 +60,22 @@ def check_figures(objective: str, overbook: float, time_limit: float) -> None:
     faults = []
     if objective not in get_args(Objective):
         faults.append(Diagnostic(f"objective {objective!r} is unknown", "write words or time"))
-    if not 0 <= overbook < 1:
-        faults.append(Diagnostic(f"overbook {overbook} is no share of tiles", "write e.g. 0.1"))
-    if not time_limit > 0:
-        faults.append(Diagnostic(f"time_limit {time_limit} is no time", "write seconds, e.g. 30"))
+    if not _is_number(overbook) or not 0 <= overbook < 1:
+        faults.append(Diagnostic(f"overbook {overbook!r} is no share of tiles", "write e.g. 0.1"))
+    if not _is_number(time_limit) or not time_limit > 0:
+        faults.append(Diagnostic(f"time_limit {time_limit!r} is no time", "write seconds, e.g. 30"))
     if faults:
         raise SpecError(faults)
 
 
-def shape_of(tile: Sequence[int]) -> Shape:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def shape_of(tile: object) -> Shape:
+    if not isinstance(tile, Iterable):
+        fault = f"tile {tile!r} is no list of sizes"
+        raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)")])
     given = tuple(tile)
     if len(given) != 3:
         raise SpecError([Diagnostic(f"tile {given} has {len(given)} sizes", "write three: along i, k and j")])
@@ -96,6 +105,9 @@ def buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
 def grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
     if grid is None:
         return None
+    if not isinstance(grid, Iterable) or not all(isinstance(along, Iterable) for along in grid):
+        fault = f"grid {grid!r} has no sizes for each of i, k and j"
+        raise SpecError([Diagnostic(fault, "pass three lists of whole numbers above 0")])
     given = tuple(tuple(along) for along in grid)
     wrong = [t for along in given for t in along if isinstance(t, bool) or not isinstance(t, int) or t < 1]
     if len(given) != 3 or not all(given) or wrong:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes, new_axes
 from polymodel.report.plots import INK, WARNING, prefixed
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 
@@ -59,13 +59,11 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
             [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]
         )
     inches = _plane(*found.pattern.shape, _INCHES)
-    if ax is not None:
-        _draw(found, bins, ax, inches, hatched=True)
-        return ax
-    made = new_axes(max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
+    made = axes(ax, max(inches[0], 3.4) + 1.7, max(inches[1], 1.2) + 1.3)
     most, steps, apart = _draw(found, bins, made, inches, hatched=True)
-    _scale(made, most, steps)
-    _legend(found, made, apart)
+    if ax is None:
+        _scale(made, most, steps)
+        _legend(found, made, apart)
     return made
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def plot_estimates(found: Sequence[_Foretold], quantity: str = "tiles", *, ax: A
     tilers = list(dict.fromkeys(f.estimate.tiler for f in found))
     models = list(dict.fromkeys(f.model for f in found))
     real = {f.estimate.tiler: f.actual for f in found if f.actual is not None}
-    ax = ax if ax is not None else new_axes(2 + 1.2 * len(tilers), 4)
+    ax = axes(ax, 2 + 1.2 * len(tilers), 4)
     names = (["actual"] if real else []) + models
     width, place = 0.8 / len(names), np.arange(len(tilers))
     for number, name in enumerate(names):

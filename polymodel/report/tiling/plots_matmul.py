@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 from polymodel.report.plots import INK, SHADES, prefixed
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _stacked(
     below: str,
     ax: Axes | None,
 ) -> Axes:
-    ax = ax if ax is not None else new_axes(max(5.5, 1.5 + 1.5 * len(names)), 4.2)
+    ax = axes(ax, max(5.5, 1.5 + 1.5 * len(names)), 4.2)
     floor = [0.0] * len(names)
     for number, (label, heights) in enumerate(zip(_PARTS, parts, strict=True)):
         ax.bar(range(len(names)), heights, 0.6, bottom=floor, color=SHADES[number % len(SHADES)], label=label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 from polymodel.report.plots import INK
 from polymodel.report.tiling.tune import UNITS, Tuning
 
@@ -23,7 +23,7 @@ def plot_tuning(found: Tuning, ax: Axes | None = None) -> Axes:
     from matplotlib.ticker import MaxNLocator
 
     tuned = found.tuned
-    ax = ax if ax is not None else new_axes(8, 4)
+    ax = axes(ax, 8, 4)
     tried = [s for s in tuned.steps if s.fits]
     ax.plot(
         [s.number for s in tuned.steps], [s.best for s in tuned.steps], "-", color=BEST,

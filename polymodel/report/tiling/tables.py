@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -109,7 +109,9 @@ def usual(task: Task) -> tuple[str, ...]:
 
 
 def several(tilers: Sequence[str]) -> tuple[str, ...]:
-    """Names, each once. SpecError for a single text."""
+    """Names, each once. SpecError for a single text and for what lists none."""
+    if not isinstance(tilers, Iterable):
+        raise SpecError([Diagnostic(f"tilers={tilers!r} is no list of names", "write tilers=('btree',)")])
     if isinstance(tilers, str):
         fault = f"tilers={tilers!r} is one name, not several"
         raise SpecError([Diagnostic(fault, f"write tilers=({tilers!r},)")])

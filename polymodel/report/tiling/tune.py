@@ -18,6 +18,7 @@ from polymodel.spec.faults import not_a
 from polymodel.tiling.cost.cost_bound import Objective
 from polymodel.tiling.cost.model import Costs, Launch
 from polymodel.tiling.fits.fit import Fit
+from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tuning.tune import PATIENCE, Ending, Step, Tuned, tune
@@ -194,7 +195,9 @@ class Tuning:
 def headline(found: Tuning) -> list[tuple[str, str]]:
     """The few figures that everything else explains."""
     c, first, unit = found.costs, found.tuned.steps[0], UNITS[found.tuned.objective]
-    over = f", {found.chosen.figure / found.bound:.3f} of the bound" if found.bound else ""
+    # As `tile` has it: such bounds know of what both operands hold, or of the bits of entries, alone.
+    loose = " (a loose bound)" if c.op == "multiply" or isinstance(c.fit, Stored) else ""
+    over = f"; this is {found.chosen.figure / found.bound:.3f} x that" if found.bound else ""
     return [
         ("matrix", f"{found.pattern.name} and {found.pattern.second}, {c.op}, {room(c.fit)}"),
         (
@@ -202,7 +205,7 @@ def headline(found: Tuning) -> list[tuple[str, str]]:
             f"{found.chosen.figure:,} {unit} by {c.cut.tiler}: {c.tiles:,} tiles, {c.kernels:,} kernels",
         ),
         ("first", f"{first.figure:,} by {first.proposal.name}"),
-        ("bound", f"{found.bound:,}{over}"),
+        ("bound", f"{found.bound:,}{loose}{over}"),
     ]
 
 
