@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
+
+if TYPE_CHECKING:
+    from polymodel.report.tiling.level import TilingReport
 
 FORMAT = "polymodel-report/1"
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -128,8 +132,16 @@ def _tiling_data(report: Report) -> Json:
             "energy_J": found.total_energy,
         },
         "notes": list(found.notes),
-        "tables": {name: _table_data(found.table(name)) for name in TILING},
+        "tables": {name: _tiling_table(found, name) for name in TILING},
     }
+
+
+def _tiling_table(found: TilingReport, name: str) -> Json:
+    """A table, or why it is too large to be listed."""
+    try:
+        return _table_data(found.table(name))
+    except Refused as refusal:
+        return {"refused": refusal.message, "remedy": refusal.remedy}
 
 
 def _plain(value: Cell) -> Json:
@@ -152,9 +164,10 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
 
 def whole_text(report: Report, live: bool = False) -> str:
     """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""
+    from polymodel.report.beside import beside
     from polymodel.report.text import report_text
 
-    text = report_text(report, live=live)
+    text = report_text(report, live=live, more=beside(report))
     if says_sparse(report.problem):
         text += f"\nOn sparse data\n{report.sparse}"
     if says_tiles(report.problem):
@@ -165,30 +178,39 @@ def whole_text(report: Report, live: bool = False) -> str:
     return text
 
 
-def _save_sparse(report: Report, target: Path) -> list[Path]:
-    """What sparse data make of it: a page, and a CSV file per table, named `sparse_...`."""
+def _save_sparse(report: Report, target: Path, parquet: bool) -> list[Path]:
+    """What sparse data make of it: a page, and files of its tables, named `sparse_...`."""
     from polymodel.report.sparse import TABLES as SPARSE
 
-    found = [target / f"sparse_{name}.csv" for name in SPARSE]
-    with writing(target):
-        for name, path in zip(SPARSE, found, strict=True):
-            path.write_text(report.sparse.table(name).to_csv(), encoding="utf-8")
+    found = _written(((f"sparse_{n}", report.sparse.table(n)) for n in SPARSE), target, parquet)
     report.sparse.to_html(target / "sparse.html")
     return [*found, target / "sparse.html"]
 
 
-def _save_tiling(report: Report, target: Path) -> list[Path]:
-    """Tiles as a CSV file per table, named `tiling_...`; nothing where they are refused."""
+def _save_tiling(report: Report, target: Path, parquet: bool) -> list[Path]:
+    """Files of the tables of tiles, named `tiling_...`; report.json says what is refused."""
     from polymodel.report.tiling.level import TABLES as TILING
 
-    try:
-        tables = {target / f"tiling_{name}.csv": report.tiling.table(name) for name in TILING}
-    except Refused:
-        return []
+    tables = []
+    for name in TILING:
+        try:
+            tables.append((f"tiling_{name}", report.tiling.table(name)))
+        except Refused:
+            continue
+    return _written(tables, target, parquet)
+
+
+def _written(tables: Iterable[tuple[str, Table]], target: Path, parquet: bool) -> list[Path]:
+    """A CSV file per table, and one of parquet if asked for."""
+    found = []
     with writing(target):
-        for path, table in tables.items():
-            path.write_text(table.to_csv(), encoding="utf-8")
-    return list(tables)
+        for name, table in tables:
+            found.append(target / f"{name}.csv")
+            found[-1].write_text(table.to_csv(), encoding="utf-8")
+            if parquet:
+                found.append(target / f"{name}.parquet")
+                table.frame().to_parquet(found[-1])
+    return found
 
 
 def save(
@@ -209,8 +231,8 @@ def save(
     with writing(target):
         (target / "report.txt").write_text(text, encoding="utf-8")
     if says_sparse(report.problem):
-        found += _save_sparse(report, target)
+        found += _save_sparse(report, target, parquet)
     if says_tiles(report.problem):
-        found += _save_tiling(report, target)
+        found += _save_tiling(report, target, parquet)
     found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import engineering
 from polymodel.report.page import CSS
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table
@@ -21,6 +22,8 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.tiling.cost.model import Costs
+from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
 from polymodel.tiling.levels.product import ProductLevel
@@ -46,12 +49,17 @@ _NARROW = {
         "out_words", "moved_bits", "label",
     ),
     "energy": (
-        "einsum", "component", "tensor", "action", "bits", "count", "unit", "energy_per_unit_J", "energy_J",
-        "label",
+        "einsum", "memory", "component", "tensor", "action", "bits", "count", "unit", "energy_per_unit_J",
+        "energy_J", "label",
     ),
 }  # fmt: skip
 _ROLES = ("A", "B", "output")
 _GUESSED = "an operand is known by its density only: figures are expected ones, without tiles, by "
+CHARGED = (
+    "tiles are counted beside the mapping, whose own figures they leave as they are; their energy is that of "
+    "reads and writes of a memory and of its parent, without compute and what lies between"
+)
+_AGAIN = "{} is cut at {} as if the array worked from there; in all counts it at {} alone"
 _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clock:"
 
 
@@ -100,26 +108,34 @@ class TilingReport:
         """What the least certain counts are: `exact`, or `expected` where an operand has no data."""
         return "expected" if self.expected else "exact"
 
+    @cached_property
+    def counted(self) -> tuple[Level | ProductLevel | Expected, ...]:
+        """What totals add up: each Einsum at the innermost memory that cuts it, where the array works."""
+        every: tuple[Level | ProductLevel | Expected, ...] = (*self.levels, *self.products, *self.expected)
+        place = self.dense.problem.hierarchy.index
+        inner = {x.einsum: x.memory.name for x in sorted(every, key=lambda x: place(x.memory.name))}
+        return tuple(x for x in every if inner[x.einsum] == x.memory.name)
+
     @property
     def total_cycles(self) -> float:
         """Cycles to configure and to run, all Einsums and executions: whole unless some are expected."""
-        counted: float = sum(x.costs.total_cycles * x.executions for x in self.levels)
-        counted += sum(x.total_cycles * x.executions for x in self.products)
-        return counted + sum(x.estimate.total_cycles * x.executions for x in self.expected)
+        return sum(_cycles(x) * x.executions for x in self.counted)
 
     @property
     def total_latency(self) -> float | None:
         """Seconds of all Einsums one after the other; None if a memory has no clock."""
-        found = [_seconds(x, x.costs.total_cycles) for x in self.levels]
-        found += [_seconds(x, x.estimate.total_cycles) for x in self.expected]
-        found += [_seconds(x, x.total_cycles) for x in self.products]
+        found = [_seconds(x, _cycles(x)) for x in self.counted]
         known = [s for s in found if s is not None]
         return math.fsum(known) if len(known) == len(found) else None
 
     @property
-    def total_energy(self) -> float:
-        """Joules of moving tiles in, out and past the array."""
-        return math.fsum(float(e or 0) for e in self.table("energy").column("energy_J"))
+    def total_energy(self) -> float | None:
+        """Joules of moving tiles in, out and past the array; None if some are only expected."""
+        if any(isinstance(x, Expected) for x in self.counted):
+            return None
+        places = {(x.einsum, x.memory.name) for x in self.counted}
+        rows = self.table("energy").records()
+        return math.fsum(float(r["energy_J"] or 0) for r in rows if (r["einsum"], r["memory"]) in places)
 
     @cached_property
     def _tables(self) -> dict[str, Table]:
@@ -166,6 +182,11 @@ class TilingReport:
         made = [f"{x.einsum} at {x.memory.name}: {n}" for x in self.levels for n in x.costs.cut.notes]
         made += [f"{x.einsum} at {x.memory.name}: {n}" for x in self.products for n in x.notes]
         made += [MODEL] if self.products else []
+        made += dict.fromkeys(filter(None, map(_too_large, both)))
+        made += [CHARGED] if both else []
+        for x in self.counted:
+            if others := [e.memory.name for e in both if e.einsum == x.einsum and e is not x]:
+                made.append(_AGAIN.format(x.einsum, ", ".join(others), x.memory.name))
         for e in self.expected:
             said = (_GUESSED + e.estimate.method, *e.estimate.notes)
             made += [f"{e.einsum} at {e.memory.name}: {n}" for n in said]
@@ -175,14 +196,12 @@ class TilingReport:
         parts = [
             f"{title}\n{self.table(name).only(*_NARROW[name]).text()}" for name, title in _sections(self)
         ]
+        parts = [*parts, _in_all(self)] if self.counted else parts
         return "\n\n".join([*parts, "\n".join(f"note: {n}" for n in self.notes)]).rstrip() + "\n"
 
     def __repr__(self) -> str:
-        kernels: float = sum(x.costs.kernels * x.executions for x in self.levels)
-        kernels += sum(x.estimate.kernels * x.executions for x in self.expected)
-        kernels += sum(x.best.launches * x.executions for x in self.products)
         cut = len(self.levels) + len(self.expected) + len(self.products)
-        figures = f"{kernels:,.10g} kernels, {self.total_cycles:,.10g} cycles"
+        figures = f"{_kernels(self):,.10g} kernels, {self.total_cycles:,.10g} cycles"
         return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
 
     def _repr_html_(self) -> str:
@@ -195,12 +214,50 @@ def body(found: TilingReport) -> str:
         f'<h2>{escape(title)}</h2><div class="wide">{found.table(name).html()}</div>'
         for name, title in _sections(found)
     ]
+    parts += [f"<p>{escape(_in_all(found))}</p>"] if found.counted else []
     return "\n".join([*parts, *(f'<p class="note">{escape(n)}</p>' for n in found.notes)])
 
 
 def _sections(found: TilingReport) -> list[tuple[str, str]]:
     titles = ("Tiles and kernels", "Products in tiles", "Words moved by tiles", "Energy of moving tiles")
     return [(n, t) for n, t in zip(_SHOWN, titles, strict=True) if found.table(n).rows]
+
+
+def _cycles(x: Level | ProductLevel | Expected) -> float:
+    return x.total_cycles if isinstance(x, ProductLevel) else _made_of(x).total_cycles
+
+
+def _kernels(found: TilingReport) -> float:
+    total: float = 0
+    for x in found.counted:
+        one = x.best.launches if isinstance(x, ProductLevel) else _made_of(x).kernels
+        total += one * x.executions
+    return total
+
+
+def _too_large(x: Level | ProductLevel | Expected) -> str | None:
+    """A note if the buffer that `capacity:` gives one operand is larger than the whole memory."""
+    room = x.asked.buffers[0] if isinstance(x, ProductLevel) else x.fit.capacity
+    if room * x.word_bits <= x.memory.size_bits:
+        return None
+    unit = "bits" if x.word_bits == 1 else f"words of {x.word_bits} bits"
+    buffer = f"a buffer of {room:,} {unit}"
+    return f"{x.memory.name} has {engineering(x.memory.size_bits, 'bit')}, less than {buffer}: see capacity:"
+
+
+def _made_of(x: Level | Expected) -> Costs | Estimate:
+    return x.costs if isinstance(x, Level) else x.estimate
+
+
+def _in_all(found: TilingReport) -> str:
+    """Kernels, cycles, seconds and joules of all Einsums, one after the other."""
+    joules, seconds = found.total_energy, found.total_latency
+    said = [f"{_kernels(found):,.10g} kernels", f"{found.total_cycles:,.10g} cycles"]
+    if seconds is not None:
+        said.append(engineering(seconds, "s"))
+    if joules is not None:
+        said.append(f"{engineering(joules, 'J')} of moving tiles")
+    return f"In all: {', '.join(said)} ({found.label})"
 
 
 def _seconds(level: Level | Expected | ProductLevel, cycles: float) -> float | None:

@@ -57,11 +57,14 @@ def traffic_table(moved: Iterable[Moved]) -> Table:
 
 
 def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
-    """Every access of a word: in and out of the memory, and what it exchanges with its parent."""
+    """Every access of a word: in and out of the memory, and what it exchanges with its parent.
+
+    `memory`: whose tiles; `component`: which is read or written.
+    """
     columns = (
-        Column("einsum"), Column("component"), Column("tensor"), Column("action"), Column("bits", "bit"),
-        Column("count"), Column("unit"), Column("energy_per_unit_J", "J"), Column("energy_J", "J"),
-        Column("provenance"), Column("label"),
+        Column("einsum"), Column("memory"), Column("component"), Column("tensor"), Column("action"),
+        Column("bits", "bit"), Column("count"), Column("unit"), Column("energy_per_unit_J", "J"),
+        Column("energy_J", "J"), Column("provenance"), Column("label"),
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
     for m in moved:
@@ -79,7 +82,7 @@ def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
                 number = sum(m.actions(action, part) for part in parts)
                 unit = "bit" if action.bits_per_action is None else "action"
                 rows.append((
-                    m.einsum, component.name, m.tensor, action.name, words * m.word_bits, number, unit,
-                    action.energy, number * action.energy, action.provenance, "exact",
+                    m.einsum, m.memory.name, component.name, m.tensor, action.name, words * m.word_bits,
+                    number, unit, action.energy, number * action.energy, action.provenance, "exact",
                 ))  # fmt: skip
     return Table("tiling_energy", columns, tuple(rows))

@@ -57,6 +57,10 @@ class Level:
     def pattern(self) -> Pattern:
         return self.costs.pattern
 
+    @property
+    def fit(self) -> Fit:
+        return self.costs.fit
+
     @cached_property
     def bound(self) -> int:
         """Tiles that hold entries, at least."""
@@ -123,6 +127,7 @@ class Expected:
     tensors: tuple[str, str, str]
     fit: Fit
     estimate: Estimate
+    word_bits: int
     executions: int
 
 
@@ -193,13 +198,14 @@ def _level(
     op, (a, b), out = elementwise(cascade, einsum, component.name)
     widest = max(x.bits_per_value for x in einsum.accesses)
     fit = fit_of(rules, capacity_of(rules, component.size_bits, component.buffering, widest))
+    width = 1 if rules.fit == "stored" else rules.word_bits or widest
     launch = launch_of(rules, component.clock)
     order = tuple(x.variables[0] for x in out.projection)
     names = (a.tensor, b.tensor, out.tensor)
     if not all(data[x.tensor].dense or data[x.tensor].actual is not None for x in (a, b)):
         models = [_model(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor), order) for x in (a, b)]
         said = estimate(models[0], op, fit, rules.tiler, models[1], launch)
-        return Expected(einsum.name, component, names, fit, said, einsum.n_instances)
+        return Expected(einsum.name, component, names, fit, said, width, einsum.n_instances)
     tensors = [operand_of(einsum, x, data[x.tensor], tensor_shape(cascade, x.tensor)) for x in (a, b)]
     planes = _planes(einsum, out, rules, component.name)
     if len(order) > 2:
@@ -214,7 +220,7 @@ def _level(
         names,
         (parents[a.tensor], parents[b.tensor], parents[out.tensor]),
         costs(pattern, tiles, op, fit, launch),
-        1 if rules.fit == "stored" else rules.word_bits or widest,
+        width,
         einsum.n_instances,
     )
 
