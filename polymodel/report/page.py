@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from polymodel.errors import Refused, writing
+from polymodel.report.beside import beside, pointers
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.drawing import INK, MUTED
 from polymodel.report.report import TABLES, Report
@@ -38,8 +40,10 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def _head(report: Report) -> str:
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(report))
+def _head(report: Report, more: Sequence[tuple[str, str]]) -> str:
+    """The headline; `more`: what to say of sparse figures."""
+    figures = (*headline(report), *more)
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in figures)
     state = "yes" if report.feasible else '<span class="bad">no</span>'
     wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
     notes = "".join(f'<p class="note">{escape(n)}</p>' for n in report.notes)
@@ -48,7 +52,7 @@ def _head(report: Report) -> str:
 
 def fragment(report: Report, *, live: bool) -> str:
     """Figures, the LoopTree and the main tables; further tables are folded away."""
-    parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report)]
+    parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report, pointers(report))]
     tree = looptree_svg(report.problem.tree, report.problem.cascade)
     parts.append(f'<details open><summary>LoopTree</summary><div class="wide">{tree}</div></details>')
     for i, (title, table, _) in enumerate(sections(report, live=live)):
@@ -76,7 +80,7 @@ def to_html(report: Report, file: str | Path | None = None, live: bool = True) -
     arch = architecture_svg(report.problem.hierarchy)
     tree = looptree_svg(report.problem.tree, report.problem.cascade)
     parts = [
-        _head(report),
+        _head(report, beside(report)),
         f'<h2>LoopTree</h2><div class="wide">{tree}</div>',
         f'<h2>Architecture</h2><div class="wide">{arch}</div>',
     ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polymodel.quantities import engineering
 from polymodel.report import costed
+from polymodel.report.beside import pointers
 from polymodel.report.report import Report
 from polymodel.report.table import Table
 
@@ -81,9 +84,12 @@ def _reuse(report: Report) -> Table:
     return inner.only("einsum", "component", "tensor", "reuse", "reuse_factor", *moved)
 
 
-def report_text(report: Report, *, live: bool = False) -> str:
-    """The whole report as text, exact figures rounded to four digits."""
-    figures = headline(report)
+def report_text(report: Report, *, live: bool = False, more: Sequence[tuple[str, str]] | None = None) -> str:
+    """The whole report as text, exact figures rounded to four digits.
+
+    `more`: what to say of sparse figures at the top; without it where they are.
+    """
+    figures = [*headline(report), *(pointers(report) if more is None else more)]
     wide = max(len(name) for name, _ in figures)
     lines = [f"{name.ljust(wide)}  {value}" for name, value in figures]
     if report.feasible:

@@ -1,0 +1,42 @@
+"""What a spec says of zeros, in a line each beside the figures that count every point."""
+
+from __future__ import annotations
+
+from polymodel.errors import Refused
+from polymodel.quantities import engineering
+from polymodel.report.counted import says_sparse, says_tiles
+from polymodel.report.report import Report
+
+
+def pointers(report: Report) -> list[tuple[str, str]]:
+    """Where sparse figures are to be had, counting nothing, as (name, text)."""
+    found = []
+    if says_sparse(report.problem):
+        found.append(("sparse data", "not in these figures, which count every zero: report.sparse"))
+    if says_tiles(report.problem):
+        found.append(("in tiles", "not in these figures, which count every zero: report.tiling"))
+    return found
+
+
+def beside(report: Report) -> list[tuple[str, str]]:
+    """The sparse figures themselves, for a page that has their sections too, as (name, text)."""
+    found = []
+    if says_sparse(report.problem):
+        sparse = report.sparse
+        spent = f"{engineering(sparse.total_latency, 's')}, {engineering(sparse.total_energy, 'J')}"
+        found.append(("sparse data", f'{spent} ({sparse.label}): see "On sparse data" below'))
+    if says_tiles(report.problem):
+        found.append(("in tiles", _tiled(report)))
+    return found
+
+
+def _tiled(report: Report) -> str:
+    try:
+        tiling = report.tiling
+    except Refused:
+        return "not cut: the reason is at the end"
+    cycles = f"{tiling.total_cycles:,.10g} cycles"
+    seconds = tiling.total_latency
+    spent = cycles if seconds is None else f"{engineering(seconds, 's')} ({cycles})"
+    what = "to configure and run the tiles of sparse operands"
+    return f'{spent} {what} ({tiling.label}): see "Cut into tiles" below'
