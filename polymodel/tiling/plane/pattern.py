@@ -138,8 +138,10 @@ class Cut(_Held):
 
 
 def ordered(rects: Rects, ids: Index, tiler: str, notes: tuple[str, ...] = ()) -> Cut:
-    """A cut with its tiles in order of (row, col)."""
+    """A cut with its tiles in order of (row, col). `ids` is the cut's from then on."""
     order = np.lexsort((rects.col, rects.row))
+    if (order[1:] > order[:-1]).all():
+        return Cut(rects, ids.astype(np.int32, copy=False), tiler, notes)
     place = np.empty(rects.tiles, dtype=np.int32)
     place[order] = np.arange(rects.tiles, dtype=np.int32)
     return Cut(rects.taken(order), place[ids], tiler, notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -18,7 +18,7 @@ from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
 from polymodel.tiling.tilers.lines import summed
 from polymodel.tiling.tilers.merge import merged
-from polymodel.tiling.tilers.uniform import MOST_TILES, grid
+from polymodel.tiling.tilers.uniform import MOST_TILES, Sizes, grid
 
 Objective = Literal["tiles", "cycles", "total"]
 Make = Callable[[Pattern, Op, Fit], Cut]
@@ -39,13 +39,14 @@ _EMPTY = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is cut, and by what it is judged."""
+    """What is cut, and by what it is judged. `sizes`: of uniform tiles."""
 
     pattern: Pattern
     op: Op
     fit: Fit
     objective: Objective
     launch: Launch
+    sizes: Sizes = grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,21 +93,16 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
     Refused only when every tiler refuses; SpecError where an entry fits nowhere.
     """
     trial = _Trial(task)
-    figure, others = _FIGURES[task.objective][0], []
     for name, make in makers.items():
-        if trial.leaves(name):
-            continue
-        for entry in trial.entries(name, make):
-            others.append((getattr(entry, figure), entry.name))
-            if trial.best is None or entry.beats(trial.best, task.objective):
-                trial.best = entry
-    best = trial.best
+        if not trial.leaves(name):
+            trial.enter(name, make)
+    best, figure = trial.best, _FIGURES[task.objective][0]
     if best is None:
         raise trial.refused[0][1]
     cut = best.costs.cut
     if best.more:
         cut = makers[best.name](task.pattern, task.op, task.fit)
-    told = ", ".join(f"{name} {n:,}" for n, name in sorted(others) if name != best.name)
+    told = ", ".join(f"{name} {n:,}" for n, name in sorted(trial.figures) if name != best.name)
     note = f"best of all tilers by {_WORDS[task.objective]}: {best.name} {getattr(best, figure):,}"
     note = f"{note} ({told})" if told else note
     if trial.beaten:
@@ -117,9 +113,27 @@ def chosen(task: Task, makers: Mapping[str, Make]) -> Cut:
     return replace(cut, tiler=best.name, notes=(*cut.notes, note))
 
 
+@dataclass(frozen=True, eq=False)
+class _Before:
+    """Tiles of a cut that has been looked at, also `merged` or not, and its first figures by form."""
+
+    rects: Rects
+    merged: bool
+    figures: dict[str, int]
+
+    def serves(self, cut: Cut, mergeable: bool) -> bool:
+        """Whether the figures are those of this cut, in its forms."""
+        if not (self.merged == mergeable or (not mergeable and "" in self.figures)):
+            return False
+        mine, theirs = self.rects, cut.rects
+        return mine.tiles == theirs.tiles and bool((mine.table() == theirs.table()).all())
+
+
 @dataclass(eq=False)
 class _Trial:
     """Tilers tried one after the other.
+
+    `figures`: the first figure of each form of each. `before`: what has been looked at.
 
     `beaten`: those not tried because nothing can be less. `far`: those not tried, or not merged, because they
     have many times the tiles of the best; that these are no better is likely, not proven.
@@ -127,20 +141,23 @@ class _Trial:
 
     task: Task
     best: Entry | None = None
+    figures: list[tuple[int, str]] = field(default_factory=list)
+    before: list[_Before] = field(default_factory=list)
     refused: list[tuple[str, Refused]] = field(default_factory=list)
     beaten: list[str] = field(default_factory=list)
     far: list[str] = field(default_factory=list)
 
-    def entries(self, name: str, make: Make) -> Iterator[Entry]:
+    def enter(self, name: str, make: Make) -> None:
         """A tiler's cut, also merged where that changes it; nothing where it refuses.
 
         For add merging never costs: empty tiles stay empty, two ramps become one, rows in both become one
         row. So there a merged cut stands for its tiler; for multiply two tiles may become one that must run.
+        A cut into the same tiles as one before it is not looked at again.
         """
-        pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
+        pattern, op, fit = self.task.pattern, self.task.op, self.task.fit
         try:
             if name == "simple" and (sparse := _without_empty(self.task)):
-                yield sparse
+                self._add(sparse)
                 return
             cut = make(pattern, op, fit)
         except Refused as refusal:
@@ -150,12 +167,34 @@ class _Trial:
         if mergeable and self._far(cut.tiles):
             mergeable = False
             self.far.append(name)
-        joined = merged(pattern, op, fit, cut) if mergeable else cut
-        changed = joined.tiles < cut.tiles
+        before = next((b for b in self.before if b.serves(cut, mergeable)), None)
+        if before is None:
+            before = _Before(cut.rects, mergeable, self._forms(name, cut, mergeable))
+            self.before.append(before)
+        told = before.figures if mergeable else {"": before.figures[""]}
+        self.figures += [(figure, name + form) for form, figure in told.items()]
+
+    def _forms(self, name: str, cut: Cut, mergeable: bool) -> dict[str, int]:
+        """The first figures of a cut, merged or not."""
+        pattern, op, fit, launch = self.task.pattern, self.task.op, self.task.fit, self.task.launch
+        plain = costs(pattern, cut, op, fit, launch)
+        joined = merged(pattern, op, fit, cut, plain.counts) if mergeable else cut
+        changed, found = joined.tiles < cut.tiles, {}
         if op == "multiply" or not changed:
-            yield Entry(name, costs(pattern, cut, op, fit, launch))
+            found[""] = self._judged(Entry(name, plain))
         if changed:
-            yield Entry(f"{name}+fixpoint", costs(pattern, joined, op, fit, launch))
+            form = "+fixpoint"
+            found[form] = self._judged(Entry(name + form, costs(pattern, joined, op, fit, launch)))
+        return found
+
+    def _add(self, entry: Entry) -> None:
+        self.figures.append((self._judged(entry), entry.name))
+
+    def _judged(self, entry: Entry) -> int:
+        """The first figure of an entry, which is the best from now on if it beats the one before."""
+        if self.best is None or entry.beats(self.best, self.task.objective):
+            self.best = entry
+        return int(getattr(entry, _FIGURES[self.task.objective][0]))
 
     def leaves(self, name: str) -> bool:
         """Whether this tiler is slow, and cannot win or is far off; then it is noted as left."""
@@ -209,7 +248,7 @@ def _without_empty(task: Task) -> Entry | None:
     Merging many empty tiles is not tried.
     """
     pattern = task.pattern
-    height, width = grid(pattern, task.op, task.fit)
+    height, width = task.sizes(pattern, task.op, task.fit)
     down, across = -(-pattern.shape[0] // height), -(-pattern.shape[1] // width)
     if not 4 * pattern.points + _EMPTY < down * across <= MOST_TILES:
         return None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.tiling.plane.counts import held_by
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
 
 # Heights and widths of tiles -> height and width of the first of their halves (the whole: no cut).
@@ -189,10 +190,7 @@ def _count(
     bounds = np.clip(begins[first : last + 2], piece.start, piece.stop)
     at = np.repeat(np.arange(last - first + 1, dtype=np.int32) * np.int32(across), np.diff(bounds)) + column
     places[piece] = at + np.int32(first * across)
-    in_a, in_b = pattern.in_a[piece], pattern.in_b[piece]
-    size = (last - first + 1) * across
-    for table, which in zip(sums, (in_a, in_b), strict=False):
-        counted = np.bincount(at[which], minlength=size)
-        if len(sums) == 1:
-            counted += np.bincount(at[in_b], minlength=size)
-        table[first + 1 : last + 2, 1:] += counted.reshape(last - first + 1, -1)
+    only_a, only_b, both = held_by(pattern, at, (last - first + 1) * across, piece).T[1:]
+    counted = (only_a + only_b + 2 * both,) if len(sums) == 1 else (only_a + both, only_b + both)
+    for table, held in zip(sums, counted, strict=True):
+        table[first + 1 : last + 2, 1:] += held.reshape(last - first + 1, -1)

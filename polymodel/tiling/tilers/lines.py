@@ -16,6 +16,9 @@ from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.pattern import Flags, Index, Ints, Pattern, Rects
 
+# Points summed at a time.
+_PIECE = 1 << 16
+
 
 @dataclass(frozen=True, eq=False)
 class Lines:
@@ -150,9 +153,7 @@ def sums_of(pattern: Pattern, order: Index | None, lines: Lines, across: Ints, s
     none = np.zeros(lines.number + 1, dtype=np.int64)
 
     def up_to_lines(values: Index | None) -> Ints:
-        if values is None:
-            return none
-        return up_to(values if order is None else values[order])[lines.at]
+        return none if values is None else up_to_places(values, order, lines.at)
 
     return Sums(
         pattern,
@@ -170,6 +171,21 @@ def up_to(values: Index | Flags) -> Ints:
     """Sums of the values before each, and of all."""
     found = np.zeros(values.size + 1, dtype=np.int64)
     np.cumsum(values, out=found[1:])
+    return found
+
+
+def up_to_places(values: Index | Flags, order: Index | None, places: Ints) -> Ints:
+    """Sums of the values, or of those that `order` takes, before each of the ascending `places`."""
+    found = np.zeros(places.size, dtype=np.int64)
+    total, done = 0, int(np.searchsorted(places, 0, side="right"))
+    # Piece by piece: the sums of all values would be many times as large as those that are wanted.
+    for at in range(0, (values if order is None else order).size, _PIECE):
+        piece = slice(at, at + _PIECE)
+        sums = np.cumsum(values[piece if order is None else order[piece]], dtype=np.int64)
+        upto = int(np.searchsorted(places, at + sums.size, side="right"))
+        found[done:upto] = sums[places[done:upto] - (at + 1)]
+        found[done:upto] += total
+        total, done = total + int(sums[-1]), upto
     return found
 
 

@@ -8,20 +8,26 @@ merges any more.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern, Rects, ordered
+from polymodel.tiling.plane.pattern import Cut, Index, Ints, Pattern, Rects
 from polymodel.tiling.tilers.chains import Blocks, Chain, by_steps, by_sums, figures_of
 from polymodel.tiling.tilers.lines import summed, told
 
 
-def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut) -> Cut:
-    """`cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together."""
+def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut, counts: Counts | None = None) -> Cut:
+    """`cut` with neighbours merged to a fixpoint: no two tiles that share a whole side fit together.
+
+    `counts`: of `cut`, where they are known.
+    """
     rects, number = cut.rects, np.arange(cut.tiles, dtype=np.int32)
-    counts, blocks = Counts(pattern, cut.ids, cut.tiles), Blocks(pattern, cut.ids, cut.tiles)
+    counts = counts or Counts(pattern, cut.ids, cut.tiles)
+    blocks = Blocks(pattern, cut.ids, cut.tiles)
     figures: Ints | None = None
     if type(fit) is Elements:
         figures = np.stack([counts.nnz_a, counts.nnz_b])
@@ -47,7 +53,12 @@ def merged(pattern: Pattern, op: Op, fit: Fit, cut: Cut) -> Cut:
         rects = chain.joined(np.nonzero(heads)[0])
         quiet = quiet + 1 if heads.all() else 0
         across = not across
-    return ordered(rects, number[cut.ids], f"{cut.tiler}+fixpoint", cut.notes)
+    if rects.tiles == cut.tiles:
+        return replace(cut, tiler=f"{cut.tiler}+fixpoint")
+    order = np.lexsort((rects.col, rects.row))
+    place = np.empty_like(number, shape=order.size)
+    place[order] = np.arange(order.size, dtype=number.dtype)
+    return Cut(rects.taken(order), place[number][cut.ids], f"{cut.tiler}+fixpoint", cut.notes)
 
 
 def union_of(rects: Rects, one: Index, two: Index) -> Rects:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from polymodel.errors import Diagnostic, SpecError
@@ -20,8 +20,10 @@ from polymodel.tiling.tilers.choice import Make, Objective, Task, chosen
 from polymodel.tiling.tilers.guillotine import Grid, guillotine
 from polymodel.tiling.tilers.merge import merged
 from polymodel.tiling.tilers.panels import panels
-from polymodel.tiling.tilers.strips import columns, strips
-from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, simple
+from polymodel.tiling.tilers.strips import Whole, columns, strips
+from polymodel.tiling.tilers.trees import btree, qtree, qtree_merge, quartered, simple
+from polymodel.tiling.tilers.uniform import Sizes
+from polymodel.tiling.tilers.uniform import grid as uniform
 
 __all__ = ["NAMES", "Grid", "Objective", "cut"]
 
@@ -65,14 +67,28 @@ def cut(
     makers: dict[str, Make] = {**_TILERS, "guillotine": partial(guillotine, grid=grid)}
     if name == "best":
         # Whichever it is, its merged form has been tried too.
-        with_siblings = {**makers, _SIBLINGS: qtree_merge}
+        sizes = cache(uniform)
+        rivals = {**makers, **_sharing(sizes)}
         if watch is not None:
-            with_siblings = {n: watch(n, make) for n, make in with_siblings.items()}
-        return chosen(Task(pattern, op, fit, objective, launch or Launch()), with_siblings)
+            rivals = {n: watch(n, make) for n, make in rivals.items()}
+        return chosen(Task(pattern, op, fit, objective, launch or Launch(), sizes), rivals)
     if (name, merging) == ("qtree", "merge"):
         return qtree_merge(pattern, op, fit)
     made = makers[name](pattern, op, fit)
     return replace(merged(pattern, op, fit, made), tiler=tiler) if merging else made
+
+
+def _sharing(sizes: Sizes) -> dict[str, Make]:
+    """Tilers that have work in common, which is done once."""
+    whole, leaves = Whole(), cache(quartered)
+    return {
+        "simple": partial(simple, sizes=sizes),
+        "qtree": partial(qtree, leaves=leaves),
+        "strips": partial(strips, whole=whole),
+        "columns": partial(columns, whole=whole),
+        "panels": partial(panels, whole=whole),
+        _SIBLINGS: partial(qtree_merge, leaves=leaves),
+    }
 
 
 def _parsed(tiler: str, objective: str) -> tuple[str, str]:

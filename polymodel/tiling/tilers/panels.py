@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from polymodel.tiling.fits.faults import check_empty
 from polymodel.tiling.fits.fit import Elements, Fit, Op
 from polymodel.tiling.plane.pattern import Cut, Ints, Pattern
 from polymodel.tiling.tilers.lines import summed
-from polymodel.tiling.tilers.strips import Panels, in_panels, strips_needed
+from polymodel.tiling.tilers.strips import Panels, Whole, in_panels, strips_needed
 from polymodel.tiling.tilers.unequal import unequal_edges
 
 # Numbers of panels tried first, each about 4/3 of the one before; then those around the best.
@@ -31,21 +32,25 @@ _SEARCHED = 200_000
 _FINE = 3
 
 
-def panels(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+def panels(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
     """The fewest tiles over panels of rows and of columns: unequal ones, and numbers of about equal ones.
 
     Raises SpecError where a single entry does not fit. Fits that cannot be added up line by line are tried
-    with fewer numbers of panels, and with panels of columns only.
+    with fewer numbers of panels, and with panels of columns only. `whole`: keeps what strips need too.
     """
     check_empty(pattern, op, fit)
+    whole = whole or Whole()
     sides = (False, True) if type(fit) is Elements else (False,)
-    whole = [_made(pattern, 1, by_columns, fit) for by_columns in sides]
-    found = [(strips_needed(panel, op, fit), panel) for panel in whole]
+    plain = [whole.panels(pattern, fit, by_columns) for by_columns in sides]
+    found = [(strips_needed(panel, op, fit), panel) for panel in plain]
     fewest = min(tiles for tiles, _ in found)
     if type(fit) is not Elements or fewest > _NEAR * lower_bound(pattern, op, fit):
         for by_columns in sides:
             found += _divided(pattern, op, fit, by_columns)
-    return in_panels(min(found, key=lambda f: f[0])[1], op, fit, "panels")
+    best = min(found, key=lambda f: f[0])[1]
+    if best in plain:
+        return replace(whole.cut(pattern, op, fit, best.by_columns), tiler="panels")
+    return in_panels(best, op, fit, "panels")
 
 
 def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple[int, Panels]]:

@@ -29,24 +29,42 @@ _NUMBERS = 2**62
 _TILES_PER_CHAIN = 40
 
 
-def strips(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+def strips(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
     """Full-width strips of as many rows as fit; a row that does not fit alone is cut so along its columns.
 
     Raises SpecError where a single entry does not fit. Where sums over lines do not tell loads
     (`Panels.additive`), long matrices are cut in parts that are cut side by side: up to one tile in 40 more.
+    `whole`: keeps what other tilers need too.
     """
-    return _cut(pattern, op, fit, "strips", by_columns=False)
+    return (whole or Whole()).cut(pattern, op, fit, by_columns=False)
 
 
-def columns(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+def columns(pattern: Pattern, op: Op, fit: Fit, whole: Whole | None = None) -> Cut:
     """The same with columns in the place of rows."""
-    return _cut(pattern, op, fit, "columns", by_columns=True)
+    return (whole or Whole()).cut(pattern, op, fit, by_columns=True)
 
 
-def _cut(pattern: Pattern, op: Op, fit: Fit, tiler: str, by_columns: bool) -> Cut:
-    check_empty(pattern, op, fit)
-    edges = np.array([0, pattern.shape[0 if by_columns else 1]], dtype=np.int64)
-    return in_panels(Panels.of(pattern, edges, by_columns, fit), op, fit, tiler)
+class Whole:
+    """The plane as one panel, of rows or of columns, and its strips: each is made once."""
+
+    def __init__(self) -> None:
+        self._panels: dict[tuple[Pattern, Fit, bool], Panels] = {}
+        self._cuts: dict[tuple[Pattern, Fit, bool, Op], Cut] = {}
+
+    def panels(self, pattern: Pattern, fit: Fit, by_columns: bool) -> Panels:
+        key = pattern, fit, by_columns
+        if key not in self._panels:
+            edges = np.array([0, pattern.shape[0 if by_columns else 1]], dtype=np.int64)
+            self._panels[key] = Panels.of(pattern, edges, by_columns, fit)
+        return self._panels[key]
+
+    def cut(self, pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Cut:
+        key = pattern, fit, by_columns, op
+        if key not in self._cuts:
+            check_empty(pattern, op, fit)
+            panels = self.panels(pattern, fit, by_columns)
+            self._cuts[key] = in_panels(panels, op, fit, "columns" if by_columns else "strips")
+        return self._cuts[key]
 
 
 @dataclass(frozen=True, eq=False)

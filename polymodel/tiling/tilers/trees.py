@@ -8,6 +8,7 @@ tiles are dropped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,12 +46,16 @@ class _Tiles:
         return cls(Rects(*rects), *rest)
 
 
-def qtree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+Leaves = Callable[[Pattern, Op, Fit], tuple[_Tiles, Index]]
+
+
+def qtree(pattern: Pattern, op: Op, fit: Fit, leaves: Leaves | None = None) -> Cut:
     """What does not fit is quartered, at half its height and half its width, until all tiles fit.
 
-    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles.
+    Raises SpecError where a single entry does not fit, Refused above 2^24 tiles. `leaves`: another
+    `quartered`, that keeps what it found.
     """
-    tiles, ids = _grown(pattern, op, fit, _quarters)
+    tiles, ids = (leaves or quartered)(pattern, op, fit)
     return ordered(tiles.rects, ids, "qtree")
 
 
@@ -63,14 +68,16 @@ def btree(pattern: Pattern, op: Op, fit: Fit) -> Cut:
     return ordered(tiles.rects, ids, "btree")
 
 
-def qtree_merge(pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True) -> Cut:
+def qtree_merge(
+    pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True, leaves: Leaves | None = None
+) -> Cut:
     """The quad tree with sibling tiles merged, as in Tiler-Swift.
 
     Of the quarters of one split, first the upper two, the lower two, then the left two and the right two
     become one tile if both are tiles (not split further), neither has been merged before, and the union fits.
     `check_merge=False`: the union is not looked at, as in the original's program, so tiles may overflow.
     """
-    tiles, ids = _grown(pattern, op, fit, _quarters)
+    tiles, ids = (leaves or quartered)(pattern, op, fit)
     counts = Counts(pattern, ids, tiles.rects.tiles)
     quarter, merges = tiles.quarter.copy(), [(np.zeros(0, dtype=np.int64),) * 2]
     for quarters in (((0, 1), (2, 3)), ((0, 2), (1, 3))):
@@ -82,6 +89,11 @@ def qtree_merge(pattern: Pattern, op: Op, fit: Fit, *, check_merge: bool = True)
         quarter[np.concatenate(pairs)] = -1
     rects, number = joined(tiles.rects, np.concatenate(merges, axis=1))
     return ordered(rects, number[ids], "qtree+merge")
+
+
+def quartered(pattern: Pattern, op: Op, fit: Fit) -> tuple[_Tiles, Index]:
+    """The tiles of a quad tree, and of every point its tile."""
+    return _grown(pattern, op, fit, _quarters)
 
 
 def _quarters(height: Ints, width: Ints) -> tuple[Ints, Ints]:

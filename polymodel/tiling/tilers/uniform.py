@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,15 +15,16 @@ from polymodel.tiling.plane.pattern import Cut, Index, Pattern, Rects
 from polymodel.tiling.tilers.dyadic import CHUNK
 
 MOST_TILES = 1 << 24
+Sizes = Callable[[Pattern, Op, Fit], tuple[int, int]]
 
 
-def simple(pattern: Pattern, op: Op, fit: Fit) -> Cut:
+def simple(pattern: Pattern, op: Op, fit: Fit, sizes: Sizes | None = None) -> Cut:
     """Tiles of one size over all of the plane, empty ones too; those at its end may be cut off.
 
     Raises SpecError where a single entry does not fit, Refused for more than 2^24 tiles (`grid` gives
-    their size all the same).
+    their size all the same). `sizes`: another `grid`, that keeps what it found.
     """
-    height, width = grid(pattern, op, fit)
+    height, width = (sizes or grid)(pattern, op, fit)
     down, across = (-(-n // size) for n, size in zip(pattern.shape, (height, width), strict=True))
     if down * across > MOST_TILES:
         raise Refused(
