@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
@@ -67,6 +68,15 @@ def tiles_text(rules: TileRules) -> str:
         return found
     tile = "" if p.tile is None else f" {' x '.join(map(str, p.tile))}"
     return f"{found}; products by {p.strategy}{tile} ({p.objective})"
+
+
+def uncut_text(nodes: Iterable[object]) -> tuple[str, ...]:
+    """A note for figures that count no tiles, if a memory of these cuts its operands."""
+    cut = [str(getattr(n, "name", "")) for n in nodes if getattr(n, "data_tiles", None) is not None]
+    if not cut:
+        return ()
+    said = f"{', '.join(dict.fromkeys(cut))}: tiles by data_tiles: are not counted here, nor what they cost"
+    return (f"{said}; evaluate a spec to see them",)
 
 
 def _written(form: object) -> str:

@@ -9,6 +9,7 @@ from math import ceil, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
+from polymodel.architecture.text import uncut_text
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.explore.confirm import CLOSE, below
 from polymodel.explore.point import Point, measured_buffer
@@ -360,6 +361,7 @@ def _notes(front: Front) -> Iterator[str]:
         rest = "; ".join(found.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)
+    yield from uncut_text(front.spec.arch.components)
     live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
     if live:
         yield (

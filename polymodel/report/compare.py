@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING
 
+from polymodel.architecture.text import uncut_text
 from polymodel.report.fusion import recompute_factors
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table, shown
@@ -42,11 +44,13 @@ class Comparison:
         return Table("compare", columns, rows)
 
     def __str__(self) -> str:
-        return self._readable().text(indent="") + "\n"
+        notes = "".join(f"note: {n}\n" for n in self.table.notes)
+        return self._readable().text(indent="") + "\n" + notes
 
     def html(self) -> str:
-        """The comparison as an HTML table."""
-        return self._readable().html()
+        """The comparison as an HTML table, with what to know beside it."""
+        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.table.notes)
+        return self._readable().html() + notes
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -82,7 +86,8 @@ def compare(a: Report, b: Report) -> Comparison:
             if dull is None or any(v not in (None, dull) for v in pair):
                 add(quantity, where, unit, *pair)
     names = ("quantity", "where", "unit", "a", "b", "ratio")
-    return Comparison(Table("compare", tuple(Column(n) for n in names), tuple(rows)))
+    nodes = (*a.problem.hierarchy.components, *b.problem.hierarchy.components)
+    return Comparison(Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes)))
 
 
 def _operations(report: Report) -> Sums:

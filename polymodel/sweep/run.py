@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from polymodel.architecture.text import uncut_text
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec, says_sparse
 from polymodel.mapping.looptree import LoopTree
@@ -106,7 +107,8 @@ def sweep(
         for share, place in enumerate(files(store, workers))
     ]
     found = _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
-    return replace(found, notes=(*found.notes, *_replaced(spec, specs), *_dense(specs, asked)))
+    notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
@@ -133,6 +135,10 @@ def _dense(specs: Sequence[Spec], asked: Asked) -> list[str]:
     if not is_sparse(asked.objectives) or any(map(says_sparse, specs)):
         return []
     return ["nothing is said of zeros, so sparse figures are the dense ones: give `densities:` or `sparse:`"]
+
+
+def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
+    return uncut_text(n for s in specs if s.raw_arch is not None for n in s.raw_arch.nodes)
 
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:

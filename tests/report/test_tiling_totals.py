@@ -142,3 +142,22 @@ def test_a_table_too_large_to_list_leaves_the_others(tmp_path: Path, monkeypatch
     assert "tiling_products.csv" in made
     assert "tiling_product_tiles.csv" not in made
     assert "Products in tiles" in to_html(gram)
+
+
+def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
+    """A capacity is swept in vain: what it changes is not among the figures of a sweep."""
+    text = SPEC.replace("capacity: 20", "capacity: CAP")
+    path = _written(tmp_path, f"symbols: {{CAP: 20}}\n{text}")
+    swept = pm.sweep(pm.load(path), symbols={"CAP": [20, 40]})
+    told = (
+        "GLB, MEM: tiles by data_tiles: are not counted here, nor what they cost; evaluate a spec to see them"
+    )
+    assert told in swept.notes
+    assert told in pm.explore(pm.load(path)).notes
+    dense = pm.evaluate(pm.load(path))
+    for shown in (str(pm.compare(dense, dense)), pm.compare(dense, dense).html()):
+        assert told in shown
+    bare = pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands"))
+    assert "GLB" not in str(pm.compare(bare, bare))
+    other = pm.load("simple_two_level", "matmul")
+    assert not any("data_tiles" in n for n in pm.explore(other).notes)
