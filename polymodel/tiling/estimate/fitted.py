@@ -28,7 +28,8 @@ def fitted(
     for `rows` of more than 10^8 rows (by default left out).
     """
     if len(tensor.ranks) != 2:
-        raise Refused(f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices")
+        fault = f"{tensor.name} has {len(tensor.ranks)} ranks; tilings are estimated of matrices"
+        raise Refused(fault, "cut the data itself: pm.tile (no --estimate) takes two ranks of any tensor")
     if isinstance(models, Mapping) and models:
         return _given(tensor, models)
     wanted: tuple[str, ...]

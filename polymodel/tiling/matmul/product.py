@@ -126,7 +126,10 @@ def product_of(
     """
     b, how = _second(a, second)
     faults = [
-        Diagnostic(f"{t.name} has {len(t.shape)} ranks", "two matrices are multiplied")
+        Diagnostic(
+            f"{t.name} has {len(t.shape)} ranks",
+            "two matrices are multiplied; pm.tile (--op add, multiply) cuts tensors element by element",
+        )
         for t in ((a, b) if isinstance(second, SparseTensor) else (a,))
         if len(t.shape) != 2
     ]
