@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
-from polymodel.architecture.tile_rules import ProductRules, TileRules
+from polymodel.architecture.tile_rules import ProductRules, TileRules, capacity_of
 from polymodel.quantities import engineering
 
 
@@ -42,7 +42,7 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             if c.sparse is not None:
                 lines.append("  " * depth + f"  sparse: {sparse_text(c.sparse)}")
             if c.data_tiles is not None:
-                lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles)}")
+                lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles, c)}")
     return "\n".join(lines) + "\n"
 
 
@@ -57,10 +57,15 @@ def sparse_text(rules: SparseRules) -> str:
     return "; ".join(dict.fromkeys(found))
 
 
-def tiles_text(rules: TileRules) -> str:
-    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`, and products."""
+def tiles_text(rules: TileRules, c: Component) -> str:
+    """`128 elements by best (total); configured in 824 (add), 907 (multiply) cycles`, and products.
+
+    A capacity that follows from the size is told as well, unless each Einsum has its own words.
+    """
     fit = f"{_written(rules.format)} bits" if rules.fit == "stored" else rules.fit
-    room = fit if rules.capacity is None else f"{rules.capacity} {fit}"
+    known = rules.capacity or rules.word_bits or rules.fit == "stored"
+    # The width is asked for only where nothing says it.
+    room = f"{capacity_of(rules, c.size_bits, c.buffering, widest=1)} {fit}" if known else fit
     cycles = f"{rules.config_add} (add), {rules.config_multiply} (multiply) cycles"
     found = f"{room} by {rules.tiler} ({rules.objective}); configured in {cycles}"
     p = rules.product

@@ -161,3 +161,13 @@ def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
     assert "GLB" not in str(pm.compare(bare, bare))
     other = pm.load("simple_two_level", "matmul")
     assert not any("data_tiles" in n for n in pm.explore(other).notes)
+
+
+def test_an_entry_that_fits_nowhere_is_told_with_its_memory(tmp_path: Path) -> None:
+    narrow = report(tmp_path, SPEC.replace("capacity: 20", "capacity: 6"))
+    with pytest.raises(pm.SpecError, match=r"Z at MEM: .*the capacity is 6"):
+        pm.tile_levels(narrow, data())
+
+
+def test_an_architecture_tells_the_capacity_that_follows_from_its_size() -> None:
+    assert "data tiles: 128 elements by best" in str(pm.load("cgra_tiler_swift").arch)

@@ -12,7 +12,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.architecture.tile_rules import TileRules, capacity_of
-from polymodel.errors import Refused
+from polymodel.errors import Refused, SpecError
 from polymodel.sparse.actions.counts import MULTIPLY
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
@@ -212,7 +212,11 @@ def _level(
         rest = ", ".join(x for x in order if x not in planes)
         notes.append(f"{einsum.name} at {component.name}: cut on {planes[0]} and {planes[1]}, {rest} whole")
     pattern = pattern_of(tensors[0], tensors[1], planes)
-    tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
+    try:
+        tiles = cut(pattern, op, fit, rules.tiler, rules.objective, launch)
+    except SpecError as error:
+        what = f"{einsum.name} at {component.name}"
+        raise SpecError([replace(d, message=f"{what}: {d.message}") for d in error.diagnostics]) from error
     return Level(
         einsum.name,
         component,
