@@ -226,7 +226,7 @@ def _unknown(name: str) -> list[Diagnostic]:
 def checked_product(options: argparse.Namespace) -> None:
     """What of a product contradicts itself."""
     faults = []
-    if options.tile is not None and options.tiler not in ("best", "uniform", "overbooked"):
+    if options.tile is not None and options.tiler in ("panels", "dynamic", "search"):
         fault = (
             f"--tile sets the sizes of uniform or overbooked tiles, --tiler {options.tiler} chooses its own"
         )

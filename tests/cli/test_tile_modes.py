@@ -91,6 +91,7 @@ def test_estimates_stand_beside_data_or_alone(capsys: pytest.CaptureFixture[str]
         ((SMALL, "--op", "matmul", "--with", "transposed", "--tile", "3,x"), "write e.g. --tile 32,32,32"),
         ((SMALL, "--op", "matmul", "--with", "transposed", "--tiler", "foo"), "no strategy 'foo'"),
         ((SMALL, "--op", "matmul", "--tiler", "panels", "--tile", "3,3,3"), "--tiler panels chooses its own"),
+        ((SMALL, "--op", "matmul", "--tiler", "foo", "--tile", "3,3,3"), "write one of uniform, panels"),
         ((SMALL, "--op", "matmul", "--objective", "tiles"), "cycles or words"),
         ((SMALL, "--op", "matmul"), "--with transposed"),
         ((SMALL, "--shape", "3,3"), "add --estimate, or leave it out"),

@@ -26,7 +26,7 @@ def strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
         faults.append(
             Diagnostic("neither tile nor capacity is given", "pass tile=(64,64,64) or capacity=2048")
         )
-    if tile is not None and found not in ("uniform", "overbooked"):
+    if tile is not None and found in ("panels", "dynamic", "search"):
         faults.append(Diagnostic(f"strategy {found!r} chooses its tiles itself", "leave out tile"))
     if tile is not None and found == "overbooked" and capacity is None:
         faults.append(Diagnostic("overbooked tiles need a capacity to exceed", "pass e.g. capacity=2048"))
