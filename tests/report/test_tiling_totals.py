@@ -101,6 +101,8 @@ def test_energy_of_expected_tiles_is_not_told_as_none_at_all(tmp_path: Path) -> 
     assert told["energy_J"] is None
     assert told["cycles"] == pytest.approx(dense.tiling.total_cycles)
     assert "of moving tiles (" not in str(dense.tiling)
+    kernels = dense.tiling.table("summary").records()[1]["kernels"]
+    assert f"In all: {kernels:.2f} kernels, " in str(dense.tiling)
 
 
 def test_a_buffer_beyond_its_memory_is_told(tmp_path: Path) -> None:

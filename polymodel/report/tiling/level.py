@@ -201,7 +201,7 @@ class TilingReport:
 
     def __repr__(self) -> str:
         cut = len(self.levels) + len(self.expected) + len(self.products)
-        figures = f"{_kernels(self):,.10g} kernels, {self.total_cycles:,.10g} cycles"
+        figures = f"{_figure(_kernels(self))} kernels, {_figure(self.total_cycles)} cycles"
         return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
 
     def _repr_html_(self) -> str:
@@ -245,6 +245,11 @@ def _too_large(x: Level | ProductLevel | Expected) -> str | None:
     return f"{x.memory.name} has {engineering(x.memory.size_bits, 'bit')}, less than {buffer}: see capacity:"
 
 
+def _figure(value: float) -> str:
+    """Whole numbers with all their digits, others with two places."""
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+
+
 def _made_of(x: Level | Expected) -> Costs | Estimate:
     return x.costs if isinstance(x, Level) else x.estimate
 
@@ -252,7 +257,7 @@ def _made_of(x: Level | Expected) -> Costs | Estimate:
 def _in_all(found: TilingReport) -> str:
     """Kernels, cycles, seconds and joules of all Einsums, one after the other."""
     joules, seconds = found.total_energy, found.total_latency
-    said = [f"{_kernels(found):,.10g} kernels", f"{found.total_cycles:,.10g} cycles"]
+    said = [f"{_figure(_kernels(found))} kernels", f"{_figure(found.total_cycles)} cycles"]
     if seconds is not None:
         said.append(engineering(seconds, "s"))
     if joules is not None:
