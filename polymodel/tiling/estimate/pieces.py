@@ -14,6 +14,9 @@ import numpy as np
 from polymodel.sparse.density import Uniform
 from polymodel.tiling.estimate.source import Source
 from polymodel.tiling.estimate.trees import halved
+from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
+
+Second = Uniform | Rolled | Transposed | Alone
 
 # Tiles that a piece has about, and entries that it has at most.
 _TILES, _MOST = 300, 200_000
@@ -46,8 +49,30 @@ def piece_of(source: Source, entries: float, binary: bool) -> Piece | None:
     return Piece((height, width), rows * cols / (height * width))
 
 
+def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> Piece | None:
+    """So many rows (or columns) as strips of them are some hundred tiles; None where all are too few."""
+    many = shape[1] if columns else shape[0]
+    lines = int(np.ceil(_TILES * many / max(tiles, 1.0)))
+    if lines >= many:
+        return None
+    return Piece((shape[0], lines) if columns else (lines, shape[1]), many / lines)
+
+
 def part_of(model: Uniform, piece: Piece, seed: int) -> Uniform:
     """The piece with as many entries as one matrix may have there."""
     height, width = piece.shape
     number = np.random.default_rng(seed).binomial(height * width, model.nnz / model.size)
     return Uniform(model.ranks, piece.shape, int(number))
+
+
+def parts_of(model: Uniform, second: Second, piece: Piece, seeds: tuple[int, int]) -> tuple[Uniform, Second]:
+    """The piece of A and what B holds there; seeds of both."""
+    ours = part_of(model, piece, seeds[0])
+    if isinstance(second, Uniform):
+        return ours, part_of(second, piece, seeds[1])
+    if not isinstance(second, Rolled):
+        return ours, second
+    rows = model.shape[0]
+    by = (second.rows + rows // 2) % rows - rows // 2
+    # What B holds there may lie in another part of A.
+    return ours, Rolled(by) if abs(by) < piece.shape[0] else part_of(model, piece, seeds[1])

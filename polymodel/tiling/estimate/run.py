@@ -12,9 +12,10 @@ from polymodel.sparse.density import Actual, DensityModel, Uniform
 from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.estimate.checked import checked
 from polymodel.tiling.estimate.draws import drawn, settled
 from polymodel.tiling.estimate.moments import MomentSource
-from polymodel.tiling.estimate.pieces import Piece, part_of, piece_of
+from polymodel.tiling.estimate.pieces import Piece, parts_of, piece_of
 from polymodel.tiling.estimate.record import Estimate, Sums
 from polymodel.tiling.estimate.regions import regions_of
 from polymodel.tiling.estimate.simple import simple
@@ -53,7 +54,13 @@ def estimate(
     worked = _formula(model, second, tiler)
     if worked is None:
         return _measured(model, op, fit, tiler, second, launch)
-    return _priced(worked(_source(model, op, fit, second)), op, tiler, launch, "expected")
+    source = _source(model, op, fit, second)
+    found = _priced(worked(source), op, tiler, launch, "expected")
+    if isinstance(model, Uniform) and not (
+        isinstance(second, DensityModel) and not isinstance(second, Uniform)
+    ):
+        return checked(found, source, model, second, launch)
+    return found
 
 
 def _check(model: DensityModel, second: Second) -> None:
@@ -137,9 +144,8 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     rows = []
     for seed in range(draws):
         ours, theirs = model, second
-        if piece is not None:
-            ours = _part(model, piece, seed)
-            theirs = _part(second, piece, draws + seed) if isinstance(second, DensityModel) else second
+        if piece and isinstance(model, Uniform) and isinstance(second, Uniform | Rolled | Alone):
+            ours, theirs = parts_of(model, second, piece, (seed, draws + seed))
         b = drawn(theirs, draws + seed, "B") if isinstance(theirs, DensityModel) else theirs
         pattern = pattern_of(drawn(ours, seed), b)
         found = costs(pattern, cut(pattern, op, fit, tiler, launch=launch), op, fit, launch)
@@ -164,7 +170,3 @@ def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) ->
     if model.nnz <= _IN_ALL:
         return None
     return piece_of(_source(model, op, fit, second), model.expected_nnz, base == "btree")
-
-
-def _part(model: DensityModel, piece: Piece, seed: int) -> DensityModel:
-    return part_of(model, piece, seed) if isinstance(model, Uniform) else model

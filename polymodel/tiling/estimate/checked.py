@@ -1,0 +1,120 @@
+"""Formulas beside drawn data: where they are off, what was drawn stands.
+
+Formulas take rows of a tile, or what its second operand holds, at their average. Of tiles of few entries or
+in memories of few words that may be far off, and whether it is depends on shape, density and capacity
+together. So matrices are drawn and tiled (of large ones nodes of the tree, or bands of lines), and what a
+formula says is kept where it agrees with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polymodel.sparse.density import DensityModel, Uniform
+from polymodel.sparse.density.model import Floats
+from polymodel.tiling.cost.model import Launch, costs
+from polymodel.tiling.estimate.draws import drawn
+from polymodel.tiling.estimate.pieces import Piece, Second, band_of, parts_of, piece_of
+from polymodel.tiling.estimate.record import Estimate
+from polymodel.tiling.estimate.source import Source
+from polymodel.tiling.fits.fit import Elements, Words
+from polymodel.tiling.plane.operands import Alone, Transposed, pattern_of
+
+# Entries of both operands that are drawn in all (of `simple`, whose tiles are one of a few numbers, more).
+_ENTRIES, _OF_SIMPLE = 400_000, 1_600_000
+# Matrices at least and at most.
+_LEAST, _MOST = 8, 160
+# Means are drawn until their errors are this small, or formulas are surely as near as `_NEAR`. Formulas may
+# differ by `_AGREED` and 3 errors.
+_ERROR, _AGREED, _NEAR = 0.005, 0.015, 0.04
+_UNSEEN = "rows of tiles are taken at their average: too much data to be checked by drawing"
+_FIELDS = ("tiles", "nonempty", "kernels", "run_cycles")
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Means of tiles, nonempty tiles, kernels and run cycles, and their standard errors."""
+
+    mean: Floats
+    error: Floats
+    method: str
+
+
+def checked(found: Estimate, source: Source, model: Uniform, second: Second, launch: Launch) -> Estimate:
+    """The estimate, with drawn means for what is further off them than they are uncertain."""
+    seen = _drawn(found, source, model, second, launch)
+    if seen is None:
+        # Only laws of entries are known to hold whatever the size of the memory.
+        far = isinstance(source.fit, Words)
+        return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
+    told = _told(found)
+    off = ~_exact(found, source) & (np.abs(told - seen.mean) > _AGREED * seen.mean + 3 * seen.error)
+    if not off.any():
+        return found
+    tiles, nonempty, kernels, run = (float(x) for x in np.where(off, seen.mean, told))
+    nonempty = min(nonempty, tiles)
+    kernels = min(kernels, tiles)
+    names = [name.replace("_", " ") for name, one in zip(_FIELDS, off, strict=True) if one]
+    method = seen.method if off.all() else f"{found.method}; {', '.join(names)} by {seen.method}"
+    return replace(
+        found, tiles=tiles, nonempty=nonempty, kernels=kernels, run_cycles=run, method=method,
+        config_cycles=kernels * launch.config(source.op), notes=() if off.all() else found.notes,
+    )  # fmt: skip
+
+
+def _told(found: Estimate) -> Floats:
+    return np.array([found.tiles, found.nonempty, found.kernels, found.run_cycles])
+
+
+def _exact(found: Estimate, source: Source) -> np.typing.NDArray[np.bool_]:
+    """What needs no check: laws of entries are those of the data, and so are tiles of trees."""
+    known = found.tiler in ("qtree", "btree") and isinstance(source.fit, Elements)
+    return np.array([known, known, False, False])
+
+
+def _drawn(found: Estimate, source: Source, model: Uniform, second: Second, launch: Launch) -> _Drawn | None:
+    """Tilings of drawn matrices or parts; None of too many entries of which no part stands for all."""
+    # All tilers are loaded where they run only.
+    from polymodel.tiling.tilers.named import cut
+
+    other = second.nnz if isinstance(second, Uniform) else 0 if isinstance(second, Alone) else model.nnz
+    size, budget = float(max(model.nnz + other, 1)), _OF_SIMPLE if found.tiler == "simple" else _ENTRIES
+    piece = None
+    if _LEAST * size > budget:
+        piece = None if isinstance(second, Transposed) else _piece(found, source, size)
+        if piece is None:
+            return None
+        size = max(size / piece.count, 1.0)
+    scale, most = piece.count if piece else 1.0, int(np.clip(budget // size, _LEAST, _MOST))
+    rows: list[tuple[int, int, int, int]] = []
+    mean = error = np.zeros(4)
+    told, exact = _told(found), _exact(found, source)
+    while len(rows) < most:
+        seeds = len(rows), _MOST + len(rows)
+        ours, theirs = (model, second) if piece is None else parts_of(model, second, piece, seeds)
+        b = drawn(theirs, seeds[1], "B") if isinstance(theirs, DensityModel) else theirs
+        pattern = pattern_of(drawn(ours, seeds[0]), b)
+        made = costs(pattern, cut(pattern, source.op, source.fit, found.tiler), source.op, source.fit, launch)
+        rows.append((made.tiles, made.nonempty, made.kernels, made.run_cycles))
+        if len(rows) >= _LEAST:
+            table = np.array(rows, dtype=np.float64)
+            mean, error = table.mean(axis=0), table.std(axis=0, ddof=1) / len(rows) ** 0.5
+            # Another size, with four times the tiles or a quarter, that none of so many matrices has.
+            error = np.maximum(error, 0.75 * mean / len(rows)) if found.tiler == "simple" else error
+            near = np.abs(told - mean) + 3 * error <= _NEAR * mean
+            if (exact | near | (error <= _ERROR * mean)).all():
+                break
+    of = "matrices" if piece is None else f"parts of {piece.shape[0]} x {piece.shape[1]}"
+    return _Drawn(mean * scale, error * scale, f"tiling {len(rows)} drawn {of}")
+
+
+def _piece(found: Estimate, source: Source, entries: float) -> Piece | None:
+    """A part that stands for a large matrix, small enough to be drawn so often; `entries`: of A and B."""
+    piece = None
+    if found.tiler in ("qtree", "btree"):
+        piece = piece_of(source, entries, found.tiler == "btree")
+    elif found.tiler in ("strips", "columns"):
+        piece = band_of(source.shape, found.tiles, found.tiler == "columns")
+    return None if piece is None or _LEAST * entries / piece.count > _ENTRIES else piece
