@@ -70,7 +70,9 @@ class Lines:
         return found
 
 
-def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None) -> Lines:
+def lines_of(
+    points: Index, size: int, panels: int, gaps: str = "joined", widths: Ints | None = None
+) -> Lines:
     """Lines of the ascending `points` (panel x size + coordinate).
 
     `gaps`: coordinates without points are "joined" to the line before them, make lines of their own
@@ -90,7 +92,8 @@ def lines_of(points: Ints, size: int, panels: int, gaps: str = "joined", widths:
         keys = keys[np.concatenate(([True], keys[1:] != keys[:-1])) & (keys < panels * size)]
     if widths is not None:
         keys = keys[keys % size < widths[keys // size]]
-    at = np.append(np.searchsorted(points, keys), points.size)
+    # Needles of the kind of what is searched: else all of it would be copied.
+    at = np.append(np.searchsorted(points, keys.astype(points.dtype)), points.size)
     return Lines(keys, at, size, panels, widths)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -60,9 +61,11 @@ def _divided(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> list[tuple
         uneven = Panels.of(pattern, edges, by_columns, fit)
         return [(strips_needed(uneven, op, fit), uneven)]
     numbers = _numbers(pattern, fit, by_columns)
-    tried = _searched(_counting(pattern, op, fit, by_columns), numbers)
+    # Of few points or of one number: what has been counted is at hand for the best.
+    made = cache(partial(_made, pattern, by_columns, fit))
+    tried = _searched(lambda number: strips_needed(made(number), op, fit), numbers)
     best = min(tried, key=tried.__getitem__)
-    return [(tried[best], _made(pattern, best, by_columns, fit))]
+    return [(tried[best], made(best))]
 
 
 def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
@@ -75,13 +78,6 @@ def _numbers(pattern: Pattern, fit: Fit, by_columns: bool) -> list[int]:
         return [min(max(round(math.sqrt(entries * line) / fit.capacity), 1), most)]
     coarse = _COARSE if summed(fit) else _COARSE[:4]
     return [n for n in coarse if n <= most]
-
-
-def _counting(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Callable[[int], int]:
-    def tiles(number: int) -> int:
-        return strips_needed(_made(pattern, number, by_columns, fit), op, fit)
-
-    return tiles
 
 
 def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]:
@@ -106,7 +102,7 @@ def _searched(tiles: Callable[[int], int], numbers: list[int]) -> dict[int, int]
     return found
 
 
-def _made(pattern: Pattern, number: int, by_columns: bool, fit: Fit) -> Panels:
+def _made(pattern: Pattern, by_columns: bool, fit: Fit, number: int) -> Panels:
     return Panels.of(pattern, _edges(pattern, number, by_columns), by_columns, fit)
 
 

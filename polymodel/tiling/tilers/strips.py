@@ -94,9 +94,11 @@ class Panels:
         along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
         size, count = pattern.shape[int(by_columns)], edges.size - 1
         _numbered(pattern, count, size)
-        points = along.astype(np.int64)
+        # Short where numbers of lines, and the one after the last, are.
+        points: Index = along.astype(np.int32 if count * size < 2**31 - 1 else np.int64)
         if count > 1:
-            points += (np.searchsorted(edges, over, side="right") - 1) * size
+            panel = np.searchsorted(edges.astype(over.dtype), over, side="right") - 1
+            points = points + panel.astype(points.dtype) * points.dtype.type(size)
         if order is None and (by_columns or count > 1):
             order = sorted_by(points, count * size)
         if order is not None:

@@ -29,9 +29,8 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
     For words the strips are counted roughly (the output's rows by those of the union).
     """
     along, over = (pattern.cols, pattern.rows) if by_columns else (pattern.rows, pattern.cols)
-    line, lines = _numbered(along, pattern.shape[int(by_columns)], pattern.points)
-    weights, capacity = _weights(pattern, op, fit)
-    total = max((int(w.sum()) for w in weights), default=0)
+    total, capacity = _most(pattern, op, fit)
+    lines = _filled(along, pattern.shape[int(by_columns)])
     for tiles in _UNITS:
         units = total // (capacity * tiles)
         if units * lines * (_LENGTHS + 2) <= _EFFORT:
@@ -40,6 +39,7 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
         return None
     if units < 2:
         return None
+    line, weights = _numbered(along, pattern.shape[int(by_columns)]), _weights(pattern, op, fit)
     edges = _units(over, np.sum(weights, axis=0), units, pattern.shape[int(not by_columns)])
     unit = np.searchsorted(edges, over, side="right") - 1
     shape = (edges.size, lines + 1)
@@ -53,25 +53,42 @@ def unequal_edges(pattern: Pattern, op: Op, fit: Fit, by_columns: bool) -> Ints 
     return edges[_shortest(first, last, _strips(upto, first, last, fit, op, capacity))]
 
 
-def _numbered(along: Index, size: int, points: int) -> tuple[Index, int]:
-    """The lines that hold something, numbered in order: each point's, and how many."""
-    if size > 4 * points + _CHUNK:
-        filled, line = np.unique(along, return_inverse=True)
-        return line, int(filled.size)
+def _filled(along: Index, size: int) -> int:
+    """How many lines hold something."""
+    if size > 4 * along.size + _CHUNK:
+        return int(np.unique(along).size)
+    return int(np.count_nonzero(np.bincount(along, minlength=size)))
+
+
+def _numbered(along: Index, size: int) -> Index:
+    """Each point's line; those that hold something are numbered in order."""
+    if size > 4 * along.size + _CHUNK:
+        return np.unique(along, return_inverse=True)[1]
     number = np.cumsum(np.bincount(along, minlength=size) > 0) - 1
-    return number[along], int(number[-1]) + 1
+    return number[along]
 
 
-def _weights(pattern: Pattern, op: Op, fit: Fit) -> tuple[list[Ints], int]:
-    """What each point adds to each memory, beside its row, and the capacity for that."""
+def _most(pattern: Pattern, op: Op, fit: Fit) -> tuple[int, int]:
+    """What all points add to the fullest memory, beside their rows, and the capacity for that."""
+    if isinstance(fit, Words):
+        held = (
+            2 * (nnz + (0 if inner is None else int(inner.sum())))
+            for nnz, inner in ((pattern.nnz_a, pattern.inner_a), (pattern.nnz_b, pattern.inner_b))
+        )
+        return max(held), max(fit.capacity - 3 - (pattern.levels - 2), 1)
+    a, b = pattern.nnz_a, pattern.nnz_b
+    return (a + b if op == "add" else max(a, b)), fit.capacity
+
+
+def _weights(pattern: Pattern, op: Op, fit: Fit) -> list[Ints]:
+    """What each point adds to each memory, beside its row."""
     if isinstance(fit, Words):
         inner = (0 if x is None else x for x in (pattern.inner_a, pattern.inner_b))
-        held = (
+        return [
             2 * (x.astype(np.int64) + i) for x, i in zip((pattern.in_a, pattern.in_b), inner, strict=True)
-        )
-        return list(held), max(fit.capacity - 3 - (pattern.levels - 2), 1)
+        ]
     a, b = pattern.in_a.astype(np.int64), pattern.in_b.astype(np.int64)
-    return ([a + b] if op == "add" else [a, b]), fit.capacity
+    return [a + b] if op == "add" else [a, b]
 
 
 def _units(over: Index, weight: Ints, units: int, size: int) -> Ints:
