@@ -62,11 +62,11 @@ def test_sparse_sweeps_look_at_many_points_at_once():
 def test_tiling_rows_make_the_tiles_of_a_naive_tiler():
     timed = []
     found = tiling(lambda action, repeats: timed.append(action()) or 1.0, 200, 900, 2000, (300, 600))
-    assert len(found) == 7
+    assert len(found) == 9
     assert len(timed) == 5
-    whole, memory, power = list(found.values())[4:]
-    assert whole["value"] > 0
-    assert memory["ratio"] > 1  # an interpreter is larger than these operands
+    whole, memory, best, best_memory, power = list(found.values())[4:]
+    assert min(whole["value"], best["value"]) > 0
+    assert min(memory["ratio"], best_memory["ratio"]) > 1  # an interpreter is larger than these operands
     assert power["unit"] == "power"
 
 
