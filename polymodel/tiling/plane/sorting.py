@@ -12,10 +12,10 @@ _MANY, _MOST = 1 << 20, (1 << 31) - 1
 
 def sorted_by(keys: Index, number: int) -> Index:
     """Stable order of keys below `number`; short keys are sorted by their digits, several times faster."""
-    if number <= 1 << 16:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
     if number <= min(keys.size, _MOST) and _MANY <= keys.size <= _MOST:
         return _counted(keys, number)
+    if number <= 1 << 16:
+        return np.argsort(keys.astype(np.uint16), kind="stable")
     if number <= 1 << 32:
         low = np.argsort((keys & 0xFFFF).astype(np.uint16), kind="stable")
         return low[np.argsort((keys[low] >> 16).astype(np.uint16), kind="stable")]

@@ -99,8 +99,10 @@ class Panels:
         if count > 1:
             panel = np.searchsorted(edges.astype(over.dtype), over, side="right") - 1
             points = points + panel.astype(points.dtype) * points.dtype.type(size)
-        if order is None and (by_columns or count > 1):
+        if order is None and by_columns:
             order = sorted_by(points, count * size)
+        elif order is None and count > 1:
+            order = sorted_by(panel, count)  # rows ascend already
         if order is not None:
             points = points[order]
         lines = lines_of(points, size, count, _gaps(fit, count * size, points.size))
