@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from polymodel.errors import Refused
 from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.sparse.density.model import Floats
 from polymodel.tiling.cost.model import Launch, costs
@@ -30,6 +31,7 @@ _LEAST, _MOST = 8, 160
 # differ by `_AGREED` and 3 errors.
 _ERROR, _AGREED, _NEAR = 0.005, 0.015, 0.04
 _UNSEEN = "rows of tiles are taken at their average: too much data to be checked by drawing"
+_UNKNOWN = "in words: which size of tiles fits hangs on rows, of more data than are drawn"
 _FIELDS = ("tiles", "nonempty", "kernels", "run_cycles")
 
 
@@ -43,11 +45,17 @@ class _Drawn:
 
 
 def checked(found: Estimate, source: Source, model: Uniform, second: Second, launch: Launch) -> Estimate:
-    """The estimate, with drawn means for what is further off them than they are uncertain."""
+    """The estimate, with drawn means for what is further off them than they are uncertain.
+
+    Refused for `simple` in words of more data than are drawn.
+    """
     seen = _drawn(found, source, model, second, launch)
     if seen is None:
         # Only laws of entries are known to hold whatever the size of the memory.
         far = isinstance(source.fit, Words)
+        if far and found.tiler == "simple":
+            # One size for all tiles: where rows decide between two, the formula may be off by half.
+            raise Refused(_UNKNOWN, "ask for another tiler, or for a fit in elements")
         return replace(found, notes=(*found.notes, _UNSEEN)) if far else found
     told = _told(found)
     off = ~_exact(found, source) & (np.abs(told - seen.mean) > _AGREED * seen.mean + 3 * seen.error)

@@ -123,9 +123,8 @@ def _priced(found: Sums, op: Op, tiler: str, launch: Launch, label: Label) -> Es
     kernels = found.tiles if launch.run == "all" else useful
     run = useful * launch.ramp + found.tokens + (kernels - useful) * launch.empty
     config = kernels * launch.config(op)
-    return Estimate(
-        tiler, op, found.tiles, found.nonempty, kernels, config, run, label, found.method, found.notes
-    )
+    figures = (found.tiles, found.nonempty, kernels, config, float(run))
+    return Estimate(tiler, op, *figures, label, found.method, found.notes)
 
 
 def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second, launch: Launch) -> Estimate:
