@@ -32,7 +32,7 @@ def strategy_of(strategy: str | None, tile: object, capacity: object) -> Named:
         faults.append(Diagnostic("overbooked tiles need a capacity to exceed", "pass e.g. capacity=2048"))
     if faults:
         raise SpecError(faults)
-    chosen: Named = found  # type: ignore[assignment]  # it is one of the known names
+    chosen: Named = known[known.index(found)]
     return chosen
 
 

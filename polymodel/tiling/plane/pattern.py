@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ class _Held:
     """Arrays of frozen records are frozen with them."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]  # every heir is a dataclass
-            value = getattr(self, one.name)
+        for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
 
