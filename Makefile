@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
   && { echo $$p; break; }; done)
 
-.PHONY: demo test test-slow lint types bench reference clean setup
+.PHONY: demo test test-slow lint types docs dist browser bench reference clean setup
 .DEFAULT_GOAL := test
 
 setup: $(READY)
@@ -25,7 +25,7 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	$(PY) -m polymodel.cli evaluate tpu_v4i gpt3_6.7B/fused --var N_TOKENS=2048 --out $(OUT) --parquet
 
-test: lint types
+test: lint types browser
 	$(PY) -m pytest -n $(JOBS)
 
 test-slow: $(READY)
@@ -36,6 +36,24 @@ lint: $(READY)
 
 types: $(READY)
 	$(PY) -m mypy
+
+docs: $(READY)
+	$(PY) -m sphinx -W --keep-going -q -b html docs out/docs
+	@echo "open out/docs/index.html"
+
+dist: $(READY)
+	$(PY) -m build --no-isolation --outdir dist
+
+# The HTML report is tested in a real browser. Where there is none and the system's packages may be installed
+# (a container's root), it is; elsewhere those tests say that they were skipped.
+browser:
+	@set -e; for b in "$$POLYMODEL_BROWSER" chromium chromium-browser google-chrome; do \
+	  if [ -n "$$b" ] && command -v "$$b" >/dev/null 2>&1; then exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "installing chromium, in which the HTML report is tested"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } \
+	  >/dev/null 2>&1 || echo "chromium could not be installed: tests in a browser are skipped" >&2; \
+	fi
 
 bench: $(READY)
 	$(PY) -m benchmarks.bench $(if $(LONG),--long)
