@@ -31,11 +31,16 @@ if TYPE_CHECKING:
     from polymodel.explore.records import Limits as Limits
     from polymodel.explore.run import explore as explore
     from polymodel.explore.skislope import ski_slope as ski_slope
+    from polymodel.importers.imported import Imported as Imported
+    from polymodel.importers.timeloop import import_timeloop as import_timeloop
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
+    from polymodel.loading import mapping_to_yaml as mapping_to_yaml
     from polymodel.mapping.looptree import LoopTree as LoopTree
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
+    from polymodel.report.draw import draw_architecture as draw_architecture
+    from polymodel.report.draw import draw_looptree as draw_looptree
     from polymodel.report.execution import ExecutionReport as ExecutionReport
     from polymodel.report.predictions import predict as predict
     from polymodel.report.report import Report as Report
@@ -88,6 +93,9 @@ __version__ = "0.1.0"
 _LAZY = {
     "load": "polymodel.loading",
     "Spec": "polymodel.loading",
+    "Imported": "polymodel.importers.imported",
+    "import_timeloop": "polymodel.importers.timeloop",
+    "mapping_to_yaml": "polymodel.loading",
     "Problem": "polymodel.analysis.engine",
     "LoopTree": "polymodel.mapping.looptree",
     "Report": "polymodel.report.report",
@@ -111,6 +119,7 @@ _LAZY = {
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     "ExecutionReport": "polymodel.report.execution",
+    **dict.fromkeys(("draw_architecture", "draw_looptree"), "polymodel.report.draw"),
     **dict.fromkeys(("draw_fibertree", "draw_fibertrees", "draw_parts"), "polymodel.report.svg_fibertree"),
     **dict.fromkeys(("read_tensor", "write_tensor"), "polymodel.sparse.files"),
     "footprint": "polymodel.sparse.formats.footprint",

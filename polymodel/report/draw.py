@@ -1,0 +1,36 @@
+"""The parts of a spec as pictures, before anything is evaluated."""
+
+from __future__ import annotations
+
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import LoopTree
+from polymodel.report.picture import Drawing
+from polymodel.report.svg import looptree_svg
+from polymodel.report.svg_architecture import architecture_svg
+from polymodel.spec.faults import not_a_spec
+
+
+def draw_looptree(spec: Spec | LoopTree) -> Drawing:
+    """The LoopTree of a spec: storage nodes are cylinders, loops rectangles, computes ovals, splits forks.
+
+    Of a LoopTree alone loops do not say what they infer or repeat, as that takes the Einsums.
+    A notebook shows the picture; `save("tree.svg")` writes it. SpecError where there is no mapping.
+    """
+    if isinstance(spec, LoopTree):
+        return Drawing("LoopTree", looptree_svg(spec))
+    if not isinstance(spec, Spec):
+        raise not_a_spec("draw_looptree", spec)
+    cascade, _, tree = spec.resolved
+    if tree is None:
+        raise spec.no_mapping()
+    return Drawing("LoopTree", looptree_svg(tree, cascade))
+
+
+def draw_architecture(spec: Spec) -> Drawing:
+    """The memories, fanouts and compute units of a spec, outermost first.
+
+    A notebook shows the picture; `save("machine.svg")` writes it. SpecError where there is no architecture.
+    """
+    if not isinstance(spec, Spec):
+        raise not_a_spec("draw_architecture", spec)
+    return Drawing("Architecture", architecture_svg(spec.arch))
