@@ -44,17 +44,6 @@ def test_notebook_runs_and_shows(notebook: Path, capsys: pytest.CaptureFixture[s
         assert "T[" in names["refusal"]
 
 
-def test_readme_example_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        run(block, {})
-    assert "Matmul" in capsys.readouterr().out
-
-
 def test_readme_links_and_names_exist() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):

@@ -16,7 +16,7 @@ TEXT = (ROOT / "docs" / "sparse" / "exploration.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs_and_its_table_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(ROOT / "docs" / "sparse")
     (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     names: dict[str, object] = {}
     execute(code, names)

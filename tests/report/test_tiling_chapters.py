@@ -17,17 +17,6 @@ LEVEL, LOOP = (
 )
 
 
-@pytest.mark.parametrize("text", [LEVEL, LOOP], ids=["architecture", "feedback"])
-def test_the_example_runs(
-    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    names: dict[str, Any] = {}
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    exec(compile(block, "chapter", "exec"), names)
-    assert "cycles" in capsys.readouterr().out
-
-
 def test_the_section_that_is_shown_says_the_defaults(tmp_path: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", LEVEL, re.DOTALL)
     path = tmp_path / "arch.yaml"
