@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from polymodel.affine import Constraint
 from polymodel.workload.einsum import Cascade, Einsum
 
 ENDS = 8  # Einsums shown of a longer workload at either end
@@ -60,15 +63,24 @@ def table_text(cascade: Cascade) -> str:
     return "\n".join(lines)
 
 
+def _of_box(c: Constraint, ranges: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether the ranges of rank variables say as much as the constraint does."""
+    ends = [sorted(k * x for x in ranges[v]) for v, k in c.expr.terms]
+    low, high = (c.expr.constant + sum(end[i] for end in ends) for i in (0, 1))
+    return (c.kind == "ge" and low >= 0) or (c.kind == "eq" and low == high == 0)
+
+
 def cascade_text(cascade: Cascade) -> str:
-    """One line per Einsum with the ranges of its rank variables."""
+    """One line per Einsum with the ranges of its rank variables, and constraints that cut into these."""
     lines = []
     wide = max((len(e.name) for e in cascade), default=0)
     for e in cascade:
         ranges = ", ".join(
             f"{low} <= {v} <= {high}" for v, (low, high) in zip(e.rank_variables, e.bounds, strict=True)
         )
-        lines.append(f"{e.name.ljust(wide)}  {with_remarks(e)}    {ranges}")
+        ranged = dict(zip(e.rank_variables, e.bounds, strict=True))
+        cut = "".join(f", {c}" for c in e.constraints if not _of_box(c, ranged))
+        lines.append(f"{e.name.ljust(wide)}  {with_remarks(e)}    {ranges}{cut}")
     known = {a.tensor: a.density for e in cascade for a in e.accesses if a.density is not None}
     if known:
         lines.append("densities: " + ", ".join(f"{name} {written}" for name, written in known.items()))
