@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
     from polymodel.report.draw import draw_architecture as draw_architecture
+    from polymodel.report.draw import draw_cascade as draw_cascade
     from polymodel.report.draw import draw_looptree as draw_looptree
     from polymodel.report.execution import ExecutionReport as ExecutionReport
     from polymodel.report.predictions import predict as predict
@@ -119,7 +120,7 @@ _LAZY = {
     "ski_slope": "polymodel.explore.skislope",
     "Sweep": "polymodel.sweep.result",
     "ExecutionReport": "polymodel.report.execution",
-    **dict.fromkeys(("draw_architecture", "draw_looptree"), "polymodel.report.draw"),
+    **dict.fromkeys(("draw_architecture", "draw_cascade", "draw_looptree"), "polymodel.report.draw"),
     **dict.fromkeys(("draw_fibertree", "draw_fibertrees", "draw_parts"), "polymodel.report.svg_fibertree"),
     **dict.fromkeys(("read_tensor", "write_tensor"), "polymodel.sparse.files"),
     "footprint": "polymodel.sparse.formats.footprint",

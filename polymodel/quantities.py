@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from importlib import import_module
 
 _PREFIXES = {
     -8: "y", -7: "z", -6: "a", -5: "f", -4: "p", -3: "n", -2: "µ", -1: "m", 0: "",
@@ -53,3 +54,12 @@ def _digits(value: float) -> str:
 def whole(value: float) -> str:
     """A whole number with thin groups of three digits."""
     return f"{value:,.0f}".replace(",", " ")
+
+
+def drawn(module: str, function: str, *arguments: object) -> str:
+    """What a function of the report room makes of objects of rooms below it, for their notebook display.
+
+    Found by name when it is asked for: only a display may look upwards, and nothing is imported before.
+    """
+    made: str = getattr(import_module(f"polymodel.report.{module}"), function)(*arguments)
+    return made

@@ -12,6 +12,7 @@ from typing import Literal
 
 from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.architecture.tile_rules import TileRules
+from polymodel.quantities import drawn
 
 Kind = Literal["memory", "toll", "container", "compute"]
 
@@ -140,6 +141,10 @@ class Hierarchy:
 
         lines = "".join(f"\n  {line}" for line in hierarchy_text(self).splitlines())
         return f"Hierarchy{' ' if self.name else ': '}{names_text(self)}{lines}"
+
+    def _repr_svg_(self) -> str:
+        """For notebooks: memories, fanouts and compute units, outermost on top."""
+        return drawn("svg_architecture", "architecture_svg", self)
 
     def __getitem__(self, name: str) -> Component:
         for c in self.components:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from polymodel.errors import Refused
+from polymodel.quantities import drawn
 
 if TYPE_CHECKING:
     import islpy
@@ -128,6 +129,10 @@ class LoopTree:
 
         cascade = self.scheduler.cascade if self.scheduler else None
         return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self, cascade).rstrip()
+
+    def _repr_svg_(self) -> str:
+        """For notebooks: the tree as a picture; of a mapping taken from a spec, loops say what they infer."""
+        return drawn("svg", "looptree_svg", self, self.scheduler.cascade if self.scheduler else None)
 
     def schedule(self, einsum: str) -> islpy.Map:
         """`{ Einsum[rank variables] -> [stamp] }` as an ISL map, of a mapping taken from a loaded spec.

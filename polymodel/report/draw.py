@@ -7,7 +7,9 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.report.picture import Drawing
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.faults import not_a_spec
+from polymodel.workload.einsum import Cascade
 
 
 def draw_looptree(spec: Spec | LoopTree) -> Drawing:
@@ -34,3 +36,15 @@ def draw_architecture(spec: Spec) -> Drawing:
     if not isinstance(spec, Spec):
         raise not_a_spec("draw_architecture", spec)
     return Drawing("Architecture", architecture_svg(spec.arch))
+
+
+def draw_cascade(spec: Spec | Cascade) -> Drawing:
+    """The Einsums and tensors of a spec as a graph along the data, ranks with their sizes.
+
+    A notebook shows the picture; `save("cascade.svg")` writes it. SpecError where there is no workload.
+    """
+    if isinstance(spec, Cascade):
+        return Drawing("Cascade", cascade_svg(spec))
+    if not isinstance(spec, Spec):
+        raise not_a_spec("draw_cascade", spec)
+    return Drawing("Cascade", cascade_svg(spec.workload))

@@ -16,10 +16,32 @@ PALETTE = (
     ("#dbeafe", "#2563a8"), ("#fde9d0", "#b45309"), ("#dcf3e3", "#1d7a46"), ("#efe3fa", "#7440a8"),
     ("#fbe0e6", "#b02a50"), ("#e2eef0", "#2b6b78"), ("#f3efcf", "#7d6b10"), ("#e6e6e6", "#4a4a4a"),
 )  # fmt: skip
+# Advances of DejaVu Sans, the widest of the fonts named below, in thousandths of the font size.
+_CLASSES = (
+    (300, "ijlIJ'"), (340, " .,:;/|\\"), (415, "ftr!()[]-`²"), (550, "?\"*_csz"), (700, "CRBAVXZ"),
+    (790, "DGHNOQUY&"), (870, "wM#<>=+~^×"), (1000, "mW@%…→·"),
+)  # fmt: skip
+_ADVANCES = {c: advance for advance, letters in _CLASSES for c in letters}
+SIZE = 11
+NAME = 26  # characters that are shown of a name
 STYLE = (
     "text{font-family:ui-sans-serif,'DejaVu Sans',Verdana,Arial,sans-serif;font-size:11px;fill:" + INK + "}"
     ".b{font-weight:bold}.m{fill:" + MUTED + "}"
 )
+
+
+def width_of(content: str, *, bold: bool = False) -> float:
+    """Pixels that a line of text takes at most; letters of scripts that no table has count as wide ones."""
+    units = sum(_ADVANCES.get(c, 640 if c.isascii() else 1000) for c in content)
+    return units * SIZE / 1000 * (1.13 if bold else 1)
+
+
+def short(name: str, most: int = NAME) -> str:
+    """The name; of one longer than `most` characters the middle is left out, to be told elsewhere."""
+    if len(name) <= most:
+        return name
+    tail = most // 3
+    return f"{name[: most - tail - 1]}…{name[-tail:]}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +53,7 @@ class Label:
 
     @property
     def width(self) -> float:
-        wide = [len(t) * CHAR * (1.13 if self.bold and i == 0 else 1) for i, t in enumerate(self.lines)]
+        wide = [width_of(t, bold=self.bold and i == 0) for i, t in enumerate(self.lines)]
         return max(wide, default=0)
 
     @property
@@ -112,6 +134,11 @@ def line(x1: float, y1: float, x2: float, y2: float, width: float = 1.3) -> str:
         f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{MUTED}" stroke-width="{width:g}" '
         'stroke-linecap="round"/>'
     )
+
+
+def node(drawn: str, told: str, kind: str = "node") -> str:
+    """A shape with its text, or an edge, as one thing that tells `told` under the mouse."""
+    return f'<g class="{kind}"><title>{escape(told)}</title>{drawn}</g>'
 
 
 def picture(width: float, height: float, title: str, body: list[str]) -> str:

@@ -12,6 +12,7 @@ from polymodel.mapping.text import looptree_text
 from polymodel.report.page import page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
+from polymodel.report.svg_cascade import cascade_svg
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.text import cascade_text
 
@@ -36,6 +37,7 @@ def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
     """The same as one self-contained page with pictures."""
     parts = []
     if workload is not None:
+        parts.append(f'<h2>Cascade</h2><div class="wide">{cascade_svg(workload)}</div>')
         parts.append(f"<h2>Workload</h2>{preformatted(cascade_text(workload))}")
     if arch is not None:
         parts.append(f'<h2>Architecture</h2><div class="wide">{architecture_svg(arch)}</div>')
@@ -47,8 +49,10 @@ def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
 def show_pictures(
     folder: Path, workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None
 ) -> tuple[Path, ...]:
-    """looptree.svg and architecture.svg in `folder`, which is made if it is missing."""
+    """cascade.svg, architecture.svg and looptree.svg in `folder`, which is made if it is missing."""
     found = []
+    if workload is not None:
+        found.append((folder / "cascade.svg", cascade_svg(workload)))
     if arch is not None:
         found.append((folder / "architecture.svg", architecture_svg(arch)))
     if mapping is not None:

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.pipelines import overlaps
+from polymodel.mapping.text import node_text
 from polymodel.mapping.ties import marks
-from polymodel.report.drawing import CAP, CHAR, PAD, Label, colours, line, picture, shape, text, wrapped
+from polymodel.report.drawing import (
+    CAP,
+    PAD,
+    Label,
+    colours,
+    line,
+    node,
+    picture,
+    shape,
+    short,
+    text,
+    width_of,
+    wrapped,
+)
 from polymodel.workload.einsum import Cascade
 
 GAP = 14
@@ -26,6 +41,7 @@ class Box:
     label: Label
     width: float
     height: float
+    told: str
 
 
 @dataclass(frozen=True)
@@ -40,58 +56,76 @@ class Column:
 
 
 def label(node: Node, mark: str = "") -> Label:
-    """What is written in a node; `mark` says what a loop infers or repeats."""
+    """What is written in a node; `mark` says what a loop infers or repeats. Long names are shortened."""
     if isinstance(node, StorageNode):
         policy = () if node.reuse == "refill" else (node.reuse.replace("_", " "),)
-        return Label((node.component, *wrapped(node.tensors, 18), *policy))
+        return Label((short(node.component), *_listed(node.tensors), *policy))
     if isinstance(node, ComputeNode):
-        return Label((node.einsum, node.component))
+        return Label((short(node.einsum), short(node.component)))
     assert isinstance(node, Loop)
-    first = "" if node.initial_tile_shape is None else f", first {node.initial_tile_shape}"
-    tile = "" if node.tiles else f": tile {node.tile_shape}"
-    head = f"{'parallel' if node.spatial else 'for'} {node.rank_variable}{tile}{first}"
-    bound = wrapped(tuple(f"{e}: {v}" for e, v in node.per_einsum), 24)
-    bound += wrapped(tuple(f"tile {t} in {e}" for e, t in node.tiles), 28)
-    bound += wrapped(tuple(f"first {t} in {e}" for e, t in node.first_tiles), 28)
-    where = (f"over {node.component}.{node.dim}",) if node.spatial else ()
-    noted = tuple(line for verb in mark.split("; ") if verb for line in wrapped(tuple(verb.split(", ")), 28))
+    first = "" if node.initial_tile_shape is None else f", first {short(str(node.initial_tile_shape))}"
+    tile = "" if node.tiles else f": tile {short(str(node.tile_shape))}"
+    head = f"{'parallel' if node.spatial else 'for'} {short(node.rank_variable)}{tile}{first}"
+    bound = wrapped(tuple(f"{short(e)}: {short(v)}" for e, v in node.per_einsum), 24)
+    bound += wrapped(tuple(f"tile {short(str(t))} in {short(e)}" for e, t in node.tiles), 28)
+    bound += wrapped(tuple(f"first {short(str(t))} in {short(e)}" for e, t in node.first_tiles), 28)
+    where = (f"over {short(node.component)}.{short(node.dim)}",) if node.spatial else ()
+    noted = tuple(
+        line
+        for verb in mark.split("; ")
+        if verb
+        for line in wrapped(tuple(short(n, 40) for n in verb.split(", ")), 28)
+    )
     return Label((head, *bound, *where, *noted), bold=False)
 
 
-def _box(node: Node, mark: str) -> Box:
+def _listed(tensors: tuple[str, ...]) -> tuple[str, ...]:
+    """Names in lines that make a box about twice as wide as it is high."""
+    names = tuple(short(t) for t in tensors)
+    return wrapped(names, max(18, round(2.4 * math.sqrt(sum(len(n) + 2 for n in names)))))
+
+
+def _box(node: Node, mark: str, told: str) -> Box:
     words = label(node, mark)
     width, height = words.width + 2 * PAD, words.height + PAD
     if isinstance(node, StorageNode):
-        return Box(node, words, max(width, 70), height + 3 * CAP)
+        return Box(node, words, max(width, 70), height + 3 * CAP, told)
     if isinstance(node, ComputeNode):
-        return Box(node, words, max(width * 1.3, 80), height + PAD)
-    return Box(node, words, max(width, 90), height)
+        return Box(node, words, max(width * 1.3, 80), height + PAD, told)
+    return Box(node, words, max(width, 90), height, told)
 
 
-def _column(nodes: tuple[Node, ...], ids: Iterator[int], noted: Mapping[int, str]) -> Column:
-    marked = [(n, noted.get(next(ids), "")) for n in nodes]
-    boxes = tuple(_box(n, mark) for n, mark in marked if not isinstance(n, Split))
+def _column(
+    nodes: tuple[Node, ...], ids: Iterator[int], noted: Mapping[int, str], tips: Mapping[int, str]
+) -> Column:
+    marked = []
+    for n in nodes:
+        here = next(ids)
+        mark = noted.get(here, "")
+        told = f"{node_text(n, mark)}\n{tips[here]}" if here in tips else node_text(n, mark)
+        marked.append((n, mark, told))
+    boxes = tuple(_box(*each) for each in marked if not isinstance(each[0], Split))
     height = sum(b.height for b in boxes) + GAP * max(len(boxes) - 1, 0)
     width = max((b.width for b in boxes), default=0.0)
     last = nodes[-1] if nodes else None
     if not isinstance(last, Split):
         return Column(boxes, (), "", width, height)
-    branches = tuple(_column(b, ids, noted) for b in last.branches)
+    branches = tuple(_column(b, ids, noted, tips) for b in last.branches)
     spread = sum(b.width for b in branches) + BETWEEN * (len(branches) - 1)
     deep = max((b.height for b in branches), default=0.0)
     mark = marked[-1][1]
     kind = f"pipeline: {mark}" if mark else "pipeline" if last.pipeline else "sequential"
-    wide = max(width, spread, 100, 2 * CHAR * len(kind) if mark else 0)
+    wide = max(width, spread, 100, 2 * width_of(kind) + 2 * PAD if mark else 0)
     return Column(boxes, branches, kind, wide, height + 2 * FORK + deep)
 
 
 def _shape(box: Box, x: float, y: float, shades: Colours) -> str:
-    node, place = box.node, (box.label, x, y, box.width, box.height)
-    if isinstance(node, StorageNode):
-        return shape("memory", *place, shades[node.component])
-    if isinstance(node, ComputeNode):
-        return shape("compute", *place)
-    return shape("spatial" if isinstance(node, Loop) and node.spatial else "plain", *place)
+    of, place = box.node, (box.label, x, y, box.width, box.height)
+    if isinstance(of, StorageNode):
+        return node(shape("memory", *place, shades[of.component]), box.told)
+    if isinstance(of, ComputeNode):
+        return node(shape("compute", *place), box.told)
+    return node(shape("spatial" if isinstance(of, Loop) and of.spatial else "plain", *place), box.told)
 
 
 def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -> None:
@@ -121,13 +155,16 @@ def _draw(column: Column, x: float, y: float, shades: Colours, out: list[str]) -
         _draw(branch, centre, bar + FORK, shades, out)
 
 
-def looptree_svg(tree: LoopTree, cascade: Cascade | None = None) -> str:
+def looptree_svg(
+    tree: LoopTree, cascade: Cascade | None = None, tips: Mapping[int, str] | None = None
+) -> str:
     """The LoopTree as an SVG document; branches are numbered in order of execution.
 
-    With the cascade, loops say which Einsums they infer or repeat.
+    With the cascade, loops say which Einsums they infer or repeat. Each node tells itself in full under the
+    mouse, and what `tips` has for its number.
     """
     noted = {**(marks(cascade, tree) if cascade else {}), **overlaps(tree)}
-    column = _column(tree.nodes, iter(range(10**9)), noted)
+    column = _column(tree.nodes, iter(range(10**9)), noted, tips or {})
     shades = colours([n.component for _, n, _ in tree.walk() if isinstance(n, StorageNode)])
     body: list[str] = []
     _draw(column, MARGIN + column.width / 2, MARGIN, shades, body)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.architecture.text import facts
+from polymodel.architecture.text import facts, sparse_text, tiles_text
 from polymodel.report.drawing import (
     CAP,
-    CHAR,
     LINE,
     PAD,
     Label,
     colours,
     line,
+    node,
     picture,
     rectangle,
     shape,
+    short,
     text,
+    width_of,
 )
 
 GAP = 16
@@ -25,7 +29,7 @@ HEAD = LINE + 12
 
 
 def _size(component: Component) -> tuple[Label, float, float]:
-    label = Label((component.name, *facts(component)))
+    label = Label((short(component.name), *facts(component)))
     height = label.height + (3 * CAP + PAD if component.kind == "memory" else 2 * PAD)
     factor = 1.3 if component.kind == "compute" else 1
     return label, max(label.width * factor + 2 * PAD, 110), height
@@ -33,17 +37,33 @@ def _size(component: Component) -> tuple[Label, float, float]:
 
 def fanout_text(component: Component) -> str:
     """`PE: X 16, Y 16` for the frame of a component's fanout."""
-    dims = ", ".join(f"{d.name} × {d.fanout}" for d in component.spatial)
-    return f"{component.name}: {dims}"
+    dims = ", ".join(f"{short(d.name)} × {d.fanout}" for d in component.spatial)
+    return f"{short(component.name)}: {dims}"
 
 
-def architecture_svg(hierarchy: Hierarchy) -> str:
-    """The hierarchy as an SVG document, outermost component on top."""
+def _told(hierarchy: Hierarchy, component: Component, tips: Mapping[str, str]) -> str:
+    """Everything about one component, a line each."""
+    lines = [f"{component.name} ({component.kind})", *facts(component)]
+    if (many := hierarchy.instances(component.name)) > 1:
+        lines.append(f"{many} instances")
+    if component.sparse is not None:
+        lines.append(f"sparse: {sparse_text(component.sparse)}")
+    if component.data_tiles is not None:
+        lines.append(f"data tiles: {tiles_text(component.data_tiles, component)}")
+    return "\n".join([*lines, *filter(None, [tips.get(component.name, "")])])
+
+
+def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None) -> str:
+    """The hierarchy as an SVG document, outermost component on top.
+
+    Each component tells itself in full under the mouse, and what `tips` has for its name.
+    """
     frames = sum(1 for c in hierarchy.components if c.spatial)
     sizes = {c.name: _size(c) for c in hierarchy.components}
     # A frame may be wider than its content because of its own title.
     inner = max(
-        [w for _, w, _ in sizes.values()] + [Label((fanout_text(c),)).width for c in hierarchy.components]
+        [w for _, w, _ in sizes.values()]
+        + [width_of(fanout_text(c)) + 2 * PAD for c in hierarchy.components if c.spatial]
     )
     width = inner + 2 * (MARGIN + frames * INSET) + 2 * PAD
     x, y = width / 2, float(MARGIN)
@@ -61,7 +81,8 @@ def architecture_svg(hierarchy: Hierarchy) -> str:
             continue
         if bottom is not None:
             lines.append(line(x, bottom, x, y))
-        shapes.append(shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", ""))))
+        drawn_shape = shape(c.kind, label, x, y, w, h, shades.get(c.name, ("", "")))
+        shapes.append(node(drawn_shape, _told(hierarchy, c, tips or {})))
         bottom = y + h
         y = bottom + GAP
     y = (bottom or y) + PAD
@@ -79,5 +100,5 @@ def architecture_svg(hierarchy: Hierarchy) -> str:
 
 def _titled(x: float, y: float, title: str) -> str:
     """A frame's title on a patch of white, since the line to what it frames may cross it."""
-    patch = f'<rect x="{x - 2:g}" y="{y - 11:g}" width="{len(title) * CHAR:g}" height="15" fill="#ffffff"/>'
+    patch = f'<rect x="{x - 2:g}" y="{y - 11:g}" width="{width_of(title) + 4:g}" height="15" fill="#ffffff"/>'
     return patch + text(x, y, title, ' class="m"', "start")

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from polymodel.affine import Affine, Constraint
+from polymodel.quantities import drawn
 
 if TYPE_CHECKING:
     import islpy
@@ -127,6 +128,10 @@ class Cascade:
         from polymodel.workload.text import table_text
 
         return table_text(self)
+
+    def _repr_svg_(self) -> str:
+        """For notebooks: Einsums and tensors as a graph."""
+        return drawn("svg_cascade", "cascade_svg", self)
 
     def __getitem__(self, name: str) -> Einsum:
         for e in self.einsums:

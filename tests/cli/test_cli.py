@@ -179,8 +179,9 @@ def test_validate_names_actions_without_an_energy(capsys: Captured, tmp_path: Pa
 def test_show_draws(capsys: Captured, spec: str, tmp_path: Path) -> None:
     code, out, _ = run(capsys, "show", spec, "--format", "html", "--out", str(tmp_path / "pictures"))
     assert code == FINE
-    assert out.count("<svg") == 2
-    assert sorted(p.name for p in (tmp_path / "pictures").iterdir()) == ["architecture.svg", "looptree.svg"]
+    assert out.count("<svg") == 3
+    names = ["architecture.svg", "cascade.svg", "looptree.svg"]
+    assert sorted(p.name for p in (tmp_path / "pictures").iterdir()) == names
 
 
 def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> None:
