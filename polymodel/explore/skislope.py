@@ -133,12 +133,13 @@ class SkiSlope:
         cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
         return evaluate_problem(Problem(cascade, hierarchy, self._tree("report", point)))
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """The curve on logarithmic axes, with the least traffic that any capacity allows."""
+    def plot(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """The curve on logarithmic axes, with the least traffic that any capacity allows. `label` names it in
+        the legend, instead of its Einsum, where several are drawn into one picture (`ax`)."""
         from polymodel.report.plots_slope import slope_axes
 
         curve = [(p.capacity, p.accesses) for p in self.points]
-        return slope_axes({self.einsum.name: curve}, self.unit, self.least, ax)
+        return slope_axes({label or self.einsum.name: curve}, self.unit, self.least, ax)
 
     @property
     def least(self) -> int:

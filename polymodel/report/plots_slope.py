@@ -26,10 +26,11 @@ def slope_axes(
         (line,) = ax.step(*zip(*steps, strict=True), where="post", label=name, linewidth=1.8)
         label = f"maximal effectual buffer: {curve[-1][0]:,}"
         ax.plot(*curve[-1], "o", color=line.get_color(), markersize=5, label=label)
-    if least is not None:
-        label = f"every element once: {least:,}"
+    label = f"every element once: {least:,}" if least is not None else ""
+    # Curves of one Einsum share their floor: it is drawn, and named, once.
+    if least is not None and label not in (line.get_label() for line in ax.lines):
         ax.axhline(least, color="0.5", linestyle=":", linewidth=1.2, label=label)
-    if min(c for curve in curves.values() for c, _ in curve) < 1:
+    if min(c for curve in curves.values() for c, _ in curve) < 1 or ax.get_xscale() == "symlog":
         ax.set_xscale("symlog", base=2)
         ax.set_xlim(left=0)
     else:

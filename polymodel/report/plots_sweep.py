@@ -230,8 +230,11 @@ def heat_axes(
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     named = list(dict.fromkeys(rows["mapping"]))
-    of = f"mapping {named[0]}" if len(named) == 1 else f"best of {len(named)} mappings: {', '.join(named)}"
-    ax.set_title(f"Least {objective}, {of}", fontsize=10)
+    of = (
+        f", mapping {named[0]}" if len(named) == 1 else f", best of {len(named)} mappings: {', '.join(named)}"
+    )
+    of = "" if named == ["mapping"] else of  # a lone one without a name
+    ax.set_title(f"Least {objective}{of}", fontsize=10)
     _bar(ax, image, f"least {objective}", unit)
     return ax
 

@@ -241,3 +241,14 @@ def test_plot_has_units_and_a_legend() -> None:
     assert ax.get_xlabel() == "buffer capacity (words)"
     assert ax.get_ylabel() == "backing-store accesses (words)"
     assert ax.get_legend() is not None
+
+
+def test_slopes_of_one_einsum_share_a_picture() -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    spec = matmul(64, 64, 64)
+    ax = pm.ski_slope(spec, bypass=True).plot(label="any tensor may bypass")
+    pm.ski_slope(spec).plot(ax=ax, label="all in the buffer")
+    told = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert {"any tensor may bypass", "all in the buffer"} < set(told)
+    assert sum(t.startswith("every element once") for t in told) == 1
+    assert ax.get_xscale() == "symlog"  # the first curve begins without any buffer
