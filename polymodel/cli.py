@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_common import pairs, symbols
+from polymodel.cli_common import pairs, parsed, symbols
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
+from polymodel.cli_import import add_import_command
 from polymodel.cli_sparse import add_sparse_commands
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_tile import add_tile_command
@@ -38,8 +39,7 @@ CODES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
+    options = parsed(build_parser(), arguments)
     try:
         text, code = options.run(options)
     except SpecError as error:
@@ -86,6 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     _explore_command(commands)
     add_sparse_commands(partial(_add, commands), _load)
     add_tile_command(partial(_add, commands))
+    add_import_command(partial(_add, commands))
     _schema_command(commands)
     _new_command(commands)
     return parser
@@ -141,7 +142,7 @@ def _show_command(commands: Commands) -> None:
     parser.add_argument(
         "--format", choices=("table", "html"), default="table", help="text (default) or a page"
     )
-    parser.add_argument("--out", metavar="DIR", help="also write looptree.svg and architecture.svg there")
+    parser.add_argument("--out", metavar="DIR", help="also write cascade.svg, architecture.svg and looptree.svg")
     parser.set_defaults(run=run_show)
 
 
@@ -177,7 +178,7 @@ def _compare_command(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="SPEC",
-        help="joined to both, e.g. the workload",
+        help="joined to both, e.g. the workload; several joined by commas",
     )
     _add_values(parser)
     _add_engine(parser)
@@ -353,7 +354,8 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.report.compare import compare
     from polymodel.report.page import page
 
-    a, b = (_evaluated(options, [*options.common, *side.split(",")]) for side in (options.a, options.b))
+    common = [name for text in options.common for name in text.split(",")]
+    a, b = (_evaluated(options, [*common, *side.split(",")]) for side in (options.a, options.b))
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     if options.format == "json":

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec, load
+from polymodel.spec.source import Source
+from polymodel.spec.yaml_text import parse_yaml
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,11 @@ class Imported:
     @property
     def spec(self) -> Spec:
         """The text, loaded."""
-        return load(self.text)
+        root, faults = parse_yaml(self.text, Source(self.source, tuple(self.text.split("\n"))))
+        plain = root.plain() if root is not None else None
+        if faults or not isinstance(plain, dict):
+            raise SpecError(faults)
+        return load(plain)
 
     @property
     def complete(self) -> bool:

@@ -24,7 +24,7 @@ from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.schema import SECTIONS as TEAAL
 from polymodel.spec.teaal.schema import is_teaal, read_sections
 from polymodel.spec.workload_schema import Renames, Workload
-from polymodel.spec.yaml_text import parse_yaml
+from polymodel.spec.yaml_text import TAGS, parse_yaml
 
 MAX_FILE = 8_000_000
 SECTIONS: dict[str, type[SchemaObject]] = {
@@ -67,11 +67,27 @@ class Document:
 
 def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
     """Read one YAML file into the document; every fault is noted, none is raised."""
+    root, broken = root_of(path, document, variables, shown)
+    if root is not None:
+        add_root(root, document, broken=broken)
+
+
+def root_of(
+    path: FilePath,
+    document: Document,
+    variables: Mapping[str, object],
+    shown: str = "",
+    tags: tuple[str, ...] = TAGS,
+) -> tuple[Node | None, bool]:
+    """The root node of one YAML file, template rendered, and whether parts of it are broken.
+
+    Every fault is noted in the document; the node is None where there is nothing to go on with.
+    """
     name = shown or str(path)
     document.files.append(name)
     text = _text_of(path, name, document.faults)
     if text is None:
-        return
+        return None, True
     source = Source(name, tuple(text.split("\n")), folder=str(path.parent))
     if "{{" in text or "{%" in text or "{#" in text:
         # jinja2 takes as long to import as a small spec to evaluate, and most files are no templates.
@@ -81,13 +97,12 @@ def read_file(path: FilePath, document: Document, variables: Mapping[str, object
         document.faults.extend(faults)
         if rendered is None:
             document.variables |= set(variables)  # which of them it reads is not known
-            return
+            return None, True
         document.variables |= rendered.variables
         text, source = rendered.text, rendered.source
-    root, faults = parse_yaml(text, source)
+    root, faults = parse_yaml(text, source, tags)
     document.faults.extend(faults)
-    if root is not None:
-        add_root(root, document, broken=bool(faults))
+    return root, bool(faults)
 
 
 def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:

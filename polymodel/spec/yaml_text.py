@@ -36,8 +36,13 @@ class _Abort(Exception):
     """The text is too large to go on with."""
 
 
-def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic, ...]]:
-    """The root node (None if the syntax is broken) and every fault found. Never raises."""
+def parse_yaml(
+    text: str, source: Source, tags: tuple[str, ...] = TAGS
+) -> tuple[Node | None, tuple[Diagnostic, ...]]:
+    """The root node (None if the syntax is broken) and every fault found. Never raises.
+
+    `tags`: those that the dialect knows; all others are faults.
+    """
     try:
         deep = _too_deep(text)
         if deep is not None:
@@ -51,7 +56,7 @@ def parse_yaml(text: str, source: Source) -> tuple[Node | None, tuple[Diagnostic
             "the document is empty", "add arch:, workload: or mapping:", "", source.place(1, 1)
         )
         return None, (fault,)
-    reader = _Reader(source)
+    reader = _Reader(source, tags)
     try:
         node = reader.node(root, "", 0)
     except _Abort:
@@ -114,8 +119,9 @@ def _syntax_remedy(problem: str, line: str, before: str) -> str:
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tags: tuple[str, ...]) -> None:
         self.source = source
+        self.tags = tags
         self.faults: list[Diagnostic] = []
         self.count = 0
 
@@ -152,13 +158,13 @@ class _Reader:
         if raw.tag in _PLAIN:
             return ""
         name = raw.tag[1:] if raw.tag.startswith("!") else raw.tag
-        if name in TAGS:
+        if name in self.tags:
             return str(name)
         if raw.tag.startswith(_CORE):
             shown = "!!" + raw.tag.removeprefix(_CORE)
             self.fault(raw.start_mark, path, f"unknown tag {shown}", "remove the tag: specs are plain data")
         else:
-            near = suggestion(name, TAGS, "tags")
+            near = suggestion(name, self.tags, "tags")
             self.fault(raw.start_mark, path, f"unknown tag !{name}", near.replace("mean ", "mean !"))
         return UNKNOWN_TAG
 

@@ -1,0 +1,68 @@
+"""The command `polymodel import`: files of other tools become a spec; what has no counterpart is named."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.cli_common import pairs
+
+if TYPE_CHECKING:
+    from polymodel.importers.imported import Imported
+
+FINE = 0
+
+
+def add_import_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """`add` makes a parser of a name and what it does."""
+    parser = add("import", "Turn files of another tool into a spec, and name what has no counterpart.")
+    kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
+    _timeloop_command(kinds.add_parser)
+
+
+def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
+    about = "Read Timeloop's YAML: problem, architecture, mapping, and energies (ERT) where they are given."
+    parser = add("timeloop", help=about, description=about, allow_abbrev=False)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="Timeloop files; several are joined")
+    parser.add_argument(
+        "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
+    )
+    add_out(parser)
+    parser.set_defaults(run=run_timeloop)
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """`--out`, which every kind has."""
+    parser.add_argument("--out", metavar="FILE", help="write the spec there; an existing file is left alone")
+
+
+def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
+    """The spec on stdout, or in a new file; notes and what is left out on stderr."""
+    from polymodel.importers.timeloop import import_timeloop
+
+    return told(import_timeloop(*options.files, variables=values(options.var)), options.out)
+
+
+def values(texts: Sequence[str]) -> dict[str, object]:
+    """The values of `--var`: numbers where they are written so. Raises SpecError."""
+    from polymodel.spec.numbers import plain_number
+
+    found: dict[str, object] = {}
+    for name, text in pairs(texts, "--var").items():
+        number = plain_number(text)
+        found[name] = text if number is None else number
+    return found
+
+
+def told(imported: Imported, out: str | None) -> tuple[str, int]:
+    """What is printed: the YAML, or where it was written. Notes go to stderr, so that stdout is a spec."""
+    for kind, remarks in (("note", imported.notes), ("left out", imported.left_out)):
+        for remark in remarks:
+            sys.stderr.write(f"{kind}: {remark.render()}\n")
+    if out is None:
+        return imported.text, FINE
+    path = imported.save(Path(out))
+    return f"wrote {path}\n", FINE

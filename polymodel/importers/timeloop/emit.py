@@ -1,0 +1,252 @@
+"""From what was read to a spec as YAML text, in the house style."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from polymodel.affine import Affine
+from polymodel.importers.timeloop.energy import Energies, Prices
+from polymodel.importers.timeloop.nest import Loop, Nest
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.problem import Shape, Space
+from polymodel.spec.numbers import Value
+
+Written = tuple[str, dict[str, object]]
+
+
+def number(value: Fraction | Value) -> int | float:
+    """A whole number as int, else the nearest float."""
+    exact = Fraction(value)
+    return int(exact) if exact.denominator == 1 else float(exact)
+
+
+def workload(shapes: Sequence[Shape], bits: int, name: str) -> dict[str, object]:
+    """`workload:`. One Einsum as one line, named after its output; several with their names."""
+    found: dict[str, object] = {"name": name} if name else {}
+    found["bits_per_value"] = {"All": bits}
+    single = len(shapes) == 1 and not shapes[0].domain
+    if single:
+        used = {v for s in shapes[0].spaces for v in s.variables}
+        sizes = {v: n for v, n in shapes[0].sizes.items() if v in used}
+        found["iteration_space_shape"] = {v: f"0 <= {v} < {n}" for v, n in sizes.items()}
+    densities = {s.name: s.density for shape in shapes for s in shape.spaces if s.density is not None}
+    if densities:
+        found["densities"] = densities
+    found["einsums"] = [_line(shapes[0])] if single else [_einsum(s) for s in shapes]
+    return found
+
+
+def einsum_name(shapes: Sequence[Shape]) -> str:
+    """What the compute node calls the one Einsum."""
+    return next((s.name for s in shapes[0].spaces if s.output), shapes[0].name)
+
+
+def _line(shape: Shape) -> str:
+    output = next(s for s in shape.spaces if s.output)
+    inputs = " * ".join(_access(s) for s in shape.spaces if not s.output)
+    return f"{_access(output)} = {inputs}"
+
+
+def _access(space: Space) -> str:
+    return f"{space.name}[{', '.join(e if r is None else f'{r}={e}' for r, e in _ranks(space))}]"
+
+
+def _ranks(space: Space) -> list[tuple[str | None, str]]:
+    """(rank, expression); None for a rank that goes by its variable."""
+    return [(None if _plain(r, e) else r, str(e)) for r, e in space.ranks]
+
+
+def _plain(rank: str, expr: Affine) -> bool:
+    return str(expr).upper() == rank and expr.terms == ((str(expr), 1),) and not expr.constant
+
+
+def _einsum(shape: Shape) -> dict[str, object]:
+    used = {v for s in shape.spaces for v in s.variables}
+    constraints = shape.domain or tuple(f"0 <= {v} < {n}" for v, n in shape.sizes.items() if v in used)
+    accesses = []
+    for s in shape.spaces:
+        plain = all(_plain(r, e) for r, e in s.ranks)
+        projection = [str(e) for _, e in s.ranks] if plain else {r: str(e) for r, e in s.ranks}
+        access: dict[str, object] = {"name": s.name, "projection": projection}
+        accesses.append({**access, "output": True} if s.output else access)
+    return {"name": shape.name, "iteration_space_shape": list(constraints), "tensor_accesses": accesses}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A fanout dimension with the loops over it."""
+
+    name: str
+    fanout: int
+    loops: tuple[Loop, ...]
+    shared: frozenset[str] | None  # None: sharing makes no difference to any tensor that is left
+
+
+def axes_of(part: Part, loops: Sequence[Loop], spaces: Sequence[Space]) -> list[Axis]:
+    """X and Y of a part. Timeloop shares exactly the tensors that a loop does not index.
+
+    Loops along one axis stand for one dimension where one set of shared tensors is right for all of them; a
+    tensor that a variable indexes in a rank of its own has nothing to share, and may be in the set or not.
+    """
+    found: list[Axis] = []
+    for axis, size in zip("XY", _mesh(part, loops), strict=True):
+        groups: list[list[Loop]] = []
+        for loop in (x for x in loops if x.axis == axis):
+            fits = next((g for g in groups if _agree([*g, loop], spaces)), None)
+            if fits is None:
+                groups.append([loop])
+            else:
+                fits.append(loop)
+        rest = size
+        for i, group in enumerate(groups):
+            used = _bounds(group)
+            fanout = used if i < len(groups) - 1 else rest
+            rest //= used
+            name = axis if i == 0 else f"{axis}{i + 1}"
+            found.append(Axis(name, fanout, tuple(group), _rule(group, spaces, part.unicast)))
+        if not groups and size > 1:
+            found.append(Axis(axis, size, (), None))
+    return found
+
+
+def _mesh(part: Part, loops: Sequence[Loop]) -> tuple[int, int]:
+    along = _bounds([x for x in loops if x.axis == "X"])
+    if part.shaped or (along <= part.mesh[0] and not any(x.axis == "Y" for x in loops)):
+        return part.mesh
+    return along, part.instances // along
+
+
+def _bounds(loops: Sequence[Loop]) -> int:
+    total = 1
+    for x in loops:
+        total *= x.bound
+    return total
+
+
+def _agree(group: Sequence[Loop], spaces: Sequence[Space]) -> bool:
+    """True if no tensor must be shared over one loop and must not over another."""
+    shared = _shared(group, spaces)
+    return not any(s.name in shared and _overlaps(group, s) for s in spaces)
+
+
+def _shared(group: Sequence[Loop], spaces: Sequence[Space]) -> frozenset[str]:
+    return frozenset(s.name for s in spaces if any(x.variable not in s.variables for x in group))
+
+
+def _overlaps(group: Sequence[Loop], space: Space) -> bool:
+    """Whether a loop indexes the tensor only together with another variable, so that windows may overlap."""
+    return any(x.variable in space.variables - space.alone for x in group)
+
+
+def _rule(group: Sequence[Loop], spaces: Sequence[Space], unicast: frozenset[str]) -> frozenset[str] | None:
+    shared = _shared(group, spaces) - unicast
+    must_not = {s.name for s in spaces if _overlaps(group, s)} | (unicast & {s.name for s in spaces})
+    return shared if must_not else None
+
+
+def fanouts(axes: Sequence[Axis]) -> list[dict[str, object]]:
+    """`spatial:` of a component."""
+    found = []
+    for a in axes:
+        fields: dict[str, object] = {"name": a.name, "fanout": a.fanout}
+        if a.shared is not None:
+            fields["may_reuse"] = " | ".join(sorted(a.shared)) or "Nothing"
+        found.append({**fields, "broadcast_partials": True})
+    return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all components share. `cycle`: seconds; `bits`: of a word."""
+
+    cycle: Fraction
+    bits: int
+    energies: Energies
+    sparse: Mapping[str, object]
+
+    @property
+    def hertz(self) -> int | float:
+        """Cycles per second."""
+        return number(1 / self.cycle)
+
+
+def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Sequence[str]) -> Written:
+    """A part as a node of `arch:`."""
+    fields: dict[str, object] = {"name": part.name}
+    if part.kind == "memory" and part.entries is not None:
+        fields["size"] = f"{int(part.entries)} * {machine.bits}"
+    if axes:
+        fields["spatial"] = fanouts(axes)
+    if part.kind == "container":
+        return "Container", fields
+    if part.kind == "memory" and (part.held.keep or part.held.bypass):
+        fields["tensors"] = _held(part, tensors)
+    prices = machine.energies.of(part.name)
+    if prices.leak is not None:
+        fields["leak_power"] = float(prices.leak * Fraction(1, 10**12) / machine.cycle)
+    if prices.area is not None:
+        fields["area"] = float(prices.area * Fraction(1, 10**12))
+    if part.kind == "compute":
+        action: dict[str, object] = {"name": "compute"}
+        if prices.compute is not None:
+            action["energy"] = float(prices.compute / 10**12)
+        actions = [{**action, "throughput": machine.hertz}]
+    else:
+        actions = [_moving(part, n, p, bw, machine) for n, p, bw in _directions(part, prices)]
+        actions = [a for a in actions if len(a) > 1]
+        if part.read is not None and not part.shared_port:
+            fields["ports"] = "separate"
+    if actions:
+        fields["actions"] = actions
+    if any("throughput" in a for a in actions):
+        fields["clock"] = machine.hertz
+    if part.name in machine.sparse:
+        fields["sparse"] = machine.sparse[part.name]
+    return ("Memory" if part.kind == "memory" else "Compute"), fields
+
+
+def _directions(part: Part, prices: Prices) -> list[tuple[str, Fraction | None, Value | None]]:
+    return [("read", prices.read, part.read), ("write", prices.write, part.write)]
+
+
+def _moving(
+    part: Part, name: str, price: Fraction | None, bandwidth: Value | None, machine: Machine
+) -> dict[str, object]:
+    """An action per bit: Timeloop's energy is that of one access of `words` words, in pJ."""
+    found: dict[str, object] = {"name": name}
+    if price is not None:
+        found["energy"] = float(price / 10**12 / part.words / machine.bits)
+    if bandwidth is not None and bandwidth != float("inf"):
+        found["throughput"] = f"{number(bandwidth)} * {machine.bits} * {machine.hertz}"
+    return found
+
+
+def _held(part: Part, tensors: Sequence[str]) -> dict[str, object]:
+    keep = [t for t in tensors if t in part.held.keep]
+    may = [t for t in tensors if t not in part.held.bypass and t not in keep]
+    found: dict[str, object] = {"keep": " | ".join(keep)} if keep else {"keep": "Nothing"}
+    return {**found, "may_keep": " | ".join(may) or "Nothing"}
+
+
+def mapping(
+    parts: Sequence[Part], nest: Nest, axes: Mapping[str, Sequence[Axis]], einsum: str
+) -> list[Written]:
+    """`mapping:`: storages with the loops below them; every storage reuses as Timeloop's do."""
+    found: list[Written] = []
+    for part in parts:
+        for loop in nest.of(part.name, spatial=True):
+            name = next(a.name for a in axes[part.name] if any(x is loop for x in a.loops))
+            fields = {"rank_variable": loop.variable, "tile_shape": nest.tile(loop)}
+            found.append(("Spatial", {**fields, "component": part.name, "name": name}))
+        if part.kind == "memory":
+            kept = list(nest.kept[part.name])
+            if kept:
+                storage = {"component": part.name, "tensors": kept, "reuse": "slide"}
+                found.append(("Storage", dict(storage)))
+            for loop in nest.of(part.name, spatial=False):
+                fields = {"rank_variable": loop.variable, "tile_shape": nest.tile(loop)}
+                found.append(("Temporal", dict(fields)))
+    unit = next(p.name for p in parts if p.kind == "compute")
+    return [*found, ("Compute", {"einsum": einsum, "component": unit})]

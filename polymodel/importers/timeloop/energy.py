@@ -1,0 +1,110 @@
+"""Energies and areas of Accelergy's reference tables (ERT, ART): picojoules and square micrometres."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
+from polymodel.spec.source import Node
+
+_READS = ("read", "access")
+_WRITES = ("write", "update", "access")
+_COMPUTES = ("compute", "mac_random", "mac", "multiply", "mult_random", "add", "access")
+_LEAKS = ("leak", "idle")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Of one component: pJ per action (leak: per cycle), um^2; None where the tables say nothing."""
+
+    read: Fraction | None = None
+    write: Fraction | None = None
+    compute: Fraction | None = None
+    leak: Fraction | None = None
+    area: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class Energies:
+    """Prices by component."""
+
+    prices: Mapping[str, Prices] = field(default_factory=dict)
+
+    def of(self, name: str) -> Prices:
+        return self.prices.get(name, Prices())
+
+
+def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tuple[Part, ...]) -> Energies:
+    """The prices of these parts; what a table says of others is left out by name."""
+    known = {p.name: p for p in parts}
+    actions: dict[str, dict[str, Fraction]] = {}
+    areas: dict[str, Fraction] = {}
+    for table, name in _tables(reading, ert, "ERT"):
+        if name not in known:
+            reading.leave(
+                table.node, f"energies of {name} go to no component", "name it as in the architecture"
+            )
+            reading.whole(table.node)
+            continue
+        actions[name] = _actions(reading, table)
+    for table, name in _tables(reading, art, "ART"):
+        area = table.number("area")
+        if name not in known:
+            reading.leave(
+                table.node, f"the area of {name} goes to no component", "name it as in the architecture"
+            )
+        elif area is not None:
+            areas[name] = Fraction(area)
+    found = {}
+    for name in known:
+        costs = actions.get(name, {})
+        read, write = _first(costs, _READS), _first(costs, _WRITES)
+        found[name] = Prices(read, write, _first(costs, _COMPUTES), _first(costs, _LEAKS), areas.get(name))
+    return Energies(found)
+
+
+def _tables(reading: Reading, node: Node | None, title: str) -> list[tuple[Fields, str]]:
+    if node is None:
+        return []
+    fields = Fields(reading, node, title)
+    fields.ignore("version")
+    found = []
+    for i, table in enumerate(fields.items("tables", "energy_reference_table", "area_reference_table")):
+        inner = Fields(reading, table, f"{title}.tables[{i}]")
+        inner.ignore("primitive_estimation", "primitive_estimations", "estimator", "estimation")
+        if inner.need("name", example="name: system.PE.RF[1..16]") is not None:
+            whole, _ = name_and_count(inner.text("name"))
+            # A dotted name holds ranges of its own: system.PE[0..15].RF.
+            found.append((inner, whole.replace("..", " ").rsplit(".", 1)[-1].split("[")[0].strip()))
+    return found
+
+
+def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
+    found: dict[str, Fraction] = {}
+    for i, node in enumerate(table.items("actions")):
+        fields = Fields(reading, node, f"{table.path}.actions[{i}]")
+        name, energy = fields.text("name").lower(), fields.number("energy")
+        arguments = fields.take("arguments")
+        if arguments is not None:
+            reading.whole(arguments)
+        if energy is None or energy < 0 or energy == float("inf"):
+            what = f"{name or 'an action'} has no energy that can be read"
+            reading.fault(node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
+        elif name in found and found[name] != Fraction(energy):
+            what = f"{name} has several energies, by arguments: the largest is taken"
+            reading.note(node, what, "", fields.path)
+            found[name] = max(found[name], Fraction(energy))
+        else:
+            found[name] = Fraction(energy)
+    for name in found:
+        if name not in {*_READS, *_WRITES, *_COMPUTES, *_LEAKS}:
+            what = f"the energy of {name} has no counterpart"
+            reading.leave(table.node, what, "name it read, write, compute or leak", table.path)
+    return found
+
+
+def _first(costs: Mapping[str, Fraction], names: tuple[str, ...]) -> Fraction | None:
+    return next((costs[n] for n in names if n in costs), None)

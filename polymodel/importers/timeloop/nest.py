@@ -1,0 +1,378 @@
+"""`mapping:` of Timeloop: directives per level become one loop nest, outermost first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, name_and_count
+from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.numbers import evaluate_number
+from polymodel.spec.source import Node
+
+_FACTOR = re.compile(
+    r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d+)(?:\s*,\s*(?P<last>\d+))?(?=[\s,]|$)",
+    re.ASCII,
+)
+_TYPES = {
+    "temporal": "temporal",
+    "spatial": "spatial",
+    **dict.fromkeys(("datatype", "dataspace", "bypass", "storage"), "kept"),
+}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop of the nest, in our names; `last`: its bound in the last iteration of those outside.
+
+    `part`: the storage above it; of a spatial loop the part whose instances it runs over. `axis`: X, Y or "".
+    """
+
+    part: str
+    variable: str
+    bound: int
+    last: int
+    axis: str
+    node: Node
+
+
+@dataclass(frozen=True)
+class Nest:
+    """All loops with their order per part, and what each storage keeps."""
+
+    loops: tuple[Loop, ...]
+    kept: Mapping[str, tuple[str, ...]]
+
+    def of(self, part: str, spatial: bool) -> tuple[Loop, ...]:
+        return tuple(x for x in self.loops if x.part == part and bool(x.axis) == spatial)
+
+    def tile(self, loop: Loop) -> int:
+        """Values of its variable below a loop: the product of the bounds further in."""
+        tile, below = 1, False
+        for x in self.loops:
+            if below and x.variable == loop.variable:
+                tile *= x.bound
+            below = below or x is loop
+        return tile
+
+
+def nest_of(reading: Reading, node: Node, parts: Sequence[Part], shape: Shape) -> Nest:
+    """The loops of a mapping, those of one iteration left out. Faults: unknown names, factors that miss."""
+    builder = _Builder(reading, tuple(parts), shape)
+    entries = node.elements
+    if entries is None:
+        fields = Fields(reading, node, "mapping")
+        fields.ignore("version", "type")
+        entries = fields.items("nodes", "directives", "targets")
+        if not entries:
+            reading.fault(
+                node, "a mapping is a list of directives", "write `- {target: DRAM, ...}`", "mapping"
+            )
+    for i, entry in enumerate(entries):
+        builder.directive(Fields(reading, entry, f"mapping[{i}]"))
+    return builder.finished(node)
+
+
+class _Builder:
+    def __init__(self, reading: Reading, parts: tuple[Part, ...], shape: Shape) -> None:
+        self.reading = reading
+        self.parts = parts
+        self.shape = shape
+        self.memories = [p.name for p in parts if p.kind == "memory"]
+        self.temporal: dict[str, list[Loop]] = {}
+        self.spatial: dict[str, list[Loop]] = {}
+        self.keep: dict[str, set[str]] = {m: set() for m in self.memories}
+        self.bypass: dict[str, set[str]] = {m: set() for m in self.memories}
+
+    def directive(self, fields: Fields) -> None:
+        kind = fields.text("type").lower()
+        target = fields.need("target", example="target: DRAM")
+        if target is None:
+            return
+        if kind not in _TYPES:
+            remedy = suggestion(kind, _TYPES, "types") if kind else "add e.g. `type: temporal`"
+            self.reading.fault(fields.node, f"a directive of type {kind or '(none)'}", remedy, fields.path)
+            return
+        if _TYPES[kind] == "kept":
+            self.kept(fields, target)
+        elif kind == "temporal":
+            self.loops(fields, target)
+        else:
+            self.across(fields, target)
+
+    def named(self, target: Node, known: Sequence[str], path: str) -> str | None:
+        name, _ = name_and_count(str(target.scalar))
+        name = re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
+        if name in known:
+            return name
+        what = "compute unit" if name == self.parts[-1].name else "level"
+        message = (
+            f"there is no level {name}" if what == "level" else f"{name} computes, so nothing is held in it"
+        )
+        self.reading.fault(target, message, suggestion(name, known, "levels"), path)
+        return None
+
+    def kept(self, fields: Fields, target: Node) -> None:
+        level = self.named(target, self.memories, fields.path)
+        tensors = self.shape.tensors
+        for key, into in (("keep", self.keep), ("bypass", self.bypass)):
+            for word, node in fields.words(key) or ():
+                if word not in tensors:
+                    remedy = suggestion(word, tensors, "data spaces")
+                    self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
+                elif level is not None:
+                    into[level].add(word)
+        if level is None:
+            return
+        both = sorted(self.keep[level] & self.bypass[level])
+        if both:
+            what = f"{', '.join(both)} cannot both be kept in {level} and bypass it"
+            self.reading.fault(fields.node, what, "name it once", fields.path)
+
+    def loops(self, fields: Fields, target: Node) -> None:
+        level = self.named(target, self.memories, fields.path)
+        fields.ignore("split")
+        found = self.factors(fields, level or "")
+        if level is None:
+            return
+        if level in self.temporal:
+            what = f"{level} has two temporal directives"
+            self.reading.fault(fields.node, what, "write all its loops in one", fields.path)
+        self.temporal[level] = [x for x, _ in found]
+
+    def across(self, fields: Fields, target: Node) -> None:
+        every = [p.name for p in self.parts]
+        name = self.named(target, every, fields.path)
+        split = fields.take("split")
+        at = None if split is None else count_of(self.reading, split, {}, f"{fields.path}.split", least=0)
+        found = self.factors(fields, name or "")
+        busy = [x for x, _ in found if x.bound > 1 or x.last == 0]
+        if name is None or not busy:
+            return
+        part = self.fanned(name, fields)
+        if part is None:
+            return
+        if part.name in self.spatial:
+            what = f"the instances of {part.name} have two spatial directives"
+            self.reading.fault(fields.node, what, "write all loops in one", fields.path)
+        # Of a permutation, innermost first, the loops before the split run along X.
+        axes = {x.variable: "X" if at is None or i < at else "Y" for x, i in found}
+        self.spatial[part.name] = [replace(x, part=part.name, axis=axes[x.variable]) for x, _ in found]
+
+    def fanned(self, name: str, fields: Fields) -> Part | None:
+        """Whose instances a spatial directive runs over: the target's own, or the next ones inside it."""
+        at = next(i for i, p in enumerate(self.parts) if p.name == name)
+        here = self.parts[at]
+        if here.own_mesh and here.instances > 1:
+            return here
+        below: list[Part] = []
+        for part in self.parts[at + 1 :]:
+            below += [part] if part.instances > 1 else []
+            if part.kind != "container":
+                break
+        if len(below) == 1:
+            return below[0]
+        if not below:
+            what, remedy = f"inside {name} nothing has several instances", "give meshX, or use temporal loops"
+        else:
+            what = f"inside {name} there are instances of {' and of '.join(p.name for p in below)}"
+            remedy = "write one directive for each, with it as the target"
+        self.reading.fault(fields.node, what, remedy, fields.path)
+        return None
+
+    def factors(self, fields: Fields, part: str) -> list[tuple[Loop, int]]:
+        """Loops outermost first, with their place in the permutation (innermost first)."""
+        bounds = self.bounds(fields, part)
+        order = self.order(fields)
+        found = []
+        for at, variable in enumerate(order):
+            if variable in bounds:
+                found.append((bounds[variable], at))
+        return found[::-1]
+
+    def bounds(self, fields: Fields, part: str) -> dict[str, Loop]:
+        found: dict[str, Loop] = {}
+        node = fields.take("factors")
+        if node is None:
+            return found
+        path = f"{fields.path}.factors"
+        if node.entries is not None:
+            for entry in node.entries:
+                value = self.reading.take(entry)
+                pair = value.elements if value.elements is not None else (value,)
+                numbers = [count_of(self.reading, v, fields.scope, path, least=0) for v in pair[:2]]
+                if None not in numbers and numbers:
+                    bound, last = numbers[0] or 0, numbers[-1] or 0
+                    self.add(found, entry.key, bound, last, value, path, part)
+            return found
+        for item in node.elements if node.elements is not None else (node,):
+            self.text(found, item, path, part)
+        return found
+
+    def text(self, found: dict[str, Loop], node: Node, path: str, part: str) -> None:
+        text, at = str(node.scalar or ""), 0
+        while text[at:].strip(" ,\n\t"):
+            match = _FACTOR.match(text, at)
+            if match is None:
+                self.expression(found, node, text[at:].strip(), at, path, part)
+                return
+            if match["sign"] not in (None, "="):
+                what = f"{match[0].strip()} is a bound for a search, not a factor"
+                self.reading.fault(node, what, "write NAME=NUMBER", path, match.start("name"))
+            bound = int(match["bound"])
+            self.add(found, match["name"], bound, int(match["last"] or bound), node, path, part)
+            at = match.end()
+
+    def expression(
+        self, found: dict[str, Loop], node: Node, text: str, at: int, path: str, part: str
+    ) -> None:
+        """`M=TILE*2`: one factor, computed from variables."""
+        name, equals, value = text.partition("=")
+        try:
+            number = evaluate_number(value, self.reading.variables) if equals and value.strip() else None
+        except TextFault as fault:
+            self.reading.fault(node, fault.message, fault.remedy, path, at)
+            return
+        if number is None or number != number or number < 0 or number > 2**53 or number != int(number):
+            remedy = "write e.g. M=16 K=4, or M=16,2 for a last bound of 2"
+            self.reading.fault(node, f"{text!r} is no factor", remedy, path, at)
+            return
+        self.add(found, name.strip(), int(number), int(number), node, path, part)
+
+    def add(
+        self, found: dict[str, Loop], name: str, bound: int, last: int, node: Node, path: str, part: str
+    ) -> None:
+        dims = self.shape.dims
+        if name not in dims:
+            remedy = suggestion(name, dims, "dimensions")
+            self.reading.fault(node, f"there is no dimension {name}", remedy, path)
+        elif dims[name] in found:
+            self.reading.fault(node, f"{name} has two factors here", "give it one", path)
+        elif bound and not 1 <= last <= bound:
+            what = f"the last bound of {name} is {last}, the others {bound}"
+            self.reading.fault(node, what, "it is at least 1 and at most the others", path)
+        else:
+            found[dims[name]] = Loop(part, dims[name], bound, last if bound else 0, "", node)
+
+    def order(self, fields: Fields) -> list[str]:
+        """Our variables, innermost first; those that the permutation leaves out are outermost."""
+        dims = self.shape.dims
+        given = fields.words("permutation") or ()
+        if len(given) == 1 and given[0][0] not in dims:
+            given = tuple((w, given[0][1]) for w in _letters(given[0][0], dims))
+        found: list[str] = []
+        for word, node in given:
+            if word not in dims:
+                remedy = suggestion(word, dims, "dimensions")
+                self.reading.fault(
+                    node, f"there is no dimension {word}", remedy, f"{fields.path}.permutation"
+                )
+            elif dims[word] in found:
+                what = f"{word} is there twice"
+                self.reading.fault(node, what, "keep it once", f"{fields.path}.permutation")
+            else:
+                found.append(dims[word])
+        return [*found, *(v for v in dims.values() if v not in found)]
+
+    def finished(self, node: Node) -> Nest:
+        loops: list[Loop] = []
+        for part in self.parts:
+            loops += self.spatial.get(part.name, [])
+            loops += self.temporal.get(part.name, [])
+        loops = self.whole(node, self.filled(loops))
+        for part in self.parts:
+            own = [x for x in loops if x.part == part.name and x.axis and x.bound > 1]
+            moved = {id(x): y for x, y in zip(own, self.placed(part, own), strict=True)}
+            loops = [moved.get(id(x), x) for x in loops]
+        return Nest(tuple(x for x in loops if x.bound > 1), self.stored())
+
+    def placed(self, part: Part, loops: list[Loop]) -> list[Loop]:
+        """The spatial loops over a part, along axes that they fit; faults where they do not."""
+        x, y = (_product(loops, axis) for axis in "XY")
+        if x <= part.mesh[0] and y <= part.mesh[1]:
+            return loops
+        if x * y > part.instances:
+            what = f"the spatial factors make {x * y}, {part.name} has {part.instances} instances"
+            self.reading.fault(loops[0].node, what, "use smaller factors, or a larger mesh", "mapping")
+            return loops
+        if not part.shaped:
+            return loops
+        moved, room = [], list(part.mesh)
+        for loop in loops:
+            axis = next((i for i in (0, 1) if room[i] >= loop.bound), None)
+            if axis is None:
+                what = f"the spatial factors make {x} along X and {y} along Y, the mesh of {part.name} is "
+                what += f"{part.mesh[0]} by {part.mesh[1]}"
+                self.reading.fault(loop.node, what, "set `split`, or use smaller factors", "mapping")
+                return loops
+            room[axis] //= loop.bound
+            moved.append(replace(loop, axis="XY"[axis]))
+        self.reading.note(
+            loops[0].node, f"the spatial loops over {part.name} are put where they fit in the mesh"
+        )
+        return moved
+
+    def filled(self, loops: list[Loop]) -> list[Loop]:
+        """A factor of 0 stands for what the others of its dimension leave."""
+        for theirs, ours in self.shape.dims.items():
+            zero = [x for x in loops if x.variable == ours and x.bound == 0]
+            if not zero:
+                continue
+            rest, size = 1, self.shape.sizes.get(ours, 1)
+            for x in loops:
+                rest *= x.bound if x.variable == ours and x.bound else 1
+            if len(zero) > 1 or size % rest:
+                what = f"the factor 0 of {theirs} cannot be worked out: {size} over {rest}"
+                self.reading.fault(zero[0].node, what, "write the factor", "mapping")
+            full = max(size // rest, 1)
+            loops = [replace(x, bound=full, last=full) if x is zero[0] else x for x in loops]
+            loops = [replace(x, bound=1, last=1) if x.bound == 0 and x.variable == ours else x for x in loops]
+        return loops
+
+    def whole(self, node: Node, loops: list[Loop]) -> list[Loop]:
+        """Check factors against sizes: total = total * bound + last - 1, from outer to inner loops."""
+        for theirs, ours in self.shape.dims.items():
+            own, total = [x for x in loops if x.variable == ours], 0
+            for x in own:
+                total = total * x.bound + x.last - 1
+            size = self.shape.sizes.get(ours, 1)
+            if total + 1 != size:
+                what = f"the factors of {theirs} make {total + 1}, its size is {size}"
+                where = own[0].node if own else node
+                self.reading.fault(where, what, f"let the factors of {theirs} multiply to {size}", "mapping")
+        return loops
+
+    def stored(self) -> dict[str, tuple[str, ...]]:
+        """What each storage keeps: all that nothing says otherwise of."""
+        found: dict[str, tuple[str, ...]] = {}
+        held = {p.name: p.held for p in self.parts}
+        for level in self.memories:
+            silent = set(self.shape.tensors) - self.keep[level] - self.bypass[level]
+            gone = self.bypass[level] | (silent & held[level].bypass)
+            found[level] = tuple(t for t in self.shape.tensors if t not in gone)
+        for t in self.shape.tensors:
+            if t not in {x for kept in found.values() for x in kept}:
+                what = f"{t} is kept nowhere"
+                part = next(p for p in self.parts if p.kind == "memory")
+                self.reading.fault(part.node, what, "keep it in the outermost storage", "mapping")
+        return found
+
+
+def _product(loops: Sequence[Loop], axis: str) -> int:
+    total = 1
+    for x in loops:
+        total *= x.bound if x.axis == axis else 1
+    return total
+
+
+def _letters(text: str, dims: Mapping[str, str]) -> list[str]:
+    """`SRQPCKN` as its dimensions; the longest name that fits counts."""
+    found, at = [], 0
+    while at < len(text):
+        name = max((d for d in dims if text.startswith(d, at)), key=len, default=text[at])
+        found.append(name)
+        at += len(name)
+    return found

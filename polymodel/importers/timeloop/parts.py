@@ -1,0 +1,158 @@
+"""What an architecture of Timeloop's comes down to: parts, outermost first, in either form of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from polymodel.importers.timeloop.reading import Fields, Reading
+from polymodel.spec.numbers import Value
+from polymodel.spec.source import Node
+
+Kind = Literal["memory", "compute", "container"]
+_STORES = re.compile(r"dram|sram|regfile|reg_file|register|buffer|storage|scratchpad|cache|memory|fifo|latch")
+_COMPUTES = re.compile(r"mac|compute|alu|multiplier|adder")
+_SIZES = ("depth", "memory_depth", "data_storage_depth", "entries", "sizekb")
+WORD = ("datawidth", "word_bits", "word_width", "wordbits")
+WIDTH = ("width", "memory_width", "data_storage_width")
+BLOCK = ("block_size", "n_words", "blocksize")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A `dataspace:` constraint: what must be kept, and what must not."""
+
+    keep: frozenset[str] = frozenset()
+    bypass: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A level, or a container with fanout.
+
+    `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
+    `entries`: words of one instance, None for no bound. `words`: words per access. `read`, `write`: words per
+    cycle, None for no bound. `path`: where it stands, dotted, as in an energy table.
+    """
+
+    name: str
+    kind: Kind
+    node: Node
+    mesh: tuple[int, int] = (1, 1)
+    shaped: bool = True
+    own_mesh: bool = False
+    bits: int | None = None
+    entries: Fraction | None = None
+    words: Fraction = Fraction(1)
+    read: Value | None = None
+    write: Value | None = None
+    shared_port: bool = False
+    cycle: Value | None = None
+    held: Held = field(default_factory=Held)
+    unicast: frozenset[str] = frozenset()
+    sparse: Node | None = None
+
+    @property
+    def instances(self) -> int:
+        return self.mesh[0] * self.mesh[1]
+
+
+def kind_of(word: str, attributes: Fields | None) -> Kind | None:
+    """What a class of components is; None for those that only estimators know."""
+    lower = word.lower()
+    if _STORES.search(lower):
+        return "memory"
+    if _COMPUTES.search(lower):
+        return "compute"
+    if attributes is not None and any(key in attributes for key in _SIZES):
+        return "memory"
+    return None
+
+
+def memory_sizes(
+    reading: Reading, fields: Fields | None, backing: bool
+) -> tuple[int | None, Fraction | None, Fraction]:
+    """(bits of a word, words of one instance or None, words per access)."""
+    if fields is None:
+        return None, None, Fraction(1)
+    bits, width, block = fields.count(*WORD), fields.number(*WIDTH), fields.number(*BLOCK)
+    depth, entries = fields.number("depth", "memory_depth", "data_storage_depth"), fields.number("entries")
+    kilobytes = fields.number("sizekb")
+    word = bits or 8
+    words = Fraction(1)
+    if block is not None and block >= 1:
+        words = Fraction(block)
+    elif width is not None and width > 0 and bits is not None:
+        words = max(Fraction(width) / bits, Fraction(1))
+    found: Fraction | None = None
+    if entries is not None:
+        found = Fraction(entries)
+    elif depth is not None and width is not None:
+        found = Fraction(depth) * Fraction(width) / word
+    elif depth is not None:
+        found = Fraction(depth) * words
+    elif kilobytes is not None:
+        found = Fraction(kilobytes) * 8192 / word
+    times = fields.number("multiple_buffering")
+    if found is not None and times is not None and times > 1:
+        what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
+        reading.note(fields.node, what, "", fields.path)
+        found = found / Fraction(times)
+    return bits, None if backing and entries is None else found, words
+
+
+def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]:
+    """(words read, words written per cycle and instance, whether they share a port)."""
+    if fields is None:
+        return None, None, False
+    both = fields.number("shared_bandwidth", "bandwidth")
+    read, write = fields.number("read_bandwidth"), fields.number("write_bandwidth")
+    if both is not None and read is None and write is None:
+        return both, both, True
+    return read, write, False
+
+
+def scope_of(reading: Reading, fields: Fields | None, outer: Mapping[str, Value]) -> dict[str, Value]:
+    """The numbers that expressions in these attributes may use: variables, those outside, their own."""
+    found = {**{k: v for k, v in reading.variables.items() if v is not None}, **outer}
+    waiting = [e for e in (fields.node.entries or () if fields else ()) if e.value.kind == "scalar"]
+    for _ in range(len(waiting)):
+        rest = []
+        for entry in waiting:
+            value = _quietly(entry.value, found)
+            if value is None:
+                rest.append(entry)
+            else:
+                found[entry.key] = value
+        if len(rest) == len(waiting):
+            break
+        waiting = rest
+    return found
+
+
+def _quietly(node: Node, scope: Mapping[str, Value]) -> Value | None:
+    """The value of an attribute if it is a number by now; many attributes are words."""
+    from polymodel.spec.faults import TextFault
+    from polymodel.spec.numbers import evaluate_number
+
+    value = node.scalar
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return evaluate_number(str(value), scope)
+    except TextFault:
+        return None
+
+
+def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Held:
+    """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
+    if fields is None:
+        return Held()
+    keep = {w for w, _ in fields.words("keep", "keep_only") or ()}
+    bypass = {w for w, _ in fields.words("bypass") or ()}
+    return Held(frozenset(keep & set(tensors)), frozenset(bypass & set(tensors)))

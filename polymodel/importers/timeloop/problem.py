@@ -1,0 +1,317 @@
+"""`problem:` of Timeloop: dimensions, data spaces with projections, sizes, densities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from polymodel.affine import Affine
+from polymodel.importers.timeloop.density import density_of
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, plain_key, tidy_name
+from polymodel.spec.affine_text import parse_affine
+from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.numbers import Value
+from polymodel.spec.source import Node
+
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Space:
+    """A data space: ranks with what indexes them (our names), and its density as ours is written."""
+
+    name: str
+    ranks: tuple[tuple[str, Affine], ...]
+    output: bool
+    density: object = None
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(v for _, expr in self.ranks for v in expr.variables)
+
+    @property
+    def alone(self) -> frozenset[str]:
+        """Variables that index a rank by themselves."""
+        return frozenset(expr.variables[0] for _, expr in self.ranks if len(expr.variables) == 1)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One Einsum. `dims`: Timeloop's dimension -> our rank variable. `sizes`: by rank variable.
+
+    `domain`: constraints as text, where the instance is a set in ISL's notation; then `sizes` is empty.
+    """
+
+    name: str
+    dims: Mapping[str, str]
+    sizes: Mapping[str, int]
+    spaces: tuple[Space, ...]
+    domain: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        return {s.name: s.name for s in self.spaces}
+
+
+def shapes_of(reading: Reading, node: Node) -> tuple[Shape, ...]:
+    """The Einsums of `problem:`; several (a list) make a cascade, whose tensors' ranks go by position."""
+    several = node.elements is not None
+    entries = node.elements if node.elements is not None else (node,)
+    if not entries:
+        reading.fault(node, "there is no problem in the list", "give shape: and instance:", "problem")
+    found = []
+    for i, entry in enumerate(entries):
+        path = f"problem[{i}]" if several else "problem"
+        one = _shape(reading, Fields(reading, entry, path), several)
+        if one is not None:
+            found.append(one)
+    return tuple(found)
+
+
+def _shape(reading: Reading, fields: Fields, several: bool) -> Shape | None:
+    fields.ignore("version")
+    instance = fields.need("instance", example="instance: {M: 64, K: 64, N: 64}")
+    node = fields.need("shape", example="shape: {name: MatMul, dimensions: [M, K, N], data_spaces: [...]}")
+    if node is None or instance is None:
+        return None
+    if node.kind != "mapping":
+        remedy = "write the shape itself: name, dimensions and data_spaces"
+        reading.fault(node, "a shape by name is not looked up", remedy, "problem.shape")
+        return None
+    shape = Fields(reading, node, fields.below("shape"))
+    title = shape.take("name")
+    name = tidy_name(reading, title, str(title.scalar)) if title and title.scalar is not None else "Problem"
+    dims = _dimensions(reading, shape)
+    if dims is None:
+        return None
+    known = _coefficients(reading, shape)
+    sizes: dict[str, int] = {}
+    domain: tuple[str, ...] = ()
+    densities: Node | None = None
+    if instance.kind == "scalar":
+        domain = _domain(str(instance.scalar), dims)
+    else:
+        densities = _sizes(reading, Fields(reading, instance, fields.below("instance")), dims, known, sizes)
+    densities = densities or fields.take("densities")
+    spaces = _spaces(reading, shape, dims, known, several)
+    _check_outputs(reading, node, spaces)
+    spaces = _with_densities(reading, densities, spaces, sizes)
+    return _used(reading, node, Shape(name, dims, sizes, spaces, domain))
+
+
+def _dimensions(reading: Reading, shape: Fields) -> dict[str, str] | None:
+    if shape.need("dimensions", example="dimensions: [M, K, N]") is None:
+        return None
+    given = shape.words("dimensions") or ()
+    words = [w for w, _ in given]
+    names: dict[str, str] = {}
+    lower = {w.lower() for w in words}
+    for word, node in given:
+        if word in names:
+            reading.fault(node, f"dimension {word} is there twice", "keep it once", shape.path)
+        # The house writes rank variables in small letters, ranks in capitals.
+        names[word] = tidy_name(reading, node, word.lower() if len(lower) == len(words) else word)
+    return names
+
+
+def _coefficients(reading: Reading, shape: Fields) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for i, node in enumerate(shape.items("coefficients")):
+        fields = Fields(reading, node, f"{shape.path}.coefficients[{i}]")
+        if fields.need("name", example="name: Stride") is None:
+            continue
+        found[fields.text("name")] = fields.count("default") or 1
+    return found
+
+
+def _sizes(
+    reading: Reading, fields: Fields, dims: Mapping[str, str], known: dict[str, int], into: dict[str, int]
+) -> Node | None:
+    """Fill in sizes and coefficients; the answer is `densities:`, which also stands here."""
+    fields.ignore("version")
+    densities = fields.take("densities", "commondensities", "common_densities")
+    for entry in fields.node.entries or ():
+        if id(entry) in reading.seen:
+            continue
+        if entry.key not in dims and entry.key not in known:
+            place = Node(entry.source, entry.line, entry.column)
+            names = [*dims, *known]
+            what = f"{entry.key} is neither a dimension nor a coefficient of the shape"
+            reading.fault(place, what, suggestion(entry.key, names, "dimensions"), fields.path)
+            reading.seen.add(id(entry))
+            continue
+        number = count_of(reading, reading.take(entry), fields.scope, f"{fields.path}.{entry.key}")
+        if entry.key in dims:
+            into[dims[entry.key]] = number or 1
+        else:
+            known[entry.key] = number or 1
+    for theirs, ours in dims.items():
+        if ours not in into:
+            what, remedy = f"dimension {theirs} has no size", f"add `{theirs}: 1`, or its size"
+            reading.fault(fields.node, what, remedy, fields.path)
+            into[ours] = 1
+    return densities
+
+
+def _domain(text: str, dims: Mapping[str, str]) -> tuple[str, ...]:
+    """The constraints of an ISL set: all of `0 <= m < 4 and ...`, or what follows the colon in braces."""
+    match = re.fullmatch(r"\s*\{[^:]*:(.*)\}\s*", text, re.DOTALL)
+    body = _WORD.sub(lambda m: dims.get(m[0], m[0]), match[1] if match else text)
+    return tuple(part.strip() for part in re.split(r"\band\b|&&", body))
+
+
+def _spaces(
+    reading: Reading, shape: Fields, dims: Mapping[str, str], known: Mapping[str, int], several: bool
+) -> tuple[Space, ...]:
+    found: list[Space] = []
+    shape.need("data_spaces", example="data_spaces: [{name: A, projection: [[[M]], [[K]]]}, ...]")
+    for i, node in enumerate(shape.items("data_spaces")):
+        fields = Fields(reading, node, f"{shape.path}.data_spaces[{i}]")
+        title = fields.need("name", example="name: A")
+        projection = fields.need("projection", example="projection: [[[M]], [[K]]]")
+        written = fields.take("read_write")
+        if title is None or projection is None:
+            continue
+        name = tidy_name(reading, title, str(title.scalar))
+        if name in {s.name for s in found}:
+            reading.fault(title, f"data space {name} is there twice", "give each another name", fields.path)
+            continue
+        names = [w for w, _ in fields.words("dimensions", "ranks") or ()]
+        exprs = _projection(reading, projection, dims, known, f"{fields.path}.projection")
+        if names and len(names) != len(exprs):
+            what = f"{len(names)} dimensions are named, the projection has {len(exprs)}"
+            reading.fault(projection, what, "name each of them", fields.path)
+        if not names:
+            names = [f"{name}_{n}" for n in range(len(exprs))] if several else _rank_names(exprs)
+        ranks = tuple(zip(names, exprs, strict=False))
+        found.append(Space(name, ranks, written is not None and written.scalar is True))
+    return tuple(found)
+
+
+def _rank_names(exprs: list[Affine]) -> list[str]:
+    """A rank goes by what indexes it: M for m, P_R for 2*p + r."""
+    found: list[str] = []
+    for expr in exprs:
+        name = "_".join(v.upper() for v in expr.variables) or "ONE"
+        found.append(name if name not in found else f"{name}_{len(found)}")
+    return found
+
+
+def _projection(
+    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+) -> list[Affine]:
+    if node.kind == "scalar":
+        text = str(node.scalar or "").strip().removeprefix("[").removesuffix("]")
+        return [_written(reading, node, t, dims, known, path) for t in text.split(",") if t.strip()]
+    if node.elements is None:
+        reading.fault(node, "a projection is a list of ranks", "write e.g. [[[M]], [[K]]]", path)
+        return []
+    return [_rank(reading, rank, dims, known, f"{path}[{i}]") for i, rank in enumerate(node.elements)]
+
+
+def _rank(
+    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+) -> Affine:
+    """A sum of products `[[P, Stride], [R]]`, one product `[P, Stride]`, or an expression."""
+    if node.kind == "scalar":
+        return _written(reading, node, str(node.scalar), dims, known, path)
+    terms = node.elements or ()
+    if terms and all(t.kind == "scalar" for t in terms):
+        return _product(reading, node, dims, known, path)
+    total = Affine()
+    for term in terms:
+        if term.kind == "list":
+            total = total + _product(reading, term, dims, known, path)
+        else:
+            total = total + _written(reading, term, str(term.scalar), dims, known, path)
+    return total
+
+
+def _product(
+    reading: Reading, node: Node, dims: Mapping[str, str], known: Mapping[str, int], path: str
+) -> Affine:
+    variable, factor = "", 1
+    for part in node.elements or ():
+        word = part.scalar
+        if isinstance(word, int) and not isinstance(word, bool):
+            factor *= word
+        elif isinstance(word, str) and word in known and (variable or word not in dims):
+            factor *= known[word]
+        elif isinstance(word, str) and word in dims and not variable:
+            variable = dims[word]
+        elif isinstance(word, str) and word in dims:
+            remedy = "a product has one dimension and coefficients"
+            reading.fault(part, f"{variable} times {word} is not affine", remedy, path)
+        else:
+            names = [*dims, *known]
+            what = f"{word} is neither a dimension nor a coefficient"
+            reading.fault(part, what, suggestion(str(word), names, "dimensions"), path)
+    return Affine.variable(variable).scaled(factor) if variable else Affine((), factor)
+
+
+def _written(
+    reading: Reading, node: Node, text: str, dims: Mapping[str, str], known: Mapping[str, int], path: str
+) -> Affine:
+    values: dict[str, Value | None] = {k: v for k, v in known.items() if k not in dims}
+    try:
+        expr = parse_affine(text, values)
+    except TextFault as fault:
+        reading.fault(node, fault.message, fault.remedy, path, fault.offset)
+        return Affine()
+    total = Affine((), expr.constant)
+    for name, factor in expr.terms:
+        if name not in dims:
+            what = f"{name} is neither a dimension nor a coefficient"
+            reading.fault(node, what, suggestion(name, [*dims, *known], "dimensions"), path)
+            continue
+        total = total + Affine.variable(dims[name]).scaled(factor)
+    return total
+
+
+def _check_outputs(reading: Reading, node: Node, spaces: tuple[Space, ...]) -> None:
+    outputs = [s.name for s in spaces if s.output]
+    if spaces and len(outputs) != 1:
+        what = f"{len(outputs)} data spaces are written" if outputs else "no data space is written"
+        reading.fault(node, what, "say `read_write: true` of the one that is computed", "problem.shape")
+
+
+def _with_densities(
+    reading: Reading, node: Node | None, spaces: tuple[Space, ...], sizes: Mapping[str, int]
+) -> tuple[Space, ...]:
+    if node is None:
+        return spaces
+    fields = Fields(reading, node, "problem.densities")
+    found = []
+    for s in spaces:
+        given = fields.take(plain_key(s.name))
+        if given is None:
+            found.append(s)
+            continue
+        shape = [(r, 1 + sum(c * (sizes.get(v, 1) - 1) for v, c in e.terms)) for r, e in s.ranks]
+        density = density_of(reading, given, f"problem.densities.{s.name}", shape)
+        found.append(Space(s.name, s.ranks, s.output, density))
+    for entry in node.entries or ():
+        if id(entry) not in reading.seen:
+            place = Node(entry.source, entry.line, entry.column)
+            names = [s.name for s in spaces]
+            reading.seen.add(id(entry))
+            remedy = suggestion(entry.key, names, "data spaces")
+            reading.fault(place, f"there is no data space {entry.key}", remedy, "problem.densities")
+    return tuple(found)
+
+
+def _used(reading: Reading, node: Node, shape: Shape) -> Shape | None:
+    """A dimension that indexes nothing cannot be said here; of size 1 it is of no matter."""
+    if not shape.spaces:
+        return None
+    used = {v for s in shape.spaces for v in s.variables}
+    for theirs, ours in shape.dims.items():
+        if ours in used or shape.domain:
+            continue
+        if shape.sizes[ours] > 1:
+            what = f"dimension {theirs} indexes no data space, so it cannot be counted here"
+            reading.fault(node, what, "give it size 1, or index a data space with it", "problem.shape")
+        else:
+            reading.note(node, f"dimension {theirs} of size 1 indexes no data space; it is dropped")
+    return shape

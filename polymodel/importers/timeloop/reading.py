@@ -1,0 +1,226 @@
+"""Reading Timeloop's YAML: every key that is read is marked, so that the rest can be named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from polymodel.errors import Diagnostic, Place
+from polymodel.importers.timeloop.unread import unread
+from polymodel.spec.faults import Faults, TextFault, suggestion
+from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.source import Entry, Node
+
+_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
+LARGEST = 2**53
+
+
+def plain_key(key: str) -> str:
+    """`data-spaces`, `data_spaces` and `Data_Spaces` are one key."""
+    return key.lower().replace("-", "_")
+
+
+@dataclass
+class Reading:
+    """What was found so far: faults, notes, what is left out, and which keys were read."""
+
+    faults: Faults = field(default_factory=Faults)
+    notes: list[Diagnostic] = field(default_factory=list)
+    left: list[Diagnostic] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+    variables: dict[str, Value | None] = field(default_factory=dict)
+
+    def fault(
+        self, node: Node, message: str, remedy: str = "", path: str = "", offset: int | None = None
+    ) -> None:
+        """Something that cannot be read."""
+        self.faults.note(Diagnostic(message, remedy, path, node.place(offset)))
+
+    def note(self, node: Node | None, message: str, remedy: str = "", path: str = "") -> None:
+        """Something read otherwise than it is written, or assumed."""
+        found = Diagnostic(message, remedy, path, node.place() if node else Place())
+        if found not in self.notes:
+            self.notes.append(found)
+
+    def leave(self, node: Node, message: str, remedy: str, path: str = "") -> None:
+        """Something that has no counterpart."""
+        found = Diagnostic(message, remedy, path, node.place())
+        if found not in self.left:
+            self.left.append(found)
+
+    def take(self, entry: Entry) -> Node:
+        """Mark a key as read."""
+        self.seen.add(id(entry))
+        return entry.value
+
+    def whole(self, node: Node) -> None:
+        """Mark all keys inside as read."""
+        for inner in node.walk():
+            self.seen.update(id(e) for e in inner.entries or ())
+
+    def name_the_rest(self, root: Node) -> None:
+        """Everything that nobody has read is left out by name."""
+        for path, entry in _untouched(root, "", self.seen):
+            message, remedy = unread(plain_key(entry.key), entry)
+            place = entry.source.place(entry.line, entry.column)
+            self.left.append(Diagnostic(message, remedy, path, place))
+
+
+def _untouched(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, Entry]]:
+    for entry in node.entries or ():
+        below = f"{path}.{entry.key}" if path else entry.key
+        if id(entry) not in seen:
+            yield below, entry
+        else:
+            yield from _untouched(entry.value, below, seen)
+    for i, inner in enumerate(node.elements or ()):
+        yield from _untouched(inner, f"{path}[{i}]", seen)
+
+
+class Fields:
+    """A mapping of the file, read key by key. `path` is where it stands, for messages."""
+
+    def __init__(self, reading: Reading, node: Node, path: str, scope: Mapping[str, Value] | None = None):
+        self.reading = reading
+        self.node = node
+        self.path = path
+        self.scope: Mapping[str, Value | None] = {**reading.variables, **(scope or {})}
+        if node.kind == "list" or (node.kind == "scalar" and node.scalar is not None):
+            reading.fault(node, f"a mapping is expected, here is a {node.kind}", "write `key: value`", path)
+
+    def __contains__(self, key: str) -> bool:
+        return self._entry(key) is not None
+
+    def _entry(self, *keys: str) -> Entry | None:
+        for entry in self.node.entries or ():
+            if plain_key(entry.key) in keys:
+                return entry
+        return None
+
+    def below(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def take(self, *keys: str) -> Node | None:
+        """The value of the first of these keys that is there."""
+        entry = self._entry(*keys)
+        return self.reading.take(entry) if entry else None
+
+    def ignore(self, *keys: str) -> None:
+        """Keys that say nothing beyond what is read elsewhere (versions, names of parts)."""
+        for key in keys:
+            found = self.take(key)
+            if found is not None:
+                self.reading.whole(found)
+
+    def need(self, *keys: str, example: str) -> Node | None:
+        """As `take`; a fault if there is none."""
+        found = self.take(*keys)
+        if found is None:
+            self.reading.fault(self.node, f"`{keys[0]}` is missing", f"add e.g. `{example}`", self.path)
+        return found
+
+    def fields(self, *keys: str) -> Fields | None:
+        found = self.take(*keys)
+        return Fields(self.reading, found, self.below(keys[0]), self._numbers()) if found else None
+
+    def _numbers(self) -> dict[str, Value]:
+        return {k: v for k, v in self.scope.items() if v is not None}
+
+    def items(self, *keys: str) -> tuple[Node, ...]:
+        """The elements of a list; a single value stands for a list of one."""
+        found = self.take(*keys)
+        if found is None or (found.kind == "scalar" and found.scalar is None):
+            return ()
+        return found.elements if found.elements is not None else (found,)
+
+    def text(self, *keys: str) -> str:
+        """A word, empty if there is none."""
+        found = self.take(*keys)
+        if found is None or found.scalar is None:
+            return ""
+        return str(found.scalar)
+
+    def words(self, *keys: str) -> tuple[tuple[str, Node], ...] | None:
+        """A list of words, also written as one text; None if the key is not there."""
+        if self._entry(*keys) is None:
+            return None
+        found: list[tuple[str, Node]] = []
+        for node in self.items(*keys):
+            if node.kind != "scalar":
+                self.reading.fault(node, f"a name is expected, here is a {node.kind}", "", self.path)
+                continue
+            found += [(word, node) for word in re.split(r"[\s,]+", str(node.scalar).strip()) if word]
+        return tuple(found)
+
+    def number(self, *keys: str) -> Value | None:
+        """A number or an expression over what is in scope; None if it is not there, or faulty."""
+        found = self.take(*keys)
+        return None if found is None else number_of(self.reading, found, self.scope, self.below(keys[0]))
+
+    def count(self, *keys: str) -> int | None:
+        """A whole number of at least 1."""
+        entry = self._entry(*keys)
+        return (
+            None if entry is None else count_of(self.reading, self.reading.take(entry), self.scope, keys[0])
+        )
+
+
+def number_of(
+    reading: Reading, node: Node, scope: Mapping[str, Value | None], path: str = ""
+) -> Value | None:
+    """The value of a number or expression; what is none is a fault, and the answer is None."""
+    value = node.scalar
+    if node.kind != "scalar" or value is None or isinstance(value, bool):
+        shown = "nothing" if node.kind == "scalar" and value is None else f"a {node.kind}"
+        shown = str(value).lower() if isinstance(value, bool) else shown
+        reading.fault(node, f"a number is expected, here is {shown}", "write e.g. 16", path)
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return evaluate_number(str(value), scope)
+    except TextFault as fault:
+        reading.fault(node, fault.message, fault.remedy, path, fault.offset)
+        return None
+
+
+def count_of(
+    reading: Reading, node: Node, scope: Mapping[str, Value | None], what: str, least: int = 1
+) -> int | None:
+    """A whole number from `least` to 2^53, else a fault."""
+    value = number_of(reading, node, scope, what)
+    if value is None:
+        return None
+    if not least <= value <= LARGEST or value != int(value):
+        remedy = f"use a whole number, {least} or more" if value < LARGEST else "keep it below 2**53"
+        reading.fault(node, f"{value} is no size", remedy, what)
+        return None
+    return int(value)
+
+
+def name_and_count(text: str) -> tuple[str, int]:
+    """`PE[0..15]` is ("PE", 16); a name without a range stands for one."""
+    match = _RANGE.search(text)
+    if match is None:
+        return text.strip(), 1
+    return text[: match.start()].strip(), int(match[2]) - int(match[1]) + 1
+
+
+def tidy_name(reading: Reading, node: Node, text: str) -> str:
+    """The text as a name of ours: letters, digits and _."""
+    if _NAME.match(text):
+        return text
+    tidy = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "unnamed"
+    tidy = tidy if _NAME.match(tidy) else f"_{tidy}"
+    reading.note(node, f"{text!r} is called {tidy} here", "names are letters, digits and _")
+    return tidy
+
+
+def chosen(reading: Reading, word: str, node: Node, known: Mapping[str, str], what: str) -> str | None:
+    """Our name of one of the known words; a fault with the nearest one if it is none."""
+    if word in known:
+        return known[word]
+    reading.fault(node, f"there is no {what} {word}", suggestion(word, known, f"{what}s"))
+    return None

@@ -1,0 +1,267 @@
+"""`import_timeloop`: Timeloop's files, read together, become one spec.
+
+What is covered: `problem` (projections as sums of products, lists of terms or expressions; coefficients,
+densities), `architecture` of version 0.4 (nodes) and of 0.2 and 0.3 (subtree, local), `mapping` (temporal,
+spatial and datatype directives, imperfect factors, permutations, split), the fused mappings of the LoopTree
+model, `sparse_optimizations`, `variables`, Jinja templates without includes, and ERT and ART tables. All
+else (mapper, constraints on a search, classes of components, networks) is named in `left_out`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.imported import Imported
+from polymodel.importers.timeloop.emit import (
+    Axis,
+    Machine,
+    axes_of,
+    component,
+    einsum_name,
+    mapping,
+    workload,
+)
+from polymodel.importers.timeloop.energy import Energies, energies_of
+from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
+from polymodel.importers.timeloop.nest import Nest, nest_of
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.problem import Shape, shapes_of
+from polymodel.importers.timeloop.reading import Fields, Reading, plain_key
+from polymodel.importers.timeloop.sparse import sparse_of
+from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
+from polymodel.spec.document import Document, check_variables, existing, root_of
+from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.numbers import evaluate_number
+from polymodel.spec.source import Node, Source, node_of
+from polymodel.spec.writer import dump
+
+_SECTIONS = ("problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables")
+WIDTH = 110
+_CALLS = re.compile(r"'(include\w*|add_to_path|find_path|cwd|path_exists|load_yaml)' is undefined")
+_HEAD = """\
+# yaml-language-server: $schema=spec.schema.json
+# Imported from Timeloop: {source}.
+# Counts as Timeloop's: a storage reuses as `slide` says, refilled partial sums are broadcast,
+# and of the tensors exactly those that a spatial loop does not index are shared over it.
+"""
+
+
+def import_timeloop(
+    *files: str | Path | Mapping[str, object], variables: Mapping[str, object] | None = None
+) -> Imported:
+    """A spec from Timeloop's files, or from the same as plain data. `variables` go to Jinja templates.
+
+    Rank variables are the dimensions in small letters. Words are counted; sizes are bits, throughputs bits
+    per second of one instance; energies come from an ERT alone. Raises SpecError with every fault.
+    """
+    document = Document()
+    roots = _roots(files, variables or {}, document)
+    check_variables(variables or {}, document)
+    reading = Reading(Faults(document.faults.locator, list(document.faults.found)))
+    sections = _sections(reading, roots)
+    if not sections and not len(reading.faults):
+        names = ", ".join(_SECTIONS)
+        reading.faults.note(Diagnostic("there is nothing of Timeloop in it", f"sections: {names}"))
+    _read_variables(reading, sections.get("variables"))
+    found = _read(reading, sections)
+    reading.faults.raise_if_any()
+    for root in roots:
+        reading.name_the_rest(root)
+    source = ", ".join(str(f) for f in files if not isinstance(f, Mapping)) or "plain data"
+    imported = Imported(source, _text(found, source, reading), tuple(reading.notes), tuple(reading.left))
+    _check(imported)
+    return imported
+
+
+def _roots(
+    files: tuple[str | Path | Mapping[str, object], ...],
+    variables: Mapping[str, object],
+    document: Document,
+) -> list[Node]:
+    found: list[Node] = []
+    if not files:
+        document.faults.note(Diagnostic("nothing to import", "name one or more of Timeloop's YAML files"))
+    for file in files:
+        if isinstance(file, Mapping):
+            found.append(node_of(file, Source("", ()), 0))
+            continue
+        path = existing(str(file), document)
+        root, _ = root_of(path, document, variables, "", TAGS) if path is not None else (None, True)
+        if root is not None:
+            found.append(root)
+    document.faults.found[:] = [_include(d) for d in document.faults.found]
+    return found
+
+
+def _include(fault: Diagnostic) -> Diagnostic:
+    """Templates of Timeloop's may fetch other files; here they are named beside the first one."""
+    called = _CALLS.search(fault.message)
+    if called is None:
+        return fault
+    remedy = "remove it, and name the other file behind this one: all are read together"
+    return replace(
+        fault, message=f"template: {called[1]} fetches other files, which is not done", remedy=remedy
+    )
+
+
+def _sections(reading: Reading, roots: list[Node]) -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    for root in roots:
+        if root.entries is None:
+            what = "a file of Timeloop's is a mapping of sections"
+            reading.fault(root, what, "start with `problem:`, `architecture:` or `mapping:`")
+            continue
+        for entry in root.entries:
+            key = plain_key(entry.key)
+            key = "variables" if key.endswith("variables") and key != "environment_variables" else key
+            if key not in _SECTIONS:
+                continue
+            if key in found and key != "variables":
+                place = entry.source.place(entry.line, entry.column)
+                what = f"section `{entry.key}` is given twice"
+                reading.faults.note(Diagnostic(what, "keep it in one of the files", entry.key, place))
+                continue
+            found[key] = reading.take(entry)
+    return found
+
+
+def _read_variables(reading: Reading, node: Node | None) -> None:
+    """Numbers, also computed from earlier ones; words are for estimators, and stay unread."""
+    if node is None:
+        return
+    Fields(reading, node, "variables").ignore("version")
+    for entry in node.entries or ():
+        value = entry.value.scalar
+        if isinstance(value, bool) or value is None:
+            continue
+        try:
+            known = reading.variables
+            if isinstance(value, (int, float, str)):
+                reading.variables[entry.key] = evaluate_number(value, known)
+        except TextFault:
+            continue
+        reading.take(entry)
+
+
+@dataclass
+class _Found:
+    """What the sections say."""
+
+    shapes: tuple[Shape, ...] = ()
+    title: str = ""
+    parts: tuple[Part, ...] = ()
+    nest: Nest | None = None
+    fused: Fused | None = None
+    energies: Energies = field(default_factory=Energies)
+    sparse: Mapping[str, object] = field(default_factory=dict)
+
+
+def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
+    found = _Found()
+    if "problem" in sections:
+        found.shapes = shapes_of(reading, sections["problem"])
+    shape = found.shapes[0] if len(found.shapes) == 1 else None
+    tensors = {t: t for s in found.shapes for t in s.tensors}
+    if "architecture" in sections:
+        found.parts = parts_of(reading, sections["architecture"], tensors)
+        found.energies = energies_of(reading, sections.get("ert"), sections.get("art"), found.parts)
+    given = sections.get("mapping")
+    sparse = sections.get("sparse_optimizations")
+    if shape is not None and found.parts:
+        found.sparse = sparse_of(reading, sparse, found.parts, shape)
+    elif sparse is not None:
+        reading.leave(
+            sparse, "it needs problem and architecture", "import them together", "sparse_optimizations"
+        )
+        reading.whole(sparse)
+    if given is None:
+        return found
+    if is_fused(given) and found.shapes:
+        found.fused = fused_of(reading, given, found.shapes)
+        if found.parts:
+            what = "a fused mapping names its levels by number, so the architecture is left out"
+            reading.leave(
+                sections["architecture"], what, "move its sizes to the levels by hand", "architecture"
+            )
+    elif shape is not None and any(p.kind == "compute" for p in found.parts):
+        found.nest = nest_of(reading, given, found.parts, shape)
+    elif not len(reading.faults):
+        lacking = "`problem:`" if not found.shapes else "`architecture:`" if shape else "a fused mapping"
+        reading.fault(given, f"a mapping needs {lacking}", "import the files together", "mapping")
+    return found
+
+
+def _text(found: _Found, source: str, reading: Reading) -> str:
+    head = _HEAD.format(source=re.sub(r"\s+", " ", source))
+    bits = next((p.bits for p in found.parts if p.bits is not None), None)
+    sections: dict[str, object] = {"schema_version": 1}
+    if found.shapes:
+        name = found.shapes[0].name if len(found.shapes) == 1 else ""
+        sections["workload"] = workload(found.shapes, bits or 8, name)
+    if found.fused is not None:
+        sections["arch"] = {"nodes": found.fused.arch()}
+        sections["mapping"] = {"nodes": found.fused.nodes}
+    elif found.parts:
+        _machine(found, bits, sections, reading)
+    parts = [dump({key: value}, WIDTH) for key, value in sections.items()]
+    return head + "\n".join(parts)
+
+
+def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:
+    machine = Machine(_cycle(found, reading), bits or 8, found.energies, found.sparse)
+    _note_words(found, bits, reading)
+    spaces = found.shapes[0].spaces if len(found.shapes) == 1 else ()
+    tensors = [s.name for s in spaces]
+    axes: dict[str, list[Axis]] = {}
+    for part in found.parts:
+        loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
+        axes[part.name] = axes_of(part, loops, spaces)
+    shown = [p for p in found.parts if p.kind != "container" or axes[p.name]]
+    for part in found.parts:
+        if part not in shown:
+            reading.note(part.node, f"{part.name} is a container of one instance: it is not written")
+    nodes = [component(p, axes[p.name], machine, tensors) for p in shown]
+    sections["arch"] = {"nodes": nodes}
+    if found.nest is not None:
+        written = mapping(found.parts, found.nest, axes, einsum_name(found.shapes))
+        sections["mapping"] = {"nodes": written}
+
+
+def _cycle(found: _Found, reading: Reading) -> Fraction:
+    seconds = cycle_seconds(found.parts, reading.variables)
+    if seconds is None:
+        remedy = "say variables: {global_cycle_seconds: ...}, or change clock: and throughput: in the spec"
+        reading.note(None, "no cycle time is given: one cycle is taken as 1 ns", remedy)
+        return Fraction(1, 10**9)
+    return Fraction(str(seconds))
+
+
+def _note_words(found: _Found, bits: int | None, reading: Reading) -> None:
+    if bits is None:
+        remedy = "add e.g. `word-bits: 16` (datawidth) to the attributes; counts of words do not need it"
+        reading.note(None, "no width of a word is given: 8 bits are assumed", remedy)
+    for p in found.parts:
+        if p.kind == "memory" and p.bits not in (None, bits):
+            what = f"words of {p.name} have {p.bits} bits, a word has {bits} here: its size in words is kept"
+            reading.note(p.node, what, "", "architecture")
+    priced = [found.energies.of(p.name) for p in found.parts]
+    if not any(x.read or x.write or x.compute for x in priced):
+        remedy = "import the ERT that Accelergy wrote as well, or add `energy:` to the actions"
+        reading.note(None, "no energies are given, so the spec has none", remedy)
+
+
+def _check(imported: Imported) -> None:
+    """What an importer writes loads; a name of theirs that is a keyword of ours is told here."""
+    try:
+        _ = imported.spec
+    except SpecError as error:
+        told = [
+            Diagnostic(f"what this becomes is refused: {d.message}", d.remedy, d.path, Place(imported.source))
+            for d in error.diagnostics
+        ]
+        raise SpecError(told) from error

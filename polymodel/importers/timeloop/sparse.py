@@ -1,0 +1,130 @@
+"""`sparse_optimizations:` of Timeloop (formats, gating, skipping) as `sparse:` of our components."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polymodel.importers.timeloop.parts import Part
+from polymodel.importers.timeloop.problem import Shape
+from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
+from polymodel.spec.faults import suggestion
+from polymodel.spec.source import Node
+
+_FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B"}
+_KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
+
+
+def sparse_of(reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape) -> dict[str, object]:
+    """Component -> `sparse:` section, from the list of targets and from what stands at the components."""
+    found: dict[str, object] = {}
+    given: list[tuple[str, Fields]] = []
+    for part in parts:
+        if part.sparse is not None:
+            given.append((part.name, Fields(reading, part.sparse, f"architecture.{part.name}")))
+    if node is not None:
+        fields = Fields(reading, node, "sparse_optimizations")
+        fields.ignore("version")
+        for i, entry in enumerate(fields.items("targets")):
+            target = Fields(reading, entry, f"sparse_optimizations.targets[{i}]")
+            title = target.need("target", "name", example="target: Buffer")
+            if title is None:
+                continue
+            name, _ = name_and_count(str(title.scalar))
+            if name not in {p.name for p in parts}:
+                remedy = suggestion(name, [p.name for p in parts], "levels")
+                reading.fault(title, f"there is no level {name}", remedy, target.path)
+            given.append((name, target))
+    units = {p.name for p in parts if p.kind == "compute"}
+    for name, target in given:
+        section = _section(reading, target, shape, name in units)
+        if section:
+            found[name] = section
+    return found
+
+
+def _section(reading: Reading, target: Fields, shape: Shape, computes: bool) -> dict[str, object]:
+    found: dict[str, object] = {}
+    formats = _formats(reading, target.fields("representation_format"), shape)
+    if formats and not computes:
+        found["format"] = formats
+    actions: list[dict[str, object]] = []
+    for i, node in enumerate(target.items("action_optimization")):
+        actions += _actions(reading, Fields(reading, node, f"{target.path}.action_optimization[{i}]"), shape)
+    for i, node in enumerate(target.items("compute_optimization")):
+        fields = Fields(reading, node, f"{target.path}.compute_optimization[{i}]")
+        kind = _kind(reading, fields)
+        if kind is not None and computes:
+            actions.append({kind: "compute"})
+        elif kind is not None:
+            what = "compute_optimization is converted at the compute unit only"
+            reading.leave(node, what, "set it as the target", fields.path)
+    if actions:
+        found["actions"] = actions
+    return found
+
+
+def _kind(reading: Reading, fields: Fields) -> str | None:
+    word = fields.text("type").lower()
+    if word in _KINDS:
+        return _KINDS[word]
+    reading.fault(
+        fields.node, f"an optimization of type {word or '(none)'}", "gating or skipping", fields.path
+    )
+    return None
+
+
+def _actions(reading: Reading, fields: Fields, shape: Shape) -> list[dict[str, object]]:
+    kind = _kind(reading, fields)
+    found: list[dict[str, object]] = []
+    for i, node in enumerate(fields.items("options")):
+        option = Fields(reading, node, f"{fields.path}.options[{i}]")
+        targets = _tensors(reading, option, shape, "target")
+        leaders = _tensors(reading, option, shape, "condition_on")
+        if kind is None or not targets or not leaders:
+            continue
+        for tensor in targets:
+            found.append({kind: tensor, "on": leaders[0] if len(leaders) == 1 else leaders})
+    return found
+
+
+def _tensors(reading: Reading, option: Fields, shape: Shape, key: str) -> list[str]:
+    option_node = option.need(key, example=f"{key}: A")
+    found = []
+    for word, node in option.words(key) or () if option_node is not None else ():
+        if word not in shape.tensors:
+            remedy = suggestion(word, shape.tensors, "data spaces")
+            reading.fault(node, f"there is no data space {word}", remedy, option.path)
+        else:
+            found.append(word)
+    return found
+
+
+def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if fields is None:
+        return found
+    spaces = {s.name: s for s in shape.spaces}
+    for i, node in enumerate(fields.items("data_spaces")):
+        inner = Fields(reading, node, f"{fields.path}.data_spaces[{i}]")
+        title = inner.need("name", example="name: A")
+        if title is None:
+            continue
+        name = str(title.scalar)
+        if name not in spaces:
+            remedy = suggestion(name, spaces, "data spaces")
+            reading.fault(title, f"there is no data space {name}", remedy, inner.path)
+            continue
+        ranks = [Fields(reading, r, f"{inner.path}.ranks[{j}]") for j, r in enumerate(inner.items("ranks"))]
+        words = [r.text("format").lower() for r in ranks]
+        flat = any("flattened_rankids" in r or "flattened_rank_ids" in r for r in ranks)
+        strange = [w for w in words if w not in _FORMATS]
+        if flat or strange or len(words) != len(spaces[name].ranks):
+            why = (
+                f"format {strange[0]}" if strange else "flattened ranks" if flat else f"{len(words)} formats"
+            )
+            what = f"the format of {name} is left out: {why} for {len(spaces[name].ranks)} ranks"
+            reading.whole(node)
+            reading.leave(node, what, "write `format:` yourself (docs/sparse/formats.md)", inner.path)
+            continue
+        found[name] = [_FORMATS[w] for w in words]
+    return found

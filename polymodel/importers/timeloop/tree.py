@@ -1,0 +1,248 @@
+"""`architecture:` of Timeloop: the tree of nodes of version 0.4, and subtree: / local: of older ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from polymodel.importers.timeloop.parts import (
+    Part,
+    bandwidths,
+    held_of,
+    kind_of,
+    memory_sizes,
+    scope_of,
+)
+from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count, tidy_name
+from polymodel.spec.numbers import Value
+from polymodel.spec.source import Node
+
+TAGS = (
+    "Component", "Container", "Hierarchical", "Parallel", "Pipelined", "Nothing", "ArithmeticStorage",
+    "Architecture", "Storage", "Compute", "Temporal", "Spatial", "Dataspace", "Permutation",
+)  # fmt: skip
+
+
+def parts_of(reading: Reading, node: Node, tensors: Mapping[str, str]) -> tuple[Part, ...]:
+    """The parts, outermost first, the compute unit last. `tensors`: those of the problem, where known."""
+    fields = Fields(reading, node, "architecture")
+    fields.ignore("version")
+    builder = _Builder(reading, tensors)
+    if "nodes" in fields:
+        builder.new_nodes(fields.items("nodes"), "architecture.nodes", {})
+    elif "subtree" in fields:
+        builder.old_tree(fields.items("subtree"), "architecture.subtree", 1, "", {})
+    else:
+        fields.need("nodes", example="nodes: [...], or subtree: [...] of version 0.3")
+    return builder.finished(node)
+
+
+@dataclass
+class _Builder:
+    """Collects parts while walking. Of the older form, instances are totals, made relative at the end."""
+
+    reading: Reading
+    tensors: Mapping[str, str]
+    found: list[Part] = field(default_factory=list)
+    totals: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
+
+    def finished(self, node: Node) -> tuple[Part, ...]:
+        parts = self.relative() if self.totals else self.found
+        names = [p.name for p in parts]
+        for p in parts:
+            if names.count(p.name) > 1:
+                what, remedy = f"{p.name} is there twice", "give each part another name"
+                self.reading.fault(p.node, what, remedy, "architecture")
+        computes = [p for p in parts if p.kind == "compute"]
+        if len(computes) > 1:
+            for p in computes[:-1]:
+                what = f"compute unit {p.name} is not converted: the innermost one computes"
+                self.reading.leave(p.node, what, "import each unit with its own mapping", "architecture")
+            parts = [p for p in parts if p not in computes[:-1]]
+        if not computes or not any(p.kind == "memory" for p in parts):
+            lacking = "compute unit" if not computes else "storage"
+            remedy = "classes such as SRAM, regfile, DRAM store; intmac, compute compute"
+            self.reading.fault(node, f"the architecture has no {lacking}", remedy, "architecture")
+        return tuple(sorted(parts, key=lambda p: p.kind == "compute"))
+
+    # The form of version 0.4 -----------------------------------------------------------------------------
+
+    def new_nodes(self, nodes: tuple[Node, ...], path: str, outer: Mapping[str, Value]) -> dict[str, Value]:
+        scope = dict(outer)
+        for i, node in enumerate(nodes):
+            scope = self.new_node(node, f"{path}[{i}]", scope)
+        return scope
+
+    def new_node(self, node: Node, path: str, outer: dict[str, Value]) -> dict[str, Value]:
+        """Read one node; the answer is what the nodes behind it may refer to."""
+        fields = Fields(self.reading, node, path, outer)
+        if node.tag in ("Hierarchical", "Parallel", "Pipelined", "Architecture") or "nodes" in fields:
+            self.branch(node, fields, path, outer)
+            return outer
+        if node.tag == "Nothing":
+            fields.ignore("name")
+            return outer
+        if node.tag not in ("Component", "Container", "Storage", "Compute", ""):
+            what = f"!{node.tag} nodes are not known"
+            self.reading.fault(node, what, "use !Component, !Container, !Hierarchical or !Parallel", path)
+            return outer
+        enabled = fields.take("enabled")
+        if enabled is not None and enabled.scalar is False:
+            self.reading.whole(node)
+            self.reading.note(node, f"{fields.text('name')} is not enabled, so it is not there", "", path)
+            return outer
+        attributes = fields.fields("attributes")
+        scope = scope_of(self.reading, attributes, outer)
+        if attributes is not None:
+            attributes.scope = scope
+        self.new_part(node, fields, attributes, scope)
+        return scope if node.tag == "Container" else outer
+
+    def branch(self, node: Node, fields: Fields, path: str, outer: dict[str, Value]) -> None:
+        fields.ignore("name")
+        before = len(self.found)
+        self.new_nodes(fields.items("nodes"), f"{path}.nodes", outer)
+        below = self.found[before:]
+        if node.tag == "Parallel" and len(below) > 1:
+            if any(p.instances > 1 for p in below[:-1]):
+                what = "branches of !Parallel with instances of their own have no counterpart"
+                self.reading.fault(node, what, "write one branch of components, and bypass by tensor", path)
+            names = ", ".join(p.name for p in below)
+            what = f"{names} are read as one behind the other: what one does not keep bypasses it"
+            self.reading.note(node, what, "", path)
+        if node.tag == "Pipelined":
+            remedy = "write the stages as a fused mapping (docs/howto/fuse.md)"
+            self.reading.fault(node, "!Pipelined nodes have no counterpart", remedy, path)
+
+    def new_part(
+        self, node: Node, fields: Fields, attributes: Fields | None, scope: Mapping[str, Value]
+    ) -> None:
+        title = fields.need("name", example="name: PE")
+        if title is None:
+            return
+        text, ranged = name_and_count(str(title.scalar))
+        name = tidy_name(self.reading, title, text)
+        spatial = fields.fields("spatial")
+        x = y = None
+        if spatial is not None:
+            x, y = spatial.count("meshx"), spatial.count("meshy")
+        elif attributes is not None and ("meshx" in attributes or "meshy" in attributes):
+            x, y = attributes.count("meshx"), attributes.count("meshy")
+        mesh = (x or 1, y or 1) if x or y else (ranged, 1)
+        part = Part(name, "container", node, mesh, bool(x or y) or ranged == 1, own_mesh=True)
+        if node.tag != "Container":
+            found = self.component(part, fields, attributes)
+            if found is None:
+                return
+            part = found
+        part = self.constrained(part, fields)
+        cycle = scope.get("global_cycle_seconds")
+        self.found.append(replace(part, cycle=cycle if isinstance(cycle, (int, float)) else None))
+
+    def component(self, part: Part, fields: Fields, attributes: Fields | None) -> Part | None:
+        """The part as a memory or compute unit; None if it is neither."""
+        words = f"{fields.text('class')} {fields.text('subclass')}"
+        node = fields.node
+        kind = kind_of(words, attributes)
+        if kind is None:
+            what = (
+                f"{part.name} is not converted: class {words.strip() or '(none)'} neither stores nor computes"
+            )
+            remedy = "give it a storage or compute class, if it is on the way of the data"
+            self.reading.leave(node, what, remedy, fields.path)
+            self.reading.whole(node)
+            return None
+        backing = "dram" in words.lower()
+        bits, entries, per_access = memory_sizes(self.reading, attributes, backing)
+        read, write, shared = bandwidths(attributes) if kind == "memory" else (None, None, False)
+        if attributes is not None:
+            attributes.ignore("global_cycle_seconds")
+        return replace(
+            part,
+            kind=kind,
+            bits=bits,
+            entries=entries if kind == "memory" else None,
+            words=per_access,
+            read=read,
+            write=write,
+            shared_port=shared,
+            sparse=fields.take("sparse_optimizations"),
+        )
+
+    def constrained(self, part: Part, fields: Fields) -> Part:
+        """Constraints say what a level keeps, and what a fanout does not share; the rest is for a search."""
+        constraints = fields.fields("constraints")
+        if constraints is None:
+            return part
+        held = held_of(constraints.fields("dataspace", "datatype"), self.tensors)
+        spatial = constraints.fields("spatial")
+        alone = {w for w, _ in (spatial.words("no_reuse") or ())} if spatial is not None else set()
+        return replace(part, held=held, unicast=frozenset(alone))
+
+    # The form of versions 0.2 and 0.3 --------------------------------------------------------------------
+
+    def old_tree(
+        self, nodes: tuple[Node, ...], path: str, outer: int, above: str, scope: Mapping[str, Value]
+    ) -> None:
+        for i, node in enumerate(nodes):
+            if i:
+                what = "several subtrees beside each other have no counterpart"
+                self.reading.fault(node, what, "write one subtree below the other", path)
+            fields = Fields(self.reading, node, f"{path}[{i}]", scope)
+            text, many = name_and_count(fields.text("name"))
+            shared = fields.fields("attributes")
+            inner = scope_of(self.reading, shared, scope)
+            for j, local in enumerate(fields.items("local")):
+                self.old_local(local, f"{fields.path}.local[{j}]", outer * many, inner)
+            below = f"{above}.{text}" if above else text
+            self.old_tree(fields.items("subtree"), f"{fields.path}.subtree", outer * many, below, inner)
+
+    def old_local(self, node: Node, path: str, outer: int, scope: Mapping[str, Value]) -> None:
+        fields = Fields(self.reading, node, path, scope)
+        title = fields.need("name", example="name: RegisterFile[0..15]")
+        if title is None:
+            return
+        text, many = name_and_count(str(title.scalar))
+        name = tidy_name(self.reading, title, text)
+        attributes = fields.fields("attributes")
+        own = scope_of(self.reading, attributes, scope)
+        if attributes is not None:
+            attributes.scope = own
+        part = self.component(Part(name, "container", node), fields, attributes)
+        if part is None:
+            return
+        total, x, y = outer * many, None, None
+        if attributes is not None:
+            given = attributes.count("instances")
+            x, y = attributes.count("meshx"), attributes.count("meshy")
+            total = given if given is not None and total == 1 else total
+            if x and y and total == 1:
+                total = x * y
+        cycle = own.get("global_cycle_seconds")
+        self.totals[name] = total, x, y
+        self.found.append(replace(part, cycle=cycle))
+
+    def relative(self) -> list[Part]:
+        """Totals of instances along the way in -> instances per enclosing instance, along X and Y."""
+        done: list[Part] = []
+        outer, outer_x = 1, 1
+        for part in sorted(self.found, key=lambda p: p.kind == "compute"):
+            total, x, y = self.totals[part.name]
+            if total % outer:
+                what = f"{total} instances of {part.name} do not divide among {outer} outside it"
+                self.reading.fault(part.node, what, "give each level a multiple", "architecture")
+                total = outer
+            fan = total // outer
+            x = x if x is not None else (total // y if y else None)
+            shaped = x is not None and x % outer_x == 0 and fan % max(x // outer_x, 1) == 0
+            along = x // outer_x if shaped and x else fan
+            along = max(along, 1)
+            done.append(replace(part, mesh=(along, fan // along), shaped=shaped or fan == 1))
+            outer, outer_x = total, x if shaped and x else outer_x * along
+        return done
+
+
+def cycle_seconds(parts: tuple[Part, ...], variables: Mapping[str, Value | None]) -> Value | None:
+    """The seconds of one cycle, where the file says them."""
+    given = [*(p.cycle for p in parts), variables.get("global_cycle_seconds")]
+    return next((c for c in given if c is not None and c > 0), None)

@@ -1,0 +1,57 @@
+"""Why a key of Timeloop's has no counterpart, and what to do instead."""
+
+from __future__ import annotations
+
+from polymodel.spec.source import Entry
+
+_ENERGY = (
+    "it serves estimators of energy and area",
+    "give energies: import the ERT (and ART) that Accelergy wrote, or add actions: by hand",
+)
+_SEARCH = ("it steers Timeloop's search", "say what to search in `explore:` (docs/howto/explore.md)")
+_DETAIL = ("it changes no count of words", "none is needed for counts")
+_REASONS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        "technology class subclass latency cycle_time n_banks n_rdwr_ports n_rd_ports n_wr_ports n_ports"
+        " num_ports voltage process type required_actions leakage energy_scale area_scale area_share"
+        " data_width vdd"
+        " has_power_gating power_gated required_attributes subcomponents components compound_components"
+        " accelergy_parser actions resolution static_power num_bits widthmul adc_resolution".split(),
+        _ENERGY,
+    ),
+    **dict.fromkeys(
+        "mapper mapspace mapspace_constraints constraints architecture_constraints map_constraints"
+        " arch_constraints factors factors_only permutation split maximize_dims no_iteration_over_dataspaces"
+        " must_iterate_over_dataspaces rmw_first_update no_link_transfer min_parallelism default_max_factor"
+        " remainders max_overbooked_proportion allow_overbooking".split(),
+        _SEARCH,
+    ),
+    **dict.fromkeys(
+        "cluster_size n_words_per_cycle num_clusters banks network_read network_write network_drain"
+        " network_update network_fill bandwidth_consumption_scale tile_width wire_energy"
+        " router_energy placement".split(),
+        _DETAIL,
+    ),
+    "min_utilization": ("no capacity has a lower bound here", "look at `used` in report.summary"),
+    "globals": ("it configures Timeloop's own tools", "none is needed"),
+    "compound_config": ("it configures Timeloop's own tools", "none is needed"),
+    "environment_variables": ("it configures Timeloop's own tools", "none is needed"),
+    "<<<": ("only `<<` merges mappings here", "write `<<: *anchor`, or repeat the keys"),
+    "flattened_rankids": ("a flattened rank has no format here", "give one format per rank"),
+    "optimize_spatial_tile": _SEARCH,
+    "power_gated_at": ("leakage has one value per component", "none is needed for counts"),
+    "no_coalesce": ("words are counted here, not vectors of them", "none is needed for counts"),
+    "no_reuse": ("this reuse cannot be switched off alone", "compare with `reuse: refill` at this storage"),
+    "no_temporal_reuse": (
+        "this reuse cannot be switched off alone",
+        "compare with `reuse: refill` at this storage",
+    ),
+}
+
+
+def unread(key: str, entry: Entry) -> tuple[str, str]:
+    """(message, remedy) of a key that nothing was made of."""
+    why, remedy = _REASONS.get(
+        key, ("nothing here corresponds to it", "check that the counts do not need it")
+    )
+    return f"`{entry.key}` is not converted: {why}", remedy
