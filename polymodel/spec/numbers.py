@@ -28,8 +28,17 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
     Raises TextFault for syntax, unknown or unbound names (`UnboundSymbol`), and magnitudes out of bounds.
     """
     if not isinstance(text, str):
-        return text
+        return _bounded(text, 0)
     return _value(parse_arithmetic(text), symbols or {})
+
+
+def _bounded(value: Value, offset: int) -> Value:
+    """A number as it was written: finite ones stay below 1e60, so that no arithmetic with them overflows."""
+    if value != value:
+        raise TextFault("nan is no number", offset, "write a number, or inf where there is no limit")
+    if abs(value) > _LARGEST and abs(value) != math.inf:
+        raise TextFault("the number is too large", offset, "numbers must stay below 1e60; inf is no limit")
+    return value
 
 
 def plain_number(text: str) -> Value | None:
@@ -50,7 +59,7 @@ class UnboundSymbol(TextFault):
 
 def _value(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
     if isinstance(tree, Number):
-        return tree.value
+        return _bounded(tree.value, tree.offset)
     if isinstance(tree, Name):
         return _named(tree, symbols)
     if isinstance(tree, Unary):

@@ -13,6 +13,8 @@ from polymodel.spec.faults import TextFault
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
+# A chain a + b + c is as deep a tree as it has operators, and whatever reads the tree calls itself.
+MAX_OPERATORS = 300
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n]+)"
@@ -121,6 +123,7 @@ class Cursor:
         self.tokens = tokens(text)
         self.at = 0
         self.depth = 0
+        self.operators = 0
 
     @property
     def now(self) -> Token:
@@ -178,18 +181,28 @@ class Cursor:
     def shallower(self) -> None:
         self.depth -= 1
 
+    def operator(self, *texts: str) -> Token | None:
+        """Like `take`, for an operator that may be repeated: all of an expression are counted."""
+        token = self.take(*texts)
+        if token is not None:
+            self.operators += 1
+            if self.operators > MAX_OPERATORS:
+                message = f"the expression has more than {MAX_OPERATORS} operators"
+                raise TextFault(message, token.offset, "split it up")
+        return token
+
 
 def arithmetic(cursor: Cursor) -> Tree:
     """Read `+ - * / // % mod **`, parentheses, names and calls with Python's precedence."""
     left = _term(cursor)
-    while token := cursor.take("+", "-"):
+    while token := cursor.operator("+", "-"):
         left = Binary(token.text, left, _term(cursor), token.offset)
     return left
 
 
 def _term(cursor: Cursor) -> Tree:
     left = _factor(cursor)
-    while token := cursor.take("*", "/", "//", "%", "mod"):
+    while token := cursor.operator("*", "/", "//", "%", "mod"):
         op = "%" if token.text == "mod" else token.text
         left = Binary(op, left, _factor(cursor), token.offset)
     return left

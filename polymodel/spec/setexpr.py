@@ -108,21 +108,21 @@ def set_names(tree: SetTree) -> tuple[SetName, ...]:
 
 def _union(cursor: Cursor) -> SetTree:
     left = _intersection(cursor)
-    while token := cursor.take("|"):
+    while token := cursor.operator("|"):
         left = SetOperation("|", left, _intersection(cursor), token.offset)
     return left
 
 
 def _intersection(cursor: Cursor) -> SetTree:
     left = _difference(cursor)
-    while token := cursor.take("&"):
+    while token := cursor.operator("&"):
         left = SetOperation("&", left, _difference(cursor), token.offset)
     return left
 
 
 def _difference(cursor: Cursor) -> SetTree:
     left = _operand(cursor)
-    while token := cursor.take("-"):
+    while token := cursor.operator("-"):
         left = SetOperation("-", left, _operand(cursor), token.offset)
     return left
 
@@ -134,7 +134,7 @@ def _operand(cursor: Cursor) -> SetTree:
         tree: SetTree = Complement(_operand(cursor), token.offset)
     else:
         tree = _primary(cursor)
-        while dot := cursor.take("."):
+        while dot := cursor.operator("."):
             word = cursor.next()
             if word.text not in ("tensors", "rank_variables"):
                 raise TextFault(

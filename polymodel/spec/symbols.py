@@ -9,6 +9,7 @@ from polymodel.errors import Diagnostic
 from polymodel.spec.faults import Faults, TextFault, suggestion
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
 
+MAX_CHAIN = 100  # symbols that stand between a symbol and the numbers that it is made of
 # Fields that hold names, set expressions or remarks, never numbers.
 _NAMES = ("name", "type", "keep", "may_keep", "may_reuse", "source", "renames", "file", "topology")
 
@@ -26,8 +27,10 @@ def used_symbols(symbols: Mapping[str, Value | str | None], used: Iterable[str])
     """The symbols that are used, or that used ones are made of, without those that have no value yet."""
     every = {n: v for n, v in symbols.items() if v is not None}
     found = set(used)
-    for _ in every:
-        found |= words_of([v for n, v in every.items() if n in found and isinstance(v, str)])
+    fresh = found
+    while fresh:
+        fresh = words_of([v for n, v in every.items() if n in fresh and isinstance(v, str)]) - found
+        found |= fresh
     return {n: v for n, v in every.items() if n in found}
 
 
@@ -46,13 +49,16 @@ def symbol_values(
             cycle = " -> ".join((*open_names[open_names.index(name) :], name))
             faults.add(("symbols", name), f"symbols refer to each other: {cycle}", "break the cycle")
             return None
-        known: dict[str, Value | None] = {
-            other: value(other, (*open_names, name)) for other in symbols_in(text or 0) if other in written
-        }
+        if len(open_names) >= MAX_CHAIN:
+            what = f"symbols refer to each other more than {MAX_CHAIN} deep: {open_names[0]} -> ... -> {name}"
+            faults.add(("symbols", name), what, "write some of them out")
+            return None
         if text is None:
             found[name] = None
             return None
         try:
+            used = [other for other in symbols_in(text) if other in written]
+            known = {other: value(other, (*open_names, name)) for other in used}
             found[name] = evaluate_number(text, known)
         except UnboundSymbol:
             found[name] = None

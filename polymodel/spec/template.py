@@ -260,6 +260,9 @@ def render(
                 _TooMuch("macros call each other without end").with_traceback(error.__traceback__), plain, []
             ),
         )
+    except NameError as error:  # jinja2 folds constants into code, where an endless one is no literal
+        too_large = _TooMuch("a number in the template is too large").with_traceback(error.__traceback__)
+        return None, (_fault(too_large, plain, []),)
     except (TypeError, ValueError, ArithmeticError, MemoryError, LookupError, AttributeError) as error:
         return None, (_fault(error, plain, []),)
     return _unmarked(output, plain, known), ()

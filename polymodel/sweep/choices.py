@@ -12,7 +12,9 @@ from polymodel.sweep.expressions import FUNCTIONS
 from polymodel.sweep.values import Choice, all_sizes, divisors, of_symbol, powers, wrong
 
 _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*\Z")
-_SPAN = re.compile(r"\s*(\d+)\s*(?:\.\.+|:|-|\bto\b)\s*(\d+)(?:\s*(?:\.\.+|:)\s*(\d+))?\s*\Z")
+_SPAN = re.compile(
+    r"\s*([0-9]{1,18})\s*(?:\.\.+|:|-|\bto\b)\s*([0-9]{1,18})(?:\s*(?:\.\.+|:)\s*([0-9]{1,18}))?\s*\Z"
+)
 _CHOICES = ("divisors", "all_sizes", "powers", "range")
 FORMS = "1,2,4 or divisors(m), all_sizes(m), powers(2, m), range(1, 65), or an expression such as 2*TM"
 
@@ -67,7 +69,7 @@ def _called(name: str, function: str, arguments: list[str]) -> Choice:
 
 
 def _of(text: str) -> int | str:
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return int(text)
     if not text.isidentifier():
         raise ValueError(text)

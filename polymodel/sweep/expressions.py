@@ -16,6 +16,7 @@ from polymodel.spec.scan import parse_arithmetic as parse
 from polymodel.sweep.values import wrong
 
 Value = Any  # a number or an array of numbers
+LARGEST = 10**60
 
 _COMPARE: dict[str, Callable[[Value, Value], Value]] = {
     "<": np.less,
@@ -57,8 +58,10 @@ class Constraint:
         return frozenset(n.name for t in trees for n in names_in(t))
 
     def holds(self, values: Mapping[str, Value]) -> Value:
-        """True where every comparison does (broadcast over the arrays given)."""
-        each = [_COMPARE[op](of_tree(a, values), of_tree(b, values)) for op, a, b in self.sides]
+        """True where every comparison does (broadcast over the arrays given); not where a side has no value,
+        as a root of a negative number."""
+        with np.errstate(all="ignore"):
+            each = [_COMPARE[op](of_tree(a, values), of_tree(b, values)) for op, a, b in self.sides]
         return reduce(np.logical_and, each)
 
 
@@ -125,10 +128,15 @@ def of_tree(tree: Tree, values: Mapping[str, Value]) -> Value:
 def _combined(tree: Binary, left: Value, right: Value) -> Value:
     if tree.op in ("/", "//", "%") and np.any(np.equal(right, 0)):
         raise wrong("division by zero", "change the divisor")
-    if tree.op in ("+", "-", "*") and _size(left) is not None and _size(right) is not None:
-        a, b = _size(left) or 0, _size(right) or 0
-        if (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
-            left, right = np.asarray(left, object), np.asarray(right, object)
+    sizes = _size(left), _size(right)
+    if any(s is not None and s > LARGEST for s in sizes):
+        raise wrong("a number is too large", "numbers must stay below 1e60")
+    a, b = (s or 0 for s in sizes)
+    exact = None not in sizes and tree.op not in ("/", "**")
+    if exact and (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
+        left, right = np.asarray(left, object), np.asarray(right, object)
+    elif max(a, b) >= 2**63:  # beyond what arrays of integers hold
+        left, right = np.asarray(left, float), np.asarray(right, float)
     found = _BINARY[tree.op](left, right)
     if tree.op == "**" and np.all(np.abs(found) < 2.0**53) and np.all(found == np.floor(found)):
         return np.asarray(found).astype(np.int64)
@@ -143,16 +151,29 @@ def _size(value: Value) -> int | None:
     return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
 
 
+def _roomy(values: list[Value]) -> list[Value]:
+    """The values, as Python's own numbers if one of them does not fit in 64 bits."""
+    wide = max(_size(v) or 0 for v in values) >= 2**63
+    return [np.asarray(v, object) for v in values] if wide else values
+
+
 def _rounded(name: str, left: Value, right: Value) -> Value:
     """A quotient of integers rounded without going through float64."""
     if np.any(np.equal(right, 0)):
         raise wrong("division by zero", "change the divisor")
+    left, right = _roomy([left, right])
     return left // right if name == "floor" else -(-left // right)
 
 
 def _called(tree: Call, values: list[Value]) -> Value:
     if tree.name in ("min", "max"):
+        values = _roomy(values)
         return reduce(np.minimum if tree.name == "min" else np.maximum, values)
     if tree.name not in _ROUNDING or len(values) != 1:
         raise wrong(f"unknown function {tree.name}", suggestion(tree.name, FUNCTIONS, "functions"))
-    return _ROUNDING[tree.name](values[0])
+    value = values[0]
+    if (_size(value) or 0) >= 2**63:
+        if tree.name in ("ceil", "floor"):
+            return value
+        value = np.asarray(value, float)
+    return _ROUNDING[tree.name](value)

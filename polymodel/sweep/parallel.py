@@ -17,10 +17,10 @@ from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
 from polymodel.sweep.sparse.rows import is_sparse
+from polymodel.sweep.spill import RELEASE
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
-STATE = 2  # of a saved state's columns: the states of other releases are those of other sweeps
 PRUNE_FROM = 10**6  # points of a block from which on pruning is sure to cost less than it saves
 
 
@@ -146,7 +146,7 @@ def together(
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
     """A fingerprint of everything that the found points depend on."""
-    parts: list[object] = [STATE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
+    parts: list[object] = [RELEASE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
     parts += [tuple(names), rest]
     for s in specs:
         parts += [s.raw_workload, s.raw_renames, s.raw_arch, s.template, sorted(s.declared.items(), key=str)]

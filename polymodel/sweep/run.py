@@ -15,6 +15,7 @@ from polymodel.loading import Spec, says_sparse
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
 from polymodel.spec.faults import not_a_spec
+from polymodel.spec.output import clear_unfinished
 from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
@@ -38,7 +39,7 @@ from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
 from polymodel.sweep.sparse.rows import PREFIX, agree, is_sparse
-from polymodel.sweep.spill import Spill, clear_unfinished
+from polymodel.sweep.spill import Spill
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
 from polymodel.sweep.values import Choice, Number, wrong
@@ -145,7 +146,7 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     asked = order.asked
     state = Keeper(asked.keep, Front(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
     units = Units(order.share, order.of, order.sizes, order.file, order.signature)
-    earlier = units.load() if order.resume else None
+    earlier = units.load(len(asked.objectives)) if order.resume else None
     if order.file is not None:
         prefix = f"front-{order.share}-of-{order.of}"
         state.spill = Spill(order.file.parent, prefix, order.signature)

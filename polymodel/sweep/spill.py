@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 
-from polymodel.errors import Refused
+from polymodel.errors import Refused, writing
+from polymodel.spec.output import whole
 from polymodel.sweep.pareto import Front
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
+RELEASE = 3  # of the columns and what is said about them
 
 
 def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, object]) -> None:
@@ -24,29 +29,62 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
     import pyarrow as pa
     from pyarrow import parquet
 
-    table = pa.table(dict(columns)).replace_schema_metadata({b"polymodel": json.dumps(about).encode()})
+    said = json.dumps(about)
+    table = pa.table(dict(columns))
+    seal = {"release": _release(), "digest": _digest(_arrays(table), said)}
+    table = table.replace_schema_metadata({b"polymodel": said.encode(), b"seal": json.dumps(seal).encode()})
     file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f"{file.stem}.{os.getpid()}.new")
-    parquet.write_table(table, fresh)
-    os.replace(fresh, file)
+    with writing(file), whole(file) as fresh:
+        parquet.write_table(table, fresh)
 
 
-def clear_unfinished(folder: Path) -> None:
-    """Remove what killed processes were writing."""
-    for file in folder.glob("*.new"):
-        file.unlink(missing_ok=True)
+def _release() -> str:
+    """Numbers of another release may differ, so that they do not go into one front."""
+    from polymodel import __version__
+
+    return f"{__version__}, stores of kind {RELEASE}"
+
+
+def _arrays(table: pyarrow.Table) -> dict[str, Array]:
+    return {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
+
+
+def _digest(columns: Mapping[str, Array], said: str) -> str:
+    """A fingerprint of all values: parquet itself does not notice a changed byte among them."""
+    found = hashlib.sha256(said.encode())
+    for name, column in columns.items():
+        found.update(f"{name} {column.dtype} {column.shape}".encode())
+        plain = column.dtype.kind != "O"
+        found.update(
+            np.ascontiguousarray(column).tobytes() if plain else json.dumps(column.tolist()).encode()
+        )
+    return found.hexdigest()
 
 
 def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The columns as arrays, and what was written about them. Refused if the file is damaged."""
+    """The columns as arrays, and what was written about them.
+
+    Refused if the file is damaged, or of another release.
+    """
     from pyarrow import ArrowException, parquet
 
+    damaged = Refused(f"{file} is damaged, and no state of a sweep can be read from it", ANEW)
     try:
         table = parquet.read_table(file)
-        about = json.loads((table.schema.metadata or {}).get(b"polymodel", b"{}"))
-    except (ArrowException, OSError, ValueError) as error:
-        raise Refused(f"{file} is damaged, and no state of a sweep can be read from it", ANEW) from error
-    return {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}, about
+        metadata = table.schema.metadata or {}
+        said = metadata.get(b"polymodel", b"{}").decode()
+        about, seal = json.loads(said), json.loads(metadata.get(b"seal", b"{}"))
+        columns = _arrays(table)
+    except (ArrowException, OSError, ValueError, MemoryError) as error:
+        raise damaged from error
+    if not isinstance(seal, dict) or not isinstance(about, dict):
+        raise damaged
+    if seal.get("release") != _release():
+        by = f"polymodel {seal['release']}" if seal.get("release") else "an earlier release"
+        raise Refused(f"{file} was written by {by}, this is {_release()}", f"go on with that one, or {ANEW}")
+    if seal.get("digest") != _digest(columns, said):
+        raise damaged
+    return columns, about
 
 
 @dataclass(frozen=True)
@@ -71,7 +109,7 @@ class Spill:
 
     def read(self, name: str) -> tuple[Array, Array]:
         """Objectives [objectives, n] and point numbers [n] of any process's part."""
-        file = self.folder / name
+        file = self.folder / Path(name).name
         if not file.is_file():
             raise Refused(
                 f"{file} is missing: it holds a part of the front",
@@ -80,8 +118,11 @@ class Spill:
         columns, about = read_table(file)
         if about.get("signature") != self.signature:
             raise Refused(f"{file} is a part of another sweep", f"give another store, or {ANEW}")
-        values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
-        return values, columns["point"].astype(np.int64)
+        try:
+            values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
+            return values, columns["point"].astype(np.int64)
+        except (LookupError, ValueError) as error:
+            raise Refused(f"{file} is no part of a front", ANEW) from error
 
     def clear(self, but: Collection[str]) -> None:
         """Remove this process's parts that no saved state names."""

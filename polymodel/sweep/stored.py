@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from polymodel.errors import writing
+from polymodel.spec.output import whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,19 +39,20 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    file.parent.mkdir(parents=True, exist_ok=True)
     pieces: list[Path] = []
-    for i, chunk in enumerate(chunks):
-        pieces.append(file.with_name(f"{file.stem}-{i}.new"))
-        parquet.write_table(arrow_table(chunk), pieces[-1])
-    schema = pa.unify_schemas([parquet.read_schema(p) for p in pieces], promote_options="permissive")
-    fresh = file.with_suffix(".new")
-    with parquet.ParquetWriter(fresh, schema) as writer:
-        for piece in pieces:
-            writer.write_table(_widened(parquet.read_table(piece), schema))
-    os.replace(fresh, file)
-    for piece in file.parent.glob(f"{file.stem}-*.new"):
-        piece.unlink()
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for i, chunk in enumerate(chunks):
+                pieces.append(file.with_name(f"{file.stem}-{i}.new"))
+                parquet.write_table(arrow_table(chunk), pieces[-1])
+            schema = pa.unify_schemas([parquet.read_schema(p) for p in pieces], promote_options="permissive")
+            with whole(file) as fresh, parquet.ParquetWriter(fresh, schema) as writer:
+                for piece in pieces:
+                    writer.write_table(_widened(parquet.read_table(piece), schema))
+        finally:
+            for piece in pieces:
+                piece.unlink(missing_ok=True)
 
 
 def _widened(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:

@@ -129,7 +129,7 @@ class Units:
             if of != str(self.of):
                 raise Refused(f"{file.parent} was begun with workers={of}", f"go on with as many, or {ANEW}")
 
-    def load(self) -> Snapshot | None:
+    def load(self, objectives: int) -> Snapshot | None:
         """The saved state, None if there is none. Refused if it belongs to another sweep."""
         if self.file is None:
             return None
@@ -142,14 +142,24 @@ class Units:
                 f"{self.file} holds the state of another sweep",
                 f"give another store, or {ANEW}",
             )
+        try:
+            found = self._snapshot(columns, about)
+            if len(found.front_values) != objectives:
+                raise ValueError(f"{len(found.front_values)} objectives")
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Refused(f"{self.file} is no state of a sweep", ANEW) from error
+        return found
+
+    def _snapshot(self, columns: Mapping[str, Array], about: Mapping[str, Any]) -> Snapshot:
         every, front = columns["point"].astype(np.int64), columns["front"].astype(bool)
         values = np.stack([c for n, c in columns.items() if n.startswith("objective_")])
         self.begin = int(about["unit"])
         rest = every[~front]
         best = values[0, ~front] if about["best"] else np.empty(0)
         cells = zip(every.tolist(), columns.get("cells", ()), strict=False)
+        infeasible = {str(reason): int(n) for reason, n in about["infeasible"].items()}
         return Snapshot(
             self.begin, values[:, front], every[front], best, (rest,) if len(rest) else (),
-            about["infeasible"], int(about["done"]), int(about["evaluated"]), tuple(about.get("parts", ())),
+            infeasible, int(about["done"]), int(about["evaluated"]), tuple(map(str, about.get("parts", ()))),
             rows={i: json.loads(c) for i, c in cells if c is not None}, feasible=int(about["feasible"]),
         )  # fmt: skip

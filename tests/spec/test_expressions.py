@@ -58,7 +58,7 @@ def test_numbers(text: str, value: float) -> None:
         ("2m", 1, "operator is missing"),
         ("TX", 0, "unknown symbol"),
         ("9**9**9", 1, "too large"),
-        ("1e300 * 1e300", 6, "out of range|too large"),
+        ("1e300 * 1e300", 0, "too large"),
         ("1 / 0", 2, "zero"),
         ("inf - inf", 4, "not a real"),
         ("open(1)", 0, "unknown function"),

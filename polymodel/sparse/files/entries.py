@@ -20,7 +20,7 @@ from polymodel.sparse.files.text import Block, Faults, Text
 Field = Literal["real", "integer", "pattern", "complex"]
 Ints = NDArray[np.int64]
 
-_WHOLE = re.compile(rb"[+-]?[0-9]+\Z")
+WHOLE = re.compile(rb"[+-]?[0-9]+\Z")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eEdD][+-]?[0-9]+)?\Z")
 _ENDLESS = re.compile(rb"[+-]?(?:nan(?:\(\w*\))?|inf|infinity)\Z", re.IGNORECASE)
 _COMMENTS = re.compile(rb"(?m)^[ \t\r]*[%#][^\n]*\n?")
@@ -82,7 +82,7 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
         return Wrong(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")
     point: list[int] = []
     for at, token in enumerate(tokens[: rule.order]):
-        if not _WHOLE.match(token):
+        if not WHOLE.match(token):
             return Wrong(f"coordinate {_text(token)} is no whole number", "coordinates count from 1", at)
         point.append(int(token) - 1 if len(token) < 30 else _LARGEST + 1)
         size = rule.sizes[at] if rule.sizes else _LARGEST
@@ -121,7 +121,7 @@ def _outside(token: bytes, at: int, size: int, rule: Rule) -> Wrong:
 
 def _number(token: bytes, field: Field, at: int) -> int | float | Wrong:
     if field == "integer":
-        if not _WHOLE.match(token):
+        if not WHOLE.match(token):
             return Wrong(f"{_text(token)} is no whole number", "write `real` in the header for others", at)
         if len(token) > 30 or not -_LARGEST - 1 <= int(token) <= _LARGEST:
             return Wrong(f"{_text(token)} does not fit in 64 bits", "write `real` in the header", at)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import InternalError
-from polymodel.sparse.files.entries import Entries, Field, Ints, Rule, read_entries
+from polymodel.sparse.files.entries import WHOLE, Entries, Field, Ints, Rule, read_entries
 from polymodel.sparse.files.record import TensorFile, record
 from polymodel.sparse.files.text import Text
 
@@ -165,7 +165,7 @@ def _sizes(text: Text, line: bytes, layout: str) -> list[int] | None:
         column = line.find(token) + 1
         least = 0 if what == "entries" else 1
         said = token[:40].decode("utf-8", errors="replace")
-        number = int(token) if token.lstrip(b"+-").isdigit() and len(token) < 30 else None
+        number = int(token) if WHOLE.match(token) and len(token) < 30 else None
         if number is None:
             text.faults.add(f"{what}: {said} is no whole number", "mend the sizes", text.line, line, column)
         elif number < least:

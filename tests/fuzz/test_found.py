@@ -1,0 +1,175 @@
+"""What fuzzing has found, one test each: every input here once ended in a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.spec.numbers import evaluate_number
+from polymodel.spec.scan import MAX_OPERATORS
+from polymodel.spec.setexpr import parse_set
+from polymodel.spec.source import Source
+from polymodel.spec.symbols import MAX_CHAIN
+from polymodel.spec.template import render
+from polymodel.sweep.choices import choice_of
+from polymodel.sweep.expressions import constraint
+from polymodel.sweep.spill import read_table, write_table
+from tests.sweep.small import OBJECTIVES, matmul, same
+
+HUGE = "1" * 39
+SPEC = (Path(__file__).parents[1] / "spec/two_matmuls.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 61, "1" + "0" * 399, "-1" + "0" * 61, "1e61"])
+def test_numbers_of_a_spec_stay_below_1e60(tmp_path: Path, number: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(f"workload: {{rank_sizes: {{M: {number}}}, einsums: ['Y[m] = X[m]']}}", encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="M: the number is too large") as caught:
+        pm.load(file)
+    assert caught.value.diagnostics[0].place.line == 1
+
+
+def test_the_largest_number() -> None:
+    assert evaluate_number(10**60) == 10**60
+    assert evaluate_number("inf") == float("inf")
+    for bad in (10**60 + 1, float("nan"), 1e61):
+        with pytest.raises(pm.SpecError, match="too large|no number"):
+            evaluate_number(bad)
+
+
+def test_long_chains_of_operators_are_refused() -> None:
+    assert evaluate_number("+".join("1" * (MAX_OPERATORS + 1))) == MAX_OPERATORS + 1
+    for sign in ("+", "*", "//"):
+        with pytest.raises(pm.SpecError, match=f"more than {MAX_OPERATORS} operators"):
+            evaluate_number(sign.join("1" * (MAX_OPERATORS + 2)))
+    parse_set("|".join("A" * (MAX_OPERATORS + 1)))
+    with pytest.raises(pm.SpecError, match="operators"):
+        parse_set("|".join("A" * (MAX_OPERATORS + 2)))
+
+
+@pytest.mark.parametrize(("links", "fine"), [(MAX_CHAIN - 1, True), (MAX_CHAIN, False), (5000, False)])
+def test_symbols_that_refer_to_each_other(links: int, fine: bool) -> None:
+    symbols = {**{f"S{i}": f"S{i + 1} + 1" for i in range(links)}, f"S{links}": 1}
+    source: dict[str, Any] = {
+        "symbols": symbols,
+        "workload": {"rank_sizes": {"M": "S0"}, "einsums": ["Y[m] = X[m]"]},
+    }
+    source["workload"]["bits_per_value"] = {"All": 8}
+    if fine:
+        assert pm.load(source).symbols["S0"] == links + 1
+        return
+    with pytest.raises(pm.SpecError, match=f"more than {MAX_CHAIN} deep"):
+        pm.load(source)
+
+
+@pytest.mark.parametrize("text", ["{% set x = 1e999 %}{{ x }}", "a: 1\nb: {{ 1e309 ** 9 }}"])
+def test_an_endless_number_in_a_template(text: str) -> None:
+    rendered, faults = render(text, Source("t.yaml", tuple(text.split("\n"))), {})
+    assert rendered is None
+    assert "too large" in faults[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (f"TM * {HUGE} > 3", True),
+        (f"TM * 1.5 < {HUGE}", True),
+        (f"{HUGE} // TM >= {HUGE} // 8", True),
+        (f"ceil(TM / {HUGE}) = 1", True),
+        (f"floor({HUGE} / TM) > 1", True),
+        (f"ceil({HUGE}) > TM", True),
+        (f"min(TM, {HUGE}) = TM", True),
+        (f"log2({HUGE}) > TM", True),
+        ("sqrt(0 - TM) > 0", False),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_huge_numbers_in_a_constraint(text: str, holds: bool) -> None:
+    found = constraint(text).holds({"TM": np.arange(1, 9)})
+    assert np.broadcast_to(found, 8).tolist() == [holds] * 8
+
+
+def test_a_product_beyond_all_bounds_in_a_constraint() -> None:
+    with pytest.raises(pm.SpecError, match="too large"):
+        constraint(f"{HUGE} * {HUGE} * TM > 1").holds({"TM": np.arange(1, 9)})
+
+
+@pytest.mark.parametrize("text", ["range(1, " + "9" * 5000 + ")", "divisors(²)"])
+def test_digits_that_are_no_number_of_python(text: str) -> None:
+    with pytest.raises(pm.SpecError, match="is not understood"):
+        choice_of("TM", text)
+    assert choice_of("TM", "1 .. " + "9" * 5000)  # an expression, which the grid refuses
+
+
+def test_sizes_with_several_signs(tmp_path: Path) -> None:
+    file = tmp_path / "a.mtx"
+    file.write_text("%%MatrixMarket matrix coordinate real general\n--3 4 1\n1 1 1\n", encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="rows: --3 is no whole number"):
+        pm.read_tensor(file)
+
+
+VALUES: dict[str, Any] = {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
+STATE = "state-0-of-1.parquet"
+
+
+def changed(file: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:
+    """A state that says something else, and is sound otherwise."""
+    columns, about = read_table(file)
+    change(columns, about)
+    write_table(file, columns, about)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda columns, about: about.pop("unit"),
+        lambda columns, about: about.update(infeasible=[]),
+        lambda columns, about: about.update(done="false"),
+        lambda columns, about: about.update(parts=3),
+        lambda columns, about: columns.pop("point"),
+        lambda columns, about: columns.pop("front"),
+        lambda columns, about: columns.pop("objective_1"),
+    ],
+)
+def test_a_state_that_makes_no_sense(tmp_path: Path, change: Callable[..., object]) -> None:
+    pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+    changed(tmp_path / STATE, change)
+    with pytest.raises(pm.Refused, match="is no state of a sweep"):
+        pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+
+
+def test_a_changed_figure_in_a_state_is_noticed(tmp_path: Path) -> None:
+    """Parquet itself has no sums over its values: one flipped bit would be another result."""
+    pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+    from pyarrow import parquet
+
+    table = parquet.read_table(tmp_path / STATE)
+    figures = table["objective_0"].to_numpy().copy()
+    figures[0] += 1
+    at = table.column_names.index("objective_0")
+    parquet.write_table(table.set_column(at, "objective_0", [figures]), tmp_path / STATE)
+    with pytest.raises(pm.Refused, match="is damaged"):
+        pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+    whole = pm.sweep(matmul(), VALUES, objectives=OBJECTIVES)
+    same(pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path, resume=False), whole)
+
+
+@pytest.mark.parametrize("seal", [None, {"release": "0.0.9", "digest": ""}])
+def test_a_state_of_another_release(tmp_path: Path, seal: object) -> None:
+    pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+    from pyarrow import parquet
+
+    table = parquet.read_table(tmp_path / STATE)
+    said = {b"polymodel": table.schema.metadata[b"polymodel"]}
+    if seal is not None:
+        said[b"seal"] = json.dumps(seal).encode()
+    parquet.write_table(table.replace_schema_metadata(said), tmp_path / STATE)
+    by = "polymodel 0.0.9" if seal else "an earlier release"
+    with pytest.raises(pm.Refused, match=f"was written by {by},"):
+        pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
