@@ -142,7 +142,9 @@ def _show_command(commands: Commands) -> None:
     parser.add_argument(
         "--format", choices=("table", "html"), default="table", help="text (default) or a page"
     )
-    parser.add_argument("--out", metavar="DIR", help="also write cascade.svg, architecture.svg and looptree.svg")
+    parser.add_argument(
+        "--out", metavar="DIR", help="also write cascade.svg, architecture.svg and looptree.svg"
+    )
     parser.set_defaults(run=run_show)
 
 

@@ -18,6 +18,17 @@ LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 WIDTH = 24
 
 
+def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command line; sources of a spec may stand behind options as well."""
+    options, rest = parser.parse_known_args(arguments)
+    if not rest:
+        return options
+    if not hasattr(options, "sources") or any(text.startswith("-") for text in rest):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.sources += rest
+    return options
+
+
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault."""
     lead, example = (f"{option} ", f"{option} TN2=3") if option else ("", "A=matrix.mtx")
