@@ -57,6 +57,28 @@ def test_formats_agree(capsys: Captured, spec: str) -> None:
     assert text.startswith("<!DOCTYPE html>")
 
 
+def test_files_may_stand_behind_options(capsys: Captured, tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    nodes = "[{type: Storage, component: DRAM, tensors: [A, B, C]}, {type: Compute, einsum: Matmul, component: MAC}]"
+    own.write_text(f"mapping: {{nodes: {nodes}}}", encoding="utf-8")
+    last = run(capsys, "evaluate", "matmul", "simple_two_level", str(own), "--var", "M=4", "--table", "tiles")
+    between = run(
+        capsys, "evaluate", "matmul", "simple_two_level", "--var", "M=4", str(own), "--table", "tiles"
+    )
+    assert between == last
+    assert last[0] == FINE
+    joined = run(capsys, "compare", str(own), str(own), "--with", "matmul,simple_two_level")
+    assert joined == run(
+        capsys, "compare", str(own), str(own), "--with", "matmul", "--with", "simple_two_level"
+    )
+    assert joined[0] == FINE
+    with pytest.raises(SystemExit):
+        run(capsys, "evaluate", "matmul", "--unknown", "x")
+    with pytest.raises(SystemExit):
+        run(capsys, "schema", "spec", "arch")
+    assert capsys.readouterr().err.count("unrecognized arguments") == 2
+
+
 def test_symbols_are_set_from_the_command_line(capsys: Captured, spec: str) -> None:
     sizes = []
     for tile in ("2", "8"):
