@@ -59,8 +59,9 @@ def test_formats_agree(capsys: Captured, spec: str) -> None:
 
 def test_files_may_stand_behind_options(capsys: Captured, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
-    nodes = "[{type: Storage, component: DRAM, tensors: [A, B, C]}, {type: Compute, einsum: Matmul, component: MAC}]"
-    own.write_text(f"mapping: {{nodes: {nodes}}}", encoding="utf-8")
+    storage = "{type: Storage, component: DRAM, tensors: [A, B, C]}"
+    compute = "{type: Compute, einsum: Matmul, component: MAC}"
+    own.write_text(f"mapping: {{nodes: [{storage}, {compute}]}}", encoding="utf-8")
     last = run(capsys, "evaluate", "matmul", "simple_two_level", str(own), "--var", "M=4", "--table", "tiles")
     between = run(
         capsys, "evaluate", "matmul", "simple_two_level", "--var", "M=4", str(own), "--table", "tiles"
