@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import islpy as isl
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from polymodel.affine import Affine
 from polymodel.analysis.exact.buffets import Layout, lay_out
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
+from polymodel.importers.timeloop.fused import level
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import decided_above, ties
@@ -26,8 +28,9 @@ from polymodel.schedule.holding import innermost_dependent, kept_axes
 from polymodel.schedule.touch import Touch, View, partition, touch
 from polymodel.workload.einsum import TensorAccess
 from tests.reference.common import Outcome
-from tests.reference.looptree_spec import Numbers, build, level
+from tests.reference.imported import problem_of
 
+Numbers = dict[str, Any]
 Stamp = tuple[int, ...]
 Values = dict[Stamp, int]
 
@@ -175,8 +178,7 @@ def matched(what: str, text: str, mine: Function, drops: Iterable[frozenset[int]
 def check(spec: Numbers, folder: Path) -> Outcome:
     """Compare one folder (spec.yaml with result.json)."""
     outcome = Outcome(f"looptree/{folder.name}")
-    outcome.unknown("spec", spec, ("problem", "mapping"))
-    problem = build(spec)
+    problem = problem_of(spec)
     layout = lay_out(problem, "slide")
     given = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     for row in given["levels"]:

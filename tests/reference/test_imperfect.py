@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ import pytest
 
 from polymodel.mapping.looptree import Loop
 from tests.reference import timeloop
-from tests.reference.common import Outcome, engine
+from tests.reference.common import engine
+from tests.reference.imported import problem_of
 
 MATMUL = {"A": [["M"], ["K"]], "B": [["K"], ["N"]], "C": [["M"], ["N"]]}
 CONV = {"I": [["P", "R"]], "W": [["R"]], "O": [["P"]]}
 Counts = dict[str, tuple[int, int, int, int]]
+_FACTOR = re.compile(r"(\w+)=(\d+)(?:,(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -153,33 +156,39 @@ def test_counts_under_imperfect_factors(case: Case, name: str, tmp_path: Path) -
     assert outcome.notes == [f"cycles: ours {case.computes}, the tool says {case.padded}"]
 
 
-def walked(factors: list[timeloop.Factor], variable: str) -> Iterator[tuple[int, ...]]:
+def bounds(case: Case, variable: str) -> list[tuple[int, int]]:
+    """(bound, bound in the last iteration) of one variable's loops, outermost first."""
+    found = (_FACTOR.findall(factors) for factors, _ in case.loops.values())
+    return [(int(b), int(last or b)) for level in found for v, b, last in level if v == variable]
+
+
+def walked(loops: list[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
     """The counters of one variable's loops as the tool runs them, one tuple per executed iteration."""
 
-    def below(rest: list[timeloop.Factor], last: bool) -> Iterator[tuple[int, ...]]:
+    def below(rest: list[tuple[int, int]], last: bool) -> Iterator[tuple[int, ...]]:
         if not rest:
             yield ()
             return
-        trips = rest[0].last if last else rest[0].bound
+        trips = rest[0][1] if last else rest[0][0]
         for counter in range(trips):
             for inner in below(rest[1:], last and counter == trips - 1):
                 yield (counter, *inner)
 
-    return below([f for f in factors if f.variable == variable], True)
+    yield from below(loops, True)
 
 
 @every
 def test_each_tile_is_what_the_factors_execute(case: Case) -> None:
     """The bound of the last iteration counts only where all loops outside are in their last one."""
-    spec, outcome = case.spec(), Outcome(case.name)
-    problem = timeloop.build(spec, outcome)
-    factors = timeloop.factors(spec, [*case.loops, "MACC"], outcome)
-    assert not outcome.mismatches
+    problem, padded = problem_of(case.spec()), 1
     for variable, size in case.sizes.items():
         tiles = [
-            n.tile_shape for n in problem.tree.nodes if isinstance(n, Loop) and n.rank_variable == variable
+            n.tile_shape
+            for n in problem.tree.nodes
+            if isinstance(n, Loop) and n.rank_variable == variable.lower()
         ]
-        stamps = list(walked(factors, variable))
+        loops = bounds(case, variable)
+        stamps = list(walked(loops))
         assert len(stamps) == size
         for point, stamp in enumerate(stamps):
             rest, found = point, []
@@ -188,4 +197,5 @@ def test_each_tile_is_what_the_factors_execute(case: Case) -> None:
                 found.append(rest // tile)
                 rest %= tile
             assert tuple(found) == stamp
-    assert case.padded == math.prod(f.bound for f in factors) > case.computes
+        padded *= math.prod(b for b, _ in loops)
+    assert case.padded == padded > case.computes

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import accelforge, skislope, teaal, timeloop
+from tests.reference import accelforge, skislope, teaal
 from tests.reference.check import HERE, check_folder, find_cases, find_slopes, load, main
 from tests.reference.common import affine, engine
+from tests.reference.imported import problem_of
 
 TOO_LARGE = {"40_chain3_128_fused_m16", "conv_res3_3L", "conv_sp_3L"}
 SLOW = {"mm_2L_Astat", "mm_2L_bypassB", "mm_2L_outstat", "mm_3L_seq"}
@@ -99,10 +100,8 @@ def test_imperfect_factors_become_tiles() -> None:
     spec = load(HERE / "timeloop" / "mm_2L_Astat" / "spec.yaml")
     spec["problem"]["instance"]["M"] = 50  # (4 - 1) * 16 + 2
     spec["mapping"][1]["factors"] = "M=16,2 K=16 N=16"
-    outcome = timeloop.Outcome("imperfect")
-    problem = timeloop.build(spec, outcome)
-    assert not outcome.mismatches
-    tiles = [n.tile_shape for n in problem.tree.nodes if getattr(n, "rank_variable", "") == "M"]
+    problem = problem_of(spec)
+    tiles = [n.tile_shape for n in problem.tree.nodes if getattr(n, "rank_variable", "") == "m"]
     assert tiles == [16, 1]
 
 
@@ -156,7 +155,12 @@ TIMELOOP = "problem: {}\narchitecture: {subtree: []}\nmapping: []\n"
         ),
         ("spec.yaml", "- 1", "case: malformed case: a mapping is expected"),
         ("spec.yaml", "problem: {}", "case: malformed case: architecture must be a dict, there is nothing"),
-        ("spec.yaml", TIMELOOP, "case: malformed case: shape is missing or not known"),
+        (
+            "spec.yaml",
+            TIMELOOP,
+            "case: malformed case: `instance` is missing; `shape` is missing; "
+            "the architecture has no compute unit",
+        ),
         ("single_mm_1.json", "{}", "single_mm_1: malformed case: workload is missing or not known"),
         ("single_mm_1.json", "[1]", "single_mm_1: malformed case: a mapping is expected"),
     ],

@@ -184,7 +184,7 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
     if part.kind == "memory" and (part.held.keep or part.held.bypass):
         fields["tensors"] = _held(part, tensors)
     prices = machine.energies.of(part.name)
-    if prices.leak is not None:
+    if prices.leak:
         fields["leak_power"] = float(prices.leak * Fraction(1, 10**12) / machine.cycle)
     if prices.area is not None:
         fields["area"] = float(prices.area * Fraction(1, 10**12))

@@ -157,13 +157,13 @@ class _Builder:
 
     def storage(self, fields: Fields) -> Written | None:
         target = self.target(fields)
-        known = {t for s in self.shapes.values() for t in s.tensors}
+        known = {t: o for s in self.shapes.values() for t, o in s.tensors.items()}
         tensors = []
         for word, node in fields.words("dspace", "data_spaces", "dataspace") or ():
             if word not in known:
                 remedy = suggestion(word, sorted(known), "data spaces")
                 self.reading.fault(node, f"no Einsum has the data space {word}", remedy, fields.path)
-            tensors.append(word)
+            tensors.append(known.get(word, word))
         if target is None:
             return None
         if not tensors:

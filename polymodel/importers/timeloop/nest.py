@@ -124,7 +124,7 @@ class _Builder:
                     remedy = suggestion(word, tensors, "data spaces")
                     self.reading.fault(node, f"there is no data space {word}", remedy, fields.path)
                 elif level is not None:
-                    into[level].add(word)
+                    into[level].add(tensors[word])
         if level is None:
             return
         both = sorted(self.keep[level] & self.bypass[level])
@@ -348,12 +348,13 @@ class _Builder:
     def stored(self) -> dict[str, tuple[str, ...]]:
         """What each storage keeps: all that nothing says otherwise of."""
         found: dict[str, tuple[str, ...]] = {}
+        every = tuple(self.shape.tensors.values())
         held = {p.name: p.held for p in self.parts}
         for level in self.memories:
-            silent = set(self.shape.tensors) - self.keep[level] - self.bypass[level]
+            silent = set(every) - self.keep[level] - self.bypass[level]
             gone = self.bypass[level] | (silent & held[level].bypass)
-            found[level] = tuple(t for t in self.shape.tensors if t not in gone)
-        for t in self.shape.tensors:
+            found[level] = tuple(t for t in every if t not in gone)
+        for t in every:
             if t not in {x for kept in found.values() for x in kept}:
                 what = f"{t} is kept nowhere"
                 part = next(p for p in self.parts if p.kind == "memory")

@@ -153,6 +153,6 @@ def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Held:
     """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
     if fields is None:
         return Held()
-    keep = {w for w, _ in fields.words("keep", "keep_only") or ()}
-    bypass = {w for w, _ in fields.words("bypass") or ()}
-    return Held(frozenset(keep & set(tensors)), frozenset(bypass & set(tensors)))
+    keep, bypass = (fields.words(*keys) or () for keys in (("keep", "keep_only"), ("bypass",)))
+    found = (frozenset(tensors[w] for w, _ in words if w in tensors) for words in (keep, bypass))
+    return Held(*found)

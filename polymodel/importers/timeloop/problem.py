@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polymodel.affine import Affine
 from polymodel.importers.timeloop.density import density_of
@@ -12,6 +12,7 @@ from polymodel.importers.timeloop.reading import Fields, Reading, count_of, plai
 from polymodel.spec.affine_text import parse_affine
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import Value
+from polymodel.spec.setexpr import KEYWORDS
 from polymodel.spec.source import Node
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -19,9 +20,10 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class Space:
-    """A data space: ranks with what indexes them (our names), and its density as ours is written."""
+    """A data space, `theirs` in the file: ranks with what indexes them, and its density as ours is written."""
 
     name: str
+    theirs: str
     ranks: tuple[tuple[str, Affine], ...]
     output: bool
     density: object = None
@@ -51,7 +53,8 @@ class Shape:
 
     @property
     def tensors(self) -> dict[str, str]:
-        return {s.name: s.name for s in self.spaces}
+        """Data space -> our name of it."""
+        return {s.theirs: s.name for s in self.spaces}
 
 
 def shapes_of(reading: Reading, node: Node) -> tuple[Shape, ...]:
@@ -173,9 +176,10 @@ def _spaces(
         written = fields.take("read_write")
         if title is None or projection is None:
             continue
-        name = tidy_name(reading, title, str(title.scalar))
+        theirs = str(title.scalar)
+        name = _tensor(reading, title, theirs)
         if name in {s.name for s in found}:
-            reading.fault(title, f"data space {name} is there twice", "give each another name", fields.path)
+            reading.fault(title, f"data space {theirs} is there twice", "give each another name", fields.path)
             continue
         names = [w for w, _ in fields.words("dimensions", "ranks") or ()]
         exprs = _projection(reading, projection, dims, known, f"{fields.path}.projection")
@@ -185,8 +189,17 @@ def _spaces(
         if not names:
             names = [f"{name}_{n}" for n in range(len(exprs))] if several else _rank_names(exprs)
         ranks = tuple(zip(names, exprs, strict=False))
-        found.append(Space(name, ranks, written is not None and written.scalar is True))
+        found.append(Space(name, theirs, ranks, written is not None and written.scalar is True))
     return tuple(found)
+
+
+def _tensor(reading: Reading, node: Node, theirs: str) -> str:
+    """Our name of a data space: set expressions keep words such as Inputs to themselves."""
+    if theirs not in (*KEYWORDS, "Other", "compute"):
+        return tidy_name(reading, node, theirs)
+    name = theirs.removesuffix("s") if theirs.endswith("s") else f"{theirs}_"
+    reading.note(node, f"{theirs} is called {name} here", f"{theirs} has a meaning of its own in set expressions")
+    return name
 
 
 def _rank_names(exprs: list[Affine]) -> list[str]:
@@ -284,17 +297,17 @@ def _with_densities(
     fields = Fields(reading, node, "problem.densities")
     found = []
     for s in spaces:
-        given = fields.take(plain_key(s.name))
+        given = fields.take(plain_key(s.theirs))
         if given is None:
             found.append(s)
             continue
         shape = [(r, 1 + sum(c * (sizes.get(v, 1) - 1) for v, c in e.terms)) for r, e in s.ranks]
-        density = density_of(reading, given, f"problem.densities.{s.name}", shape)
-        found.append(Space(s.name, s.ranks, s.output, density))
+        density = density_of(reading, given, f"problem.densities.{s.theirs}", shape)
+        found.append(replace(s, density=density))
     for entry in node.entries or ():
         if id(entry) not in reading.seen:
             place = Node(entry.source, entry.line, entry.column)
-            names = [s.name for s in spaces]
+            names = [s.theirs for s in spaces]
             reading.seen.add(id(entry))
             remedy = suggestion(entry.key, names, "data spaces")
             reading.fault(place, f"there is no data space {entry.key}", remedy, "problem.densities")

@@ -166,7 +166,7 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
     if "problem" in sections:
         found.shapes = shapes_of(reading, sections["problem"])
     shape = found.shapes[0] if len(found.shapes) == 1 else None
-    tensors = {t: t for s in found.shapes for t in s.tensors}
+    tensors = {t: o for s in found.shapes for t, o in s.tensors.items()}
     if "architecture" in sections:
         found.parts = parts_of(reading, sections["architecture"], tensors)
         found.energies = energies_of(reading, sections.get("ert"), sections.get("art"), found.parts)
@@ -197,7 +197,8 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
 
 
 def _text(found: _Found, source: str, reading: Reading) -> str:
-    head = _HEAD.format(source=re.sub(r"\s+", " ", source))
+    names = ", ".join(Path(name).name for name in source.split(", "))
+    head = _HEAD.format(source=re.sub(r"\s+", " ", names))
     bits = next((p.bits for p in found.parts if p.bits is not None), None)
     sections: dict[str, object] = {"schema_version": 1}
     if found.shapes:

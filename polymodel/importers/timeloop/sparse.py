@@ -95,7 +95,7 @@ def _tensors(reading: Reading, option: Fields, shape: Shape, key: str) -> list[s
             remedy = suggestion(word, shape.tensors, "data spaces")
             reading.fault(node, f"there is no data space {word}", remedy, option.path)
         else:
-            found.append(word)
+            found.append(shape.tensors[word])
     return found
 
 
@@ -103,7 +103,7 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
     found: dict[str, object] = {}
     if fields is None:
         return found
-    spaces = {s.name: s for s in shape.spaces}
+    spaces = {s.theirs: s for s in shape.spaces}
     for i, node in enumerate(fields.items("data_spaces")):
         inner = Fields(reading, node, f"{fields.path}.data_spaces[{i}]")
         title = inner.need("name", example="name: A")
@@ -126,5 +126,5 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
             reading.whole(node)
             reading.leave(node, what, "write `format:` yourself (docs/sparse/formats.md)", inner.path)
             continue
-        found[name] = [_FORMATS[w] for w in words]
+        found[spaces[name].name] = [_FORMATS[w] for w in words]
     return found

@@ -176,7 +176,8 @@ class _Builder:
             return part
         held = held_of(constraints.fields("dataspace", "datatype"), self.tensors)
         spatial = constraints.fields("spatial")
-        alone = {w for w, _ in (spatial.words("no_reuse") or ())} if spatial is not None else set()
+        given = (spatial.words("no_reuse") or ()) if spatial is not None else ()
+        alone = {self.tensors[w] for w, _ in given if w in self.tensors}
         return replace(part, held=held, unicast=frozenset(alone))
 
     # The form of versions 0.2 and 0.3 --------------------------------------------------------------------
