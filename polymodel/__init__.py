@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polymodel.explore.run import explore as explore
     from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.importers.imported import Imported as Imported
+    from polymodel.importers.onnx import import_onnx as import_onnx
     from polymodel.importers.timeloop import import_timeloop as import_timeloop
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
@@ -98,6 +99,7 @@ _LAZY = {
     "import_timeloop": "polymodel.importers.timeloop",
     "mapping_to_yaml": "polymodel.loading",
     "Problem": "polymodel.analysis.engine",
+    "import_onnx": "polymodel.importers.onnx",
     "LoopTree": "polymodel.mapping.looptree",
     "Report": "polymodel.report.report",
     "SparseReport": "polymodel.report.sparse",

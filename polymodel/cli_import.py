@@ -21,6 +21,7 @@ def add_import_command(add: Callable[[str, str], argparse.ArgumentParser]) -> No
     parser = add("import", "Turn files of another tool into a spec, and name what has no counterpart.")
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
     _timeloop_command(kinds.add_parser)
+    _onnx_command(kinds.add_parser)
 
 
 def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -32,6 +33,64 @@ def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add_out(parser)
     parser.set_defaults(run=run_timeloop)
+
+
+def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
+    about = "Read an ONNX model: its operators become Einsums. Weights are not read."
+    parser = add("onnx", help=about, description=about, allow_abbrev=False)
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="NAME=SIZE", help="number for a symbolic dimension"
+    )
+    parser.add_argument("--name", metavar="NAME", help="what the workload is called; default: as the graph")
+    parser.add_argument("--bits", type=int, metavar="N", help="bits per value; default: those of the types")
+    parser.add_argument(
+        "--fuse",
+        choices=("elementwise", "none"),
+        default="elementwise",
+        help="whether activations and biases are part of the Einsum before them (default: elementwise)",
+    )
+    parser.add_argument(
+        "--softmax",
+        choices=("one", "cascade"),
+        default="one",
+        help="one operation per score, or maximum, exponential, sum and quotient (default: one)",
+    )
+    parser.add_argument("--strict", action="store_true", help="refuse what would be left out")
+    add_out(parser)
+    parser.set_defaults(run=run_onnx)
+
+
+def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
+    """The workload on stdout, or in a new file; notes and what is left out on stderr."""
+    from polymodel.importers.onnx import import_onnx
+
+    found = import_onnx(
+        options.model,
+        name=options.name,
+        sizes=sizes(options.size),
+        bits=options.bits,
+        fuse=options.fuse,
+        softmax=options.softmax,
+        strict=options.strict,
+    )
+    return told(found, options.out)
+
+
+def sizes(texts: Sequence[str]) -> dict[str, int]:
+    """The values of `--size`. Raises SpecError for what is no whole number."""
+    from polymodel.errors import Diagnostic, SpecError
+
+    found, faults = {}, []
+    for text in texts:
+        name, sign, number = text.rpartition("=")
+        if sign and name and number.strip().isdecimal() and len(number) < 20:
+            found[name.strip()] = int(number)
+        else:
+            faults.append(Diagnostic(f"--size {text} is no size", "write a name and a whole number: batch=4"))
+    if faults:
+        raise SpecError(faults)
+    return found
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,102 @@
+"""ONNX graphs become workloads: operators as Einsums, transposes and reshapes as renamed ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.imported import Imported
+from polymodel.importers.onnx.build import BITS, Builder, Options
+from polymodel.importers.onnx.convert import converted
+from polymodel.importers.onnx.fuse import fused
+from polymodel.importers.onnx.lower import Lowered, lowered
+from polymodel.importers.onnx.names import sanitised, unique
+from polymodel.importers.onnx.reading import graph_of, model_of
+from polymodel.importers.onnx.text import Header, yaml_of
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["import_onnx"]
+
+
+def import_onnx(
+    model: str | Path | onnx.ModelProto,
+    *,
+    name: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    bits: int | None = None,
+    fuse: Literal["elementwise", "none"] = "elementwise",
+    softmax: Literal["one", "cascade"] = "one",
+    strict: bool = False,
+) -> Imported:
+    """The workload of an ONNX model: a `.onnx` file, or a ModelProto.
+
+    `name`: of the workload; by default that of the graph. `sizes`: numbers for symbolic dimensions of the
+    inputs, by their name or as `input.k`. `bits`: bits per value of all tensors; by default those of their
+    types. `fuse`: `elementwise` takes activations, biases and other element-wise operations with one
+    computed operand as part of the Einsum that makes it, `none` gives each an Einsum. `softmax`: `one`
+    operation per score, or the `cascade` of maximum, exponential, sum and quotient. `strict` refuses what
+    would be left out.
+
+    Dimensions of one element are no ranks. Zeros of padding are neither stored nor multiplied. Weights are
+    not read, and no file but the model's own is opened.
+
+    Raises SpecError: no model, sizes that lack, nodes that contradict themselves, no onnx package; with
+    `strict` every node without a counterpart.
+    """
+    _check(bits, fuse, softmax)
+    source = str(model) if isinstance(model, (str, Path)) else "model"
+    proto = model_of(model) if isinstance(model, (str, Path)) else model
+    graph = graph_of(proto, dict(sizes or {}), source)
+    b = converted(graph, source, Options(softmax))
+    if strict and b.left_out:
+        raise SpecError(b.left_out)
+    einsums, variables = lowered(b)
+    if not einsums:
+        remedy = "; ".join(f"{d.path}: {d.message}" for d in b.left_out[:3]) or "the graph computes nothing"
+        raise SpecError([Diagnostic("no node of the graph becomes an Einsum", remedy, "", Place(source))])
+    tensors = unique(b.tensors)
+    weights = {t.name for t in b.tensors.values() if t.weight}
+    notes = list(b.notes)
+    if fuse == "elementwise":
+        results = {b.views[o].tensor for o in graph.outputs if o in b.views}
+        einsums, taken = fused(einsums, weights, results, tensors)
+        notes += [_taken(part, whole, weights, source) for part, whole in taken]
+    width = {t: bits or BITS[b.tensors[t].dtype] for t in b.tensors}
+    title = sanitised(name or graph.name)
+    header = Header(title, source, _remarks(b, einsums, tensors, graph.name, source))
+    text = yaml_of(einsums, variables, tensors, width, weights, header)
+    return Imported(source, text, tuple(notes), tuple(b.left_out))
+
+
+def _check(bits: int | None, fuse: str, softmax: str) -> None:
+    faults = []
+    if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int) or bits < 1):
+        faults.append(Diagnostic(f"bits = {bits!r} is not a whole number of at least 1", "write e.g. 8"))
+    for key, value, words in (
+        ("fuse", fuse, ("elementwise", "none")),
+        ("softmax", softmax, ("one", "cascade")),
+    ):
+        if value not in words:
+            faults.append(Diagnostic(f"{key} = {value!r} is not known", f"write {' or '.join(words)}"))
+    if faults:
+        raise SpecError(faults)
+
+
+def _taken(part: Lowered, whole: Lowered, weights: set[str], source: str) -> Diagnostic:
+    read = [line.tensor for line in part.inputs if line.tensor in weights]
+    more = f"; reading {', '.join(read)} is not counted" if read else ""
+    message = f"taken as part of the Einsum of {whole.about[0]}{more}"
+    return Diagnostic(message, "fuse='none' gives it an Einsum of its own", part.about[0], Place(source))
+
+
+def _remarks(
+    b: Builder, einsums: list[Lowered], tensors: Mapping[str, str], name: str, source: str
+) -> tuple[str, ...]:
+    shown = [f"Imported from ONNX: {Path(source).name}, graph {name}."]
+    shown += [f"Left out: {d.path}." for d in b.left_out]
+    used = dict.fromkeys(line.tensor for e in einsums for line in e.lines)
+    return (*shown, *(f"{tensors[t]}: {t}" for t in used if tensors[t] != t))

@@ -1,0 +1,89 @@
+"""Attention as one node: the products, scale, mask and softmax that it stands for."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from polymodel.importers.onnx.build import Builder
+from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.pointwise import literal
+from polymodel.importers.onnx.sums import soft
+from polymodel.importers.onnx.views import View
+
+
+def attention(b: Builder, node: Node) -> None:
+    """ONNX's Attention (operator set 23), also with fewer heads for keys and values than for queries."""
+    if any(node.input(k) for k in (4, 5)) or any(o for o in node.outputs[1:]):
+        raise Unsupported("past keys and values are joined to the present ones", "export without a cache")
+    heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
+    _attend(b, node, heads, node.real("scale", 0.0), node.input(3))
+
+
+def multi_head(b: Builder, node: Node) -> None:
+    """MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
+    heads = node.whole("num_heads", 0)
+    if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)):
+        raise Unsupported(
+            "bias, padding masks, caches and packed inputs have no counterpart", "export it without"
+        )
+    _attend(b, node, (heads, heads), node.real("scale", 0.0), node.input(5))
+
+
+def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: str) -> None:
+    names = [node.input(k) for k in range(3)]
+    ranks = {len(b.shape(n)) for n in names}
+    if len(ranks) != 1 or not ranks <= {3, 4}:
+        raise Wrong("queries, keys and values must all have three, or all four dimensions", "reshape them")
+    flat = ranks == {3}
+    if flat and min(heads) < 1:
+        raise Wrong("the number of heads is not given", "set q_num_heads and kv_num_heads")
+    query, key, value = (
+        _heads(b, n, heads[0] if k == 0 else heads[1], hint)
+        for k, (n, hint) in enumerate(zip(names, "MPP", strict=True))
+    )
+    many, few = query.shape[1], key.shape[1]
+    if many % few or value.shape[1] != few:
+        raise Wrong(f"{many} heads of queries and {few} of keys do not fit together", "check the heads")
+    grouped = b.slots.reshaped(
+        query, (query.shape[0], few, many // few, *query.shape[2:]), ("", "H", "G", "", "")
+    )
+    if grouped is None:
+        raise Unsupported(
+            "the heads are cut in a way that an earlier reshape does not fit", "reshape them in one way"
+        )
+    out, called = node.outputs[0], node.name or node.outputs[0]
+    factor = scale or 1 / sqrt(query.shape[3])
+    name = {p: b.fresh(f"{out}_{p}") for p in ("scores", "masked", "weights")}
+    operands = [(grouped, ("b", "h", "g", "m", "e")), (key, ("b", "h", "p", "e"))]
+    scores = b.einsum(node, name["scores"], ("b", ("h", "g"), "m", "p"), operands, reduce="add", zeros=True,
+                      populate=(f"mul(_, {literal(factor)})",), name=f"{called}_scores")  # fmt: skip
+    if mask:
+        every, size = range(4), len(b.shape(mask))
+        added = b.value(mask, ("", "", "M", "P")[4 - size :])
+        both = [(scores, every), (added, range(4 - size, 4))]
+        scores = b.einsum(node, name["masked"], every, both, map="add", name=f"{called}_mask")
+    if node.whole("is_causal", 0) or node.whole("unidirectional", 0) or node.real("softcap", 0.0):
+        b.note(
+            node, "every score is counted, also those that the causal mask sets to nothing; a soft cap is not"
+        )
+    weights = soft(b, node, name["weights"], scores, [3])
+    split = b.slots.reshaped(weights, (weights.shape[0], few, many // few, *weights.shape[2:]), ("",) * 5)
+    assert split is not None
+    products = [(split, ("b", "h", "g", "m", "p")), (value, ("b", "h", "p", "f"))]
+    labels = ("b", "m", ("h", "g", "f")) if flat else ("b", ("h", "g"), "m", "f")
+    b.einsum(node, out, labels, products, reduce="add", zeros=True, name=called)
+
+
+def _heads(b: Builder, name: str, heads: int, hint: str) -> View:
+    """Batch x heads x tokens x width."""
+    if len(b.shape(name)) == 4:
+        return b.value(name, ("B", "H", hint, "E"))
+    view = b.value(name, ("B", hint, "D"))
+    if view.shape[2] % heads:
+        raise Wrong(f"{heads} heads do not divide a width of {view.shape[2]}", "check the number of heads")
+    found = b.slots.reshaped(view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
+    if found is None:
+        raise Unsupported(
+            "the heads are cut in a way that an earlier reshape does not fit", "reshape them in one way"
+        )
+    return b.slots.transposed(found, (0, 2, 1, 3))

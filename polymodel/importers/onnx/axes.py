@@ -1,0 +1,105 @@
+"""Extents that tensors share, and their common refinement: how heads become ranks.
+
+An *axis* is an extent. A reshape splits an axis into parts, outermost first, for every tensor that has it;
+an operation that runs over one index of two tensors makes their axes one. So a product whose result is
+reshaped into heads has ranks H and E from the start, and nothing is left to be computed from a flat index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+
+class Axes:
+    """A forest of axes, each a number. What was joined has one root; what was split has parts."""
+
+    def __init__(self) -> None:
+        self._size: list[int] = []
+        self._hint: list[str] = []
+        self._up: list[int] = []
+        self._parts: dict[int, tuple[int, ...]] = {}
+
+    def new(self, size: int, hint: str) -> int:
+        """A new axis of `size` elements; `hint` is what its rank would like to be called."""
+        self._size.append(size)
+        self._hint.append(hint)
+        self._up.append(len(self._up))
+        return len(self._up) - 1
+
+    def root(self, axis: int) -> int:
+        """The axis that stands for all that were made one with this one."""
+        while self._up[axis] != axis:
+            self._up[axis] = self._up[self._up[axis]]
+            axis = self._up[axis]
+        return axis
+
+    def size(self, axis: int) -> int:
+        return self._size[axis]
+
+    def hint(self, axis: int) -> str:
+        return self._hint[self.root(axis)]
+
+    def leaves(self, axis: int) -> tuple[int, ...]:
+        """The parts of the axis that are not split any further, outermost first."""
+        axis = self.root(axis)
+        if axis not in self._parts:
+            return (axis,)
+        return tuple(leaf for part in self._parts[axis] for leaf in self.leaves(part))
+
+    def flat(self, sequence: Sequence[int]) -> tuple[int, ...]:
+        return tuple(leaf for axis in sequence for leaf in self.leaves(axis))
+
+    def joined(self, sequence: Sequence[int], hint: str) -> int:
+        """The axis that the given ones make together, outermost first."""
+        if len(sequence) == 1:
+            return sequence[0]
+        axis = self.new(prod(self._size[a] for a in sequence), hint)
+        self._parts[axis] = tuple(sequence)
+        return axis
+
+    def split(self, sequence: Sequence[int], sizes: Sequence[int], hints: Sequence[str]) -> bool:
+        """Refine `sequence` so that groups of its leaves have `sizes`; False if that cannot be had."""
+        return self.unify([self.new(s, h) for s, h in zip(sizes, hints, strict=True)], sequence)
+
+    def unify(self, left: Sequence[int], right: Sequence[int]) -> bool:
+        """Make both sequences one, refining each where the other is finer; False if they have no
+        refinement in common (as 2 x 3 and 3 x 2)."""
+        while True:
+            a, b = self.flat(left), self.flat(right)
+            cuts = sorted({*self._cuts(a), *self._cuts(b)})
+            if self._cuts(a)[-1] != self._cuts(b)[-1]:
+                return False
+            if any(high % low for low, high in pairwise(cuts)):
+                return False
+            # One leaf at a time: the same axis may stand in the sequences more than once.
+            if not (self._split_one(a, cuts) or self._split_one(b, cuts)):
+                break
+        for x, y in zip(a, b, strict=True):
+            self._join(self.root(x), self.root(y))
+        return True
+
+    def _join(self, x: int, y: int) -> None:
+        low, high = min(x, y), max(x, y)
+        self._up[high] = low
+        self._hint[low] = self._hint[low] or self._hint[high]
+
+    def _cuts(self, leaves: Sequence[int]) -> list[int]:
+        """Elements in the last 0, 1, 2, ... leaves."""
+        found = [1]
+        for leaf in reversed(leaves):
+            found.append(found[-1] * self._size[leaf])
+        return found
+
+    def _split_one(self, leaves: Sequence[int], cuts: Sequence[int]) -> bool:
+        below = 1
+        for leaf in reversed(leaves):
+            above = below * self._size[leaf]
+            inner = [c for c in cuts if below <= c <= above]
+            if len(inner) > 2:
+                steps = list(pairwise(inner))
+                self._parts[leaf] = tuple(self.new(high // low, "") for low, high in reversed(steps))
+                return True
+            below = above
+        return False

@@ -1,0 +1,290 @@
+"""The cascade under construction: tensors, views of them, and one operation per Einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from polymodel.affine import Affine
+from polymodel.errors import Diagnostic, Place
+from polymodel.importers.onnx.axes import Axes
+from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
+from polymodel.importers.onnx.views import Slots, View, rewritten
+
+BITS = {
+    "float": 32, "double": 64, "float16": 16, "bfloat16": 16, "bool": 8, "complex64": 64, "complex128": 128,
+    "int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "uint32": 32, "int64": 64, "uint64": 64,
+    "int4": 4, "uint4": 4, "int2": 2, "uint2": 2, "float8e4m3fn": 8, "float8e4m3fnuz": 8, "float8e5m2": 8,
+    "float8e5m2fnuz": 8, "float8e8m0": 8, "float4e2m1": 4,
+}  # fmt: skip
+
+Labels = Sequence[Hashable]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A stored tensor: one axis per dimension of more than one element."""
+
+    name: str
+    axes: tuple[int, ...]
+    dtype: str
+    weight: bool
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class Access:
+    tensor: str
+    index: tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One Einsum over slots. `limits`: expressions that must lie in [0, size). `about`: the node it is of.
+    `over`: the slots along which the map looks at all elements together, as a softmax does."""
+
+    name: str
+    about: str
+    inputs: tuple[Access, ...]
+    output: Access
+    map: str = ""
+    reduce: str = ""
+    populate: tuple[str, ...] = ()
+    limits: tuple[tuple[Affine, int], ...] = ()
+    copy: bool = False
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """A dimension of a result that is a sum: `size` elements, `step` times each labelled index."""
+
+    size: int
+    hint: str
+    terms: tuple[tuple[Hashable, int], ...]
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the graph is read: `softmax` as `one` Einsum or as a `cascade`."""
+
+    softmax: str = "one"
+
+
+@dataclass
+class Builder:
+    """Grows as the nodes are converted, in their order."""
+
+    graph: Graph
+    source: str
+    options: Options = field(default_factory=Options)
+    slots: Slots = field(default_factory=lambda: Slots(Axes()))
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    notes: list[Diagnostic] = field(default_factory=list)
+    left_out: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def axes(self) -> Axes:
+        return self.slots.axes
+
+    def note(self, node: Node, message: str, remedy: str = "") -> None:
+        self.notes.append(Diagnostic(message, remedy, str(node), Place(self.source)))
+
+    def known(self, name: str) -> bool:
+        """Whether the value is there, or can be made an input."""
+        return name in self.views or name in self.graph.values
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value. Raises Unsupported where it is unknown."""
+        if name in self.views:
+            return self.views[name].shape
+        if name in self.graph.values:
+            return self.graph.values[name].shape
+        reason = self.graph.unknown.get(name, "its shape is unknown")
+        remedy = "give the sizes of the model's inputs (--size), or export it with shapes inferred"
+        raise Unsupported(f"of its input {name}: {reason}", remedy)
+
+    def dtype(self, name: str) -> str:
+        if name in self.views:
+            return self.tensors[self.views[name].tensor].dtype
+        return self.graph.values[name].dtype if name in self.graph.values else "float"
+
+    def scalar(self, name: str) -> float | int | None:
+        """The value of a constant of one element."""
+        found = self.graph.constants.get(name)
+        if found is None or found.size != 1 or found.dtype.kind not in "biuf":
+            return None
+        value = found.ravel()[0].item()
+        return value if isinstance(value, (int, float)) else None
+
+    def is_weight(self, name: str) -> bool:
+        if name in self.views:
+            return self.tensors[self.views[name].tensor].weight
+        return name in self.graph.weights
+
+    def value(self, name: str, hints: Sequence[str] = ()) -> View:
+        """The view of a value; one that nothing has made yet becomes an input, `hints` name its ranks."""
+        if name not in self.views:
+            shape = self.shape(name)
+            known = self.graph.values[name]
+            if known.dtype not in BITS:
+                raise Unsupported(
+                    f"its input {name} has elements of type {known.dtype}", "leave the node out"
+                )
+            if any(s < 1 for s in shape):
+                raise Wrong(
+                    f"its input {name} has shape {list(shape)}: it is empty", "give sizes of at least 1"
+                )
+            wanted = [*hints, *("",) * len(shape)][: len(shape)]
+            named = [a or h for a, h in zip(known.axes, wanted, strict=True)]
+            self.views[name] = self.base(name, shape, named, known.dtype, name in self.graph.weights)
+        return self.views[name]
+
+    def base(
+        self, name: str, shape: Sequence[int], hints: Sequence[str], dtype: str, weight: bool = False
+    ) -> View:
+        """A new stored tensor that nothing in the cascade makes."""
+        axes = [self.axes.new(s, h) if s > 1 else -1 for s, h in zip(shape, hints, strict=True)]
+        self.tensors[name] = Tensor(name, tuple(a for a in axes if a >= 0), dtype, weight)
+        return self._stored(name, axes, shape)
+
+    def _stored(self, name: str, axes: Sequence[int], shape: Sequence[int]) -> View:
+        dims = tuple((self.slots.new(a),) if a >= 0 else () for a in axes)
+        index = tuple(Affine.variable(s) for d in dims for s in d)
+        return View(name, index, dims, tuple(shape))
+
+    def aligned(
+        self, operands: Sequence[tuple[View, Labels]]
+    ) -> tuple[list[View], dict[Hashable, tuple[str, ...]]]:
+        """Views with the same slots in dimensions of the same label; dimensions of size 1 fit any.
+
+        Raises Wrong for unequal sizes, Unsupported where they are split in ways that do not fit.
+        """
+        first: dict[Hashable, tuple[tuple[str, ...], int]] = {}
+        for view, labels in operands:
+            for slots, size, label in zip(view.dims, view.shape, labels, strict=True):
+                if size == 1:
+                    continue
+                known, extent = first.setdefault(label, (slots, size))
+                if extent != size:
+                    message = f"two dimensions that must be equal have sizes {extent} and {size}"
+                    raise Wrong(message, "check the shapes of its inputs")
+                if not self.axes.unify(self.slots.of(known), self.slots.of(slots)):
+                    raise Unsupported(
+                        f"its inputs split a dimension of size {size} in ways that do not fit together",
+                        "reshape them in the same way",
+                    )
+        table: dict[str, Affine] = {}
+        found: dict[Hashable, tuple[str, ...]] = {}
+        fine = [self.slots.refined(view) for view, _ in operands]
+        for view, (_, labels) in zip(fine, operands, strict=True):
+            for slots, label in zip(view.dims, labels, strict=True):
+                if slots:
+                    same = found.setdefault(label, slots)
+                    table |= {s: Affine.variable(t) for s, t in zip(slots, same, strict=True)}
+        names = {s: t.terms[0][0] for s, t in table.items()}
+        return [
+            rewritten(v, table, tuple(tuple(names[s] for s in d) for d in v.dims), v.shape) for v in fine
+        ], found
+
+    def einsum(
+        self,
+        node: Node,
+        out: str,
+        labels: Labels,
+        operands: Sequence[tuple[View, Labels]],
+        *,
+        map: str = "",
+        reduce: str = "",
+        populate: Sequence[str] = (),
+        name: str = "",
+        dtype: str = "",
+        zeros: bool = False,
+        copy: bool = False,
+        scatter: Mapping[Hashable, Scatter] | None = None,
+        over: Labels = (),
+    ) -> View:
+        """Add an Einsum whose result `out` has a dimension per label (a tuple of labels: merged).
+
+        `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are no
+        index of an operand. Operands of one tensor at two places are copied.
+        """
+        if not zeros and not copy:
+            operands = [(self.copied(node, v) if v.padded else v, own) for v, own in operands]
+        views, slots_of = self.aligned(operands)
+        seen: dict[str, View] = {}
+        for k, view in enumerate(views):
+            if view.index != seen.setdefault(view.tensor, view).index:
+                other = [*operands]
+                other[k] = (self.copied(node, operands[k][0]), operands[k][1])
+                return self.einsum(node, out, labels, other, map=map, reduce=reduce, populate=populate,
+                                   name=name, dtype=dtype, zeros=zeros, scatter=scatter,
+                                   over=over)  # fmt: skip
+        results = [self._result(label, slots_of, scatter or {}) for label in labels]
+        tensors = [self.tensors[v.tensor] for v in views]
+        kind = dtype or tensors[0].dtype
+        shape = tuple(size for _, _, size in results)
+        axes = [axis for axis, _, _ in results]
+        weight = all(t.weight for t in tensors)
+        self.tensors[out] = Tensor(out, tuple(a for a in axes if a >= 0), kind, weight, not weight)
+        if weight:
+            self.note(node, f"{out} is made of weights alone: it is computed once, and taken as a weight")
+        else:
+            accesses = tuple(dict.fromkeys(Access(v.tensor, v.index) for v in views))
+            output = Access(out, tuple(expr for axis, expr, _ in results if axis >= 0))
+            narrow = [(expr, size) for axis, expr, size in results if axis < 0 and expr != Affine()]
+            limits = tuple(dict.fromkeys((*(li for v in views for li in v.limits), *narrow)))
+            about = f"{node.op} {node.name or out}"
+            indexed = {t for a in (*accesses, output) for e in a.index for t in e.variables}
+            if any(s not in indexed for found in slots_of.values() for s in found):
+                raise Unsupported("it sums over an index that no stored tensor has", "sum before expanding")
+            self.operations.append(
+                Operation(name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
+                          limits, copy, tuple(s for label in over for s in slots_of.get(label, ())))
+            )  # fmt: skip
+        view = self._stored(out, axes, shape)
+        self.views[out] = view
+        return view
+
+    def _result(
+        self,
+        label: Hashable,
+        slots_of: Mapping[Hashable, tuple[str, ...]],
+        scatter: Mapping[Hashable, Scatter],
+    ) -> tuple[int, Affine, int]:
+        """Axis (-1: of size 1), index and size of one dimension of a result."""
+        if label in scatter:
+            given = scatter[label]
+            expr = Affine((), given.constant)
+            for name, step in given.terms:
+                expr = expr + self.slots.radix(slots_of.get(name, ())).scaled(step)
+            return (self.axes.new(given.size, given.hint) if given.size > 1 else -1), expr, given.size
+        group = label if isinstance(label, tuple) else (label,)
+        slots = [s for part in group for s in slots_of.get(part, ())]
+        axis = self.axes.joined(self.slots.of(slots), "") if slots else -1
+        return axis, self.slots.radix(slots), prod(self.slots.size(s) for s in slots)
+
+    def copied(self, node: Node, view: View, name: str = "") -> View:
+        """The view as a tensor of its own, filled by a copy Einsum."""
+        out = name or self.fresh(f"{view.tensor}_copy")
+        labels = list(range(len(view.dims)))
+        found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True, zeros=True)
+        if not name:
+            why = "its border of zeros is stored" if view.padded else "an Einsum reads a tensor at one place"
+            self.note(node, f"{view.tensor} is copied to {out}: {why}")
+        return found
+
+    def fresh(self, name: str) -> str:
+        """A name that no value of the graph has."""
+        found, k = name, 2
+        while found in self.tensors or self.known(found):
+            found, k = f"{name}_{k}", k + 1
+        return found
+
+    def alias(self, name: str, view: View) -> None:
+        """A value that is another one, seen differently."""
+        self.views[name] = view

@@ -1,0 +1,116 @@
+"""Nodes, one after the other, to Einsums and views; those without a counterpart are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.onnx import attention, pointwise, products, reshapes, sums
+from polymodel.importers.onnx.build import Builder, Options
+from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
+from polymodel.importers.onnx.reading import BODY
+
+Handler = Callable[[Builder, Node], object]
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys((*pointwise.ONE, *pointwise.MORE), pointwise.elementwise),
+    **dict.fromkeys(("MatMul", "MatMulInteger", "QLinearMatMul"), products.matmul),
+    **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv"), products.conv),
+    "Gemm": products.gemm,
+    "ConvTranspose": products.conv_transpose,
+    "Einsum": products.einsum,
+    **dict.fromkeys(sums.REDUCE, sums.reduction),
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), sums.pool),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), sums.softmax),
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), sums.layer_norm),
+    "BatchNormalization": sums.batch_norm,
+    "InstanceNormalization": sums.instance_norm,
+    **dict.fromkeys(("Identity", "Dropout"), reshapes.identity),
+    "Transpose": reshapes.transpose,
+    **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), reshapes.reshape),
+    "Expand": reshapes.expand,
+    "Slice": reshapes.slice_,
+    "Split": reshapes.split,
+    "Gather": reshapes.gather,
+    "Concat": reshapes.concat,
+    "Pad": reshapes.pad,
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), reshapes.blocks),
+    **dict.fromkeys(("Resize", "Upsample"), reshapes.resize),
+    "Cast": pointwise.cast,
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), pointwise.quantized),
+    "Attention": attention.attention,
+}
+OTHERS: dict[tuple[str, str], Handler] = {
+    ("com.microsoft", "MultiHeadAttention"): attention.multi_head,
+    **dict.fromkeys((("com.microsoft", w) for w in ("Gelu", "FastGelu", "QuickGelu")), pointwise.elementwise),
+    ("com.microsoft", "SimplifiedLayerNormalization"): sums.layer_norm,
+    ("", "SimplifiedLayerNormalization"): sums.layer_norm,
+}
+WHY = {
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), "its steps follow each other in one node"),
+    **dict.fromkeys(
+        ("TopK", "NonZero", "Unique", "NonMaxSuppression", "Compress", "ScatterND", "ScatterElements",
+         "GatherND", "GatherElements", "OneHot", "RoiAlign", "Multinomial"),
+        "which elements it touches depends on the data",
+    ),
+    **dict.fromkeys(("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"),
+                    "its result is random"),
+}  # fmt: skip
+
+
+def converted(graph: Graph, source: str, options: Options) -> Builder:
+    """Every node of the graph. Raises SpecError for nodes that contradict themselves, all at once."""
+    b = Builder(graph, source, options)
+    faults: list[Diagnostic] = []
+    for node in graph.nodes:
+        if all(o in graph.constants or not o for o in node.outputs):
+            continue
+        mark = len(b.operations), len(b.notes)
+        try:
+            handler(node)(b, node)
+        except Wrong as error:
+            faults.append(Diagnostic(error.reason, error.remedy, str(node), Place(source)))
+            _as_inputs(b, node)
+        except Unsupported as error:
+            # What an earlier step of the node added is taken back: all of it is left out.
+            del b.operations[mark[0] :], b.notes[mark[1] :]
+            b.left_out.append(_left(b, node, error))
+            _as_inputs(b, node)
+    if faults:
+        raise SpecError(faults)
+    return b
+
+
+def handler(node: Node) -> Handler:
+    """What converts the node. Raises Unsupported where nothing does."""
+    found = OTHERS.get((node.domain, node.op)) or (HANDLERS.get(node.op) if not node.domain else None)
+    if found is not None:
+        return found
+    if node.domain == BODY:
+        raise Unsupported("it runs a graph of its own, as often as data says", "export without it")
+    if node.domain:
+        raise Unsupported(f"operators of {node.domain} are not known", "replace it by ONNX's own operators")
+    raise Unsupported(WHY.get(node.op, "the operator has no counterpart"), "")
+
+
+def _as_inputs(b: Builder, node: Node) -> None:
+    """What the rest reads of a node that is left out becomes an input, where its shape is known."""
+    for out in node.outputs:
+        b.views.pop(out, None)
+        b.tensors.pop(out, None)
+
+
+def _left(b: Builder, node: Node, error: Unsupported) -> Diagnostic:
+    lacking = [o for o in node.outputs if o and o not in b.graph.values]
+    after = "what it computes is taken as given: " + ", ".join(o for o in node.outputs if o)
+    if lacking:
+        after = f"the shape of {', '.join(lacking)} is unknown, so that what reads it is left out as well"
+    remedy = f"{error.remedy}; {after}" if error.remedy else after
+    shown = replace(node, domain="" if node.domain == BODY else node.domain)
+    return Diagnostic(f"left out: {error.reason}", remedy, str(shown), Place(b.source))
+
+
+def kinds() -> Mapping[str, str]:
+    """Every operator that is converted, and the module that does it."""
+    return {op: h.__module__.rsplit(".", 1)[1] for op, h in HANDLERS.items()}

@@ -1,0 +1,86 @@
+"""Element-wise operations taken as part of the Einsum that makes their operand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from polymodel.importers.onnx.lower import Line, Lowered
+from polymodel.importers.onnx.views import substituted
+
+
+def fused(
+    einsums: Sequence[Lowered], weights: Collection[str], outputs: Collection[str], names: Mapping[str, str]
+) -> tuple[list[Lowered], list[tuple[Lowered, Lowered]]]:
+    """The Einsums that are left, and what was taken in by which.
+
+    Taken in is what has one computed operand, made by one Einsum, that nothing else reads and that is no
+    result of the model; its other operands are weights of fewer ranks, such as a bias.
+    """
+    reads: dict[str, int] = {}
+    for e in einsums:
+        for line in e.inputs:
+            reads[line.tensor] = reads.get(line.tensor, 0) + 1
+    found: dict[str, Lowered] = {}
+    taken: list[tuple[Lowered, Lowered]] = []
+    for e in einsums:
+        source = _operand(e, weights)
+        maker = found.get(source.tensor) if source is not None else None
+        if (
+            source is None
+            or maker is None
+            or reads[source.tensor] > 1
+            or source.tensor in outputs
+            or maker.copy
+        ):
+            found[e.output.tensor] = e
+            continue
+        joined = _joined(maker, e, source, names)
+        if joined is None:
+            found[e.output.tensor] = e
+            continue
+        taken.append((e, maker))
+        # The place in the order is the maker's: its result is what later Einsums read.
+        found = {(e.output.tensor if t == source.tensor else t): (joined if t == source.tensor else x)
+                 for t, x in found.items()}  # fmt: skip
+    return list(found.values()), taken
+
+
+def _operand(e: Lowered, weights: Collection[str]) -> Line | None:
+    """The only computed operand of an element-wise operation that runs over all of its elements."""
+    if e.copy or e.reduce or e.over or e.limits:
+        return None
+    made = [line for line in e.inputs if line.tensor not in weights]
+    every = {v for line in e.lines for v in line.variables}
+    if len(made) != 1 or not _bare(made[0]) or set(made[0].variables) != every or not _bare(e.output):
+        return None
+    if any(len(line.variables) >= len(every) for line in e.inputs if line is not made[0]):
+        return None
+    return made[0]
+
+
+def _bare(line: Line) -> bool:
+    simple = all(not x.constant and len(x.terms) == 1 and x.terms[0][1] == 1 for x in line.exprs)
+    return simple and len(line.variables) == len(line.ranks)
+
+
+def _joined(maker: Lowered, e: Lowered, source: Line, names: Mapping[str, str]) -> Lowered | None:
+    if not _bare(maker.output):
+        return None
+    table = {
+        x.terms[0][0]: made for x, made in zip(source.exprs, maker.output.exprs, strict=True)
+    }  # variables of the one -> those of the other
+    ranks = tuple((axis, substituted(expr, table)) for axis, expr in e.output.ranks)
+    words = [*maker.populate, _word(e, source, names), *e.populate]
+    return replace(
+        maker, about=(*maker.about, *e.about), output=Line(e.output.tensor, ranks), populate=tuple(words)
+    )
+
+
+def _word(e: Lowered, source: Line, names: Mapping[str, str]) -> str:
+    """The operation as it is written behind another: `relu`, `add(_, bias)`."""
+    called = ["_" if line is source else names[line.tensor] for line in e.inputs]
+    if "(" in e.map:
+        return re.sub(r"_(\d+)", lambda m: called[int(m[1])], e.map)
+    return e.map if len(called) == 1 else f"{e.map}({', '.join(called)})"

@@ -1,0 +1,122 @@
+"""Element-wise operations, with numpy's broadcasting; constants of one element are part of the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from polymodel.importers.onnx.build import Builder
+from polymodel.importers.onnx.graph import Node, Unsupported
+from polymodel.importers.onnx.views import View
+
+# What a node's attributes add to the operation, in the order in which they are written.
+ATTRIBUTES: dict[str, tuple[tuple[str, float], ...]] = {
+    "LeakyRelu": (("alpha", 0.01),),
+    "Elu": (("alpha", 1.0),),
+    "Celu": (("alpha", 1.0),),
+    "ThresholdedRelu": (("alpha", 1.0),),
+    "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
+    "Selu": (("alpha", 1.67326), ("gamma", 1.0507)),
+}
+BOOLEAN = frozenset("And Or Xor Not Equal Greater Less GreaterOrEqual LessOrEqual IsNaN IsInf".split())
+ONE = (
+    "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu "
+    "HardSigmoid HardSwish IsInf IsNaN LeakyRelu Log Mish Neg Not Reciprocal Relu Round Selu Sigmoid Sign "
+    "Sin Sinh Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu"
+).split()
+MORE = (
+    "Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual Max "
+    "Mean Min Mod Mul Or PRelu Pow Sub Sum Where Xor"
+).split()
+DEFAULT = {2: ("M", "N"), 3: ("B", "M", "N"), 4: ("N", "C", "H", "W"), 5: ("N", "C", "D", "H", "W")}
+WORDS = {"Sum": "add"}
+
+
+def elementwise(b: Builder, node: Node) -> None:
+    """One operation per element of the result."""
+    numbers = [node.real(name, value) for name, value in ATTRIBUTES.get(node.op, ())]
+    if node.op == "Clip" and node.version < 11:
+        numbers = [node.real(k, 0.0) for k in ("min", "max") if k in node.attributes]
+    if node.op == "PRelu":
+        _prelu(b, node)
+        return
+    dtype = "bool" if node.op in BOOLEAN else ""
+    names = [n for n in node.inputs if n]
+    word = WORDS.get(node.op, node.op.lower())
+    pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype)
+
+
+def _prelu(b: Builder, node: Node) -> None:
+    slope = b.shape(node.input(1))
+    channel = len(slope) == 1 and len(b.shape(node.input(0))) > 2 and node.version < 7
+    pointwise(b, node, "prelu", list(node.inputs), node.outputs[0], dims=[None, 1] if channel else None)
+
+
+def cast(b: Builder, node: Node) -> None:
+    """A cast that keeps the bits per value is another name; one that does not is an operation."""
+    source, out = node.input(0), node.outputs[0]
+    target = b.graph.values[out].dtype if out in b.graph.values else ""
+    if not target:
+        raise Unsupported("the type of its result is unknown", "export the model with types")
+    if target == b.dtype(source) or b.is_weight(source):
+        view = b.value(source)
+        if target != b.dtype(source):
+            b.note(node, f"the weight {source} is taken as {b.dtype(source)}, as it is stored")
+        b.alias(out, view)
+        return
+    pointwise(b, node, "cast", [source], out, dtype=target)
+
+
+def quantized(b: Builder, node: Node) -> None:
+    """Scales and zero points are part of the operation; a dequantised weight stays as it is stored."""
+    source, out = node.input(0), node.outputs[0]
+    if b.is_weight(source):
+        b.note(node, f"the weight {source} is taken as {b.dtype(source)}, as it is stored")
+        b.alias(out, b.value(source))
+        return
+    known = b.graph.values.get(out)
+    target = known.dtype if known else ("float" if node.op.startswith("De") else "uint8")
+    word = "quantize" if node.op.startswith("Q") or node.op.startswith("Dyn") else "dequantize"
+    pointwise(b, node, word, [source], out, dtype=target)
+
+
+def pointwise(
+    b: Builder,
+    node: Node,
+    word: str,
+    names: Sequence[str],
+    out: str,
+    *,
+    numbers: Sequence[float] = (),
+    dtype: str = "",
+    suffix: str = "",
+    dims: Sequence[int | None] | None = None,
+) -> View:
+    """`out = word(names...)`. `dims`: the dimension of the result that the first one of an operand is, where
+    its last one is not the result's last."""
+    operands: list[tuple[View, list[int]]] = []
+    arguments: list[str] = []
+    places: dict[str, int] = {}
+    rank = max(len(b.shape(n)) for n in names)
+    for k, name in enumerate(names):
+        number = b.scalar(name)
+        if number is not None and len(names) > 1 and any(b.scalar(n) is None for n in names):
+            arguments.append(literal(number))
+            continue
+        own = len(b.shape(name))
+        at = dims[k] if dims is not None else None
+        start = rank - own if at is None else at
+        if name not in places:
+            places[name] = len(operands)
+            hints = DEFAULT.get(rank, ("",) * rank)
+            operands.append((b.value(name, hints[start : start + own]), list(range(start, start + own))))
+        arguments.append(f"_{places[name]}")
+    plain = arguments == [f"_{k}" for k in range(len(operands))] and not numbers
+    text = word if plain else f"{word}({', '.join([*arguments, *(literal(n) for n in numbers)])})"
+    called = f"{node.name}_{suffix}" if node.name and suffix else ""
+    kind = dtype or (b.dtype(names[1]) if word == "where" and len(names) > 1 else "")
+    return b.einsum(node, out, range(rank), operands, map=text, name=called, dtype=kind)
+
+
+def literal(value: float | int) -> str:
+    """A number as it stands in an operation."""
+    return repr(value) if isinstance(value, (bool, int)) else f"{value:.9g}"

@@ -1,0 +1,242 @@
+"""Products: MatMul, Gemm, convolutions and ONNX's own Einsum."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from math import prod
+
+from polymodel.importers.onnx.build import Builder, Scatter
+from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.pointwise import pointwise
+from polymodel.importers.onnx.views import View
+
+SPACE = (("H", "W"), ("P", "Q"), ("R", "S"))
+CUBE = (("D", "H", "W"), ("O", "P", "Q"), ("T", "R", "S"))
+
+
+def matmul(b: Builder, node: Node) -> None:
+    """MatMul with numpy's rules: batch dimensions are broadcast, one-dimensional operands are vectors."""
+    left, right = (
+        (node.input(0), node.input(1)) if node.op != "QLinearMatMul" else (node.input(0), node.input(3))
+    )
+    product(b, node, left, right, node.outputs[0])
+
+
+def product(b: Builder, node: Node, left: str, right: str, out: str) -> View:
+    rank = len(b.shape(left)), len(b.shape(right))
+    if not all(rank):
+        raise Wrong("an operand of it has no dimension", "use Mul for scalars")
+    batch = max(0, max(rank) - 2)
+    names = (*("B", *(f"B{k}" for k in range(1, batch)))[:batch],)
+    first = b.value(left, (*names[batch - (rank[0] - 2) :], "M", "K") if rank[0] > 1 else ("K",))
+    second = b.value(right, (*names[batch - max(0, rank[1] - 2) :], "K", "N") if rank[1] > 1 else ("K",))
+    labels = [_batched(r, batch) for r in rank]
+    one = [*labels[0], *(("m", "k") if rank[0] > 1 else ("k",))]
+    two = [*labels[1], *(("k", "n") if rank[1] > 1 else ("k",))]
+    shared = [f"b{k}" for k in range(batch)]
+    rows = ["m"] if rank[0] > 1 else []
+    columns = ["n"] if rank[1] > 1 else []
+    return b.einsum(
+        node, out, [*shared, *rows, *columns], [(first, one), (second, two)], reduce="add", zeros=True
+    )
+
+
+def _batched(rank: int, batch: int) -> list[Hashable]:
+    own = max(0, rank - 2)
+    return [f"b{k}" for k in range(batch - own, batch)]
+
+
+def gemm(b: Builder, node: Node) -> None:
+    """alpha A B + beta C: the product, and the sum as an Einsum of its own."""
+    out, added = node.outputs[0], node.input(2)
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
+    flip_a, flip_b = node.whole("transA", 0), node.whole("transB", 0)
+    views = (
+        b.value(node.input(0), ("K", "M") if flip_a else ("M", "K")),
+        b.value(node.input(1), ("N", "K") if flip_b else ("K", "N")),
+    )
+    if any(len(v.dims) != 2 for v in views):
+        raise Wrong("its operands must be matrices", "use MatMul for other ranks")
+    labels = ("k", "m") if flip_a else ("m", "k"), ("n", "k") if flip_b else ("k", "n")
+    bias = bool(added) and beta != 0
+    name = b.fresh(f"{out}_product") if bias else out
+    scaled = (f"mul(_, {alpha:g})",) if alpha != 1 else ()
+    operands = list(zip(views, labels, strict=True))
+    b.einsum(node, name, ("m", "n"), operands, reduce="add", populate=scaled, zeros=True)
+    if bias:
+        if beta != 1:
+            b.note(node, f"the bias is multiplied by beta = {beta:g}, which is not counted")
+        pointwise(b, node, "add", [name, added], out, suffix="bias")
+
+
+def conv(b: Builder, node: Node) -> None:
+    """Convolutions of any rank: strides, dilations, padding, groups. Padded zeros are not multiplied."""
+    q = node.op == "QLinearConv"
+    data, weight = node.input(0), node.input(3 if q else 1)
+    bias = node.input(8) if q else node.input(2) if node.op == "Conv" else ""
+    shape, kernel = b.shape(data), b.shape(weight)
+    dims = len(shape) - 2
+    if dims < 1 or len(kernel) != len(shape):
+        raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
+    hints = space(dims)
+    x = b.value(data, ("N", "C", *hints[0]))
+    w = b.value(weight, ("C", "C", *hints[2]))
+    x, w = _grouped(b, x, w, node.whole("group", 1))
+    strides, dilations, pads, sizes = windows(node, shape[2:], kernel[2:])
+    for k in reversed(range(dims)):
+        steps = strides[k], dilations[k], pads[k]
+        x = windowed(b, node, x, 3 + k, steps, (sizes[k], kernel[2 + k]), (hints[1][k], hints[2][k]))
+    place = [f"p{k}" for k in range(dims)]
+    inside = [f"r{k}" for k in range(dims)]
+    paired = [label for pair in zip(place, inside, strict=True) for label in pair]
+    out = node.outputs[0]
+    name = b.fresh(f"{out}_product") if bias else out
+    operands = [(x, ("n", "g", "c", *paired)), (w, ("g", "m", "c", *inside))]
+    b.einsum(node, name, ("n", ("g", "m"), *place), operands, reduce="add", zeros=True)
+    if bias:
+        pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])
+
+
+def _grouped(b: Builder, x: View, w: View, groups: int) -> tuple[View, View]:
+    """The channels of the input and the first dimension of the weight as group x rest."""
+    channels, rows = x.shape[1], w.shape[0]
+    if groups < 1 or channels % groups or rows % groups:
+        raise Wrong(f"{channels} channels and {rows} filters do not make {groups} groups", "check `group`")
+    tail = ("",) * (len(x.shape) - 2)
+    one = b.slots.reshaped(
+        x,
+        (x.shape[0], groups, channels // groups, *x.shape[2:]),
+        ("", "G" if channels > groups else "C", "C", *tail),
+    )
+    two = b.slots.reshaped(w, (groups, rows // groups, *w.shape[1:]), ("G", "M", "", *tail))
+    if one is None or two is None:
+        raise Unsupported("the groups cut its channels in a way that an earlier reshape does not fit", "")
+    return one, two
+
+
+def space(dims: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Names of ranks of the input, of the output, and of the kernel."""
+    if dims > 3:
+        return tuple(tuple(f"{letter}{k}" for k in range(dims)) for letter in "HPR")  # type: ignore[return-value]  # three
+    chosen = CUBE if dims == 3 else SPACE
+    first, second, third = (names[:dims] for names in chosen)
+    return first, second, third
+
+
+def windowed(
+    b: Builder, node: Node, view: View, dim: int, steps: tuple[int, int, int], sizes: tuple[int, int],
+    hints: tuple[str, str],
+) -> View:  # fmt: skip
+    """A dimension as windows; a view that cannot be indexed so is copied first."""
+    found = b.slots.window(view, dim, steps, sizes, hints)
+    if found is None:
+        found = b.slots.window(b.copied(node, view), dim, steps, sizes, hints)
+    assert found is not None
+    return found
+
+
+def windows(
+    node: Node, shape: Sequence[int], kernel: Sequence[int]
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Strides, dilations, padding before, and the number of windows of each dimension."""
+    dims = len(shape)
+    strides = node.wholes("strides") or [1] * dims
+    dilations = node.wholes("dilations") or [1] * dims
+    pads = node.wholes("pads") or [0] * 2 * dims
+    auto = node.text("auto_pad", "NOTSET")
+    if (
+        not len(strides) == len(dilations) == dims
+        or len(pads) != 2 * dims
+        or min(*strides, *dilations, 1) < 1
+    ):
+        raise Wrong(
+            f"strides, dilations or pads do not fit {dims} dimensions", "give one per dimension, from 1 up"
+        )
+    before: list[int] = []
+    sizes: list[int] = []
+    for k in range(dims):
+        reach = dilations[k] * (kernel[k] - 1) + 1
+        head, tail = (0, 0) if auto == "VALID" else (pads[k], pads[dims + k])
+        if auto in ("SAME_UPPER", "SAME_LOWER"):
+            count = -(-shape[k] // strides[k])
+            both = max(0, (count - 1) * strides[k] + reach - shape[k])
+            head = both // 2 if auto == "SAME_UPPER" else both - both // 2
+            tail = both - head
+        room = shape[k] + head + tail - reach
+        count = (-(-room // strides[k]) if node.whole("ceil_mode", 0) else room // strides[k]) + 1
+        if node.whole("ceil_mode", 0) and (count - 1) * strides[k] >= shape[k] + head:
+            count -= 1  # a window must not start in the padding behind
+        if count < 1:
+            raise Wrong(
+                f"a window of {reach} does not fit into {shape[k] + head + tail}", "check kernel and pads"
+            )
+        before.append(head)
+        sizes.append(count)
+    return strides, dilations, before, sizes
+
+
+_TERM = re.compile(r"[A-Za-z]*\Z")
+
+
+def einsum(b: Builder, node: Node) -> None:
+    """ONNX's Einsum, whose letters are rank variables."""
+    text = node.text("equation", "").replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if not all(_TERM.match(t) for t in (*terms, right)):
+        raise Unsupported(f"its equation {text} has an ellipsis", "write every index")
+    if not arrow:
+        right = "".join(sorted(c for c in {*left} - {","} if left.count(c) == 1))
+    if len(terms) != len(node.inputs):
+        raise Wrong(f"its equation {text} has {len(terms)} operands, the node {len(node.inputs)}", "")
+    operands: list[tuple[View, str]] = []
+    for term, name in zip(terms, node.inputs, strict=True):
+        view = b.value(name, term.upper())
+        if len(view.dims) != len(term):
+            raise Wrong(f"{term} in its equation stands for {name} of {len(view.dims)} dimensions", "")
+        operands.append((view, term))
+    reduced = {*left} - {*right, ","}
+    b.einsum(node, node.outputs[0], right, operands, reduce="add" if reduced else "", zeros=True)
+
+
+def conv_transpose(b: Builder, node: Node) -> None:
+    """Each input element times each weight is added at stride x input + dilation x kernel - padding."""
+    shape, kernel = b.shape(node.input(0)), b.shape(node.input(1))
+    dims, groups = len(shape) - 2, node.whole("group", 1)
+    if dims < 1 or len(kernel) != len(shape) or kernel[0] != shape[1]:
+        raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
+    strides = node.wholes("strides") or [1] * dims
+    dilations = node.wholes("dilations") or [1] * dims
+    pads, extra = node.wholes("pads") or [0] * 2 * dims, node.wholes("output_padding") or [0] * dims
+    reach = [dilations[k] * (kernel[2 + k] - 1) + 1 for k in range(dims)]
+    full = [strides[k] * (shape[2 + k] - 1) + reach[k] + extra[k] for k in range(dims)]
+    sizes = node.wholes("output_shape")
+    auto = node.text("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER") and sizes is None:
+        sizes = [shape[2 + k] * strides[k] for k in range(dims)]
+    if sizes is not None:
+        sizes = sizes[-dims:]
+        both = [max(0, full[k] - sizes[k]) for k in range(dims)]
+        heads = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in both]
+    else:
+        heads, sizes = pads[:dims], [full[k] - pads[k] - pads[dims + k] for k in range(dims)]
+    hints = space(dims)
+    x = b.value(node.input(0), ("N", "C", *hints[0]))
+    w = b.value(node.input(1), ("C", "M", *hints[2]))
+    x, w = _grouped(b, x, w, groups)
+    out, bias = node.outputs[0], node.input(2)
+    name = b.fresh(f"{out}_product") if bias else out
+    place, inside = [f"p{k}" for k in range(dims)], [f"r{k}" for k in range(dims)]
+    scatter: dict[Hashable, Scatter] = {
+        f"o{k}": Scatter(
+            sizes[k], hints[1][k], ((place[k], strides[k]), (inside[k], dilations[k])), -heads[k]
+        )
+        for k in range(dims)
+    }
+    if prod(sizes) < 1:
+        raise Wrong("its padding leaves nothing of the output", "check pads")
+    operands = [(x, ("n", "g", "c", *place)), (w, ("g", "c", "m", *inside))]
+    b.einsum(node, name, ("n", ("g", "m"), *scatter), operands, reduce="add", zeros=True, scatter=scatter)
+    if bias:
+        pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])

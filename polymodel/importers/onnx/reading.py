@@ -1,0 +1,318 @@
+"""From a file or a ModelProto to a `Graph`: checked, sizes filled in, shapes inferred, weights not read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.importers.onnx.folding import LARGEST, folded
+from polymodel.importers.onnx.graph import Array, Attribute, Graph, Node, Value
+from polymodel.importers.onnx.sizes import fixed
+
+MAX_BYTES = 2**31 - 1  # what protobuf can hold
+MAX_NODES = 50_000
+MAX_ROUNDS = 12
+BODY = "polymodel.body"  # the domain that operations with graphs of their own are moved to
+
+
+def library() -> Any:
+    """The onnx package. Raises SpecError where it is not installed."""
+    try:
+        import onnx
+        import onnx.checker
+        import onnx.inliner
+        import onnx.numpy_helper
+        import onnx.shape_inference
+    except ImportError as error:
+        message = f"reading ONNX needs the package onnx ({error})"
+        raise SpecError([Diagnostic(message, "install it: pip install 'polymodel[onnx]'")]) from error
+    return onnx
+
+
+def one(message: str, remedy: str, source: str) -> SpecError:
+    return SpecError([Diagnostic(message, remedy, "", Place(source))])
+
+
+def model_of(file: str | Path) -> Any:
+    """The ModelProto of a file. No other file is opened, also where weights are stored beside it.
+
+    Raises SpecError for what is no file, too large, or no ONNX model.
+    """
+    onnx = library()
+    path, source = Path(file), str(file)
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise one("this is no file", "name a .onnx file", source)
+        if found.st_size > MAX_BYTES:
+            remedy = "save the model with its weights as external data: they are not needed here"
+            raise one(
+                f"the file has {found.st_size:,} bytes; a model has at most {MAX_BYTES:,}", remedy, source
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise one(f"cannot read the file: {error.strerror or error}", "name a .onnx file", source) from error
+    except ValueError as error:
+        raise one(f"cannot read the file: {error}", "name a .onnx file", source) from error
+    return parsed(onnx, data, source)
+
+
+def parsed(onnx: Any, data: bytes, source: str) -> Any:
+    """The ModelProto of bytes."""
+    try:
+        model = onnx.load_model_from_string(data)
+    except ValueError as error:
+        raise one(f"the file is no ONNX model: {error}", "name a binary .onnx file", source) from error
+    except decode_error() as error:
+        remedy = "name a binary .onnx file that is whole; export or download it again"
+        raise one("the file is no ONNX model, or it is damaged", remedy, source) from error
+    if not model.HasField("graph"):
+        raise one("the file has no graph: it is no ONNX model", "name a binary .onnx file", source)
+    return model
+
+
+def decode_error() -> type[Exception]:
+    """What protobuf, which onnx brings, raises for bytes that are no message."""
+    from importlib import import_module
+
+    found: type[Exception] = import_module("google.protobuf.message").DecodeError
+    return found
+
+
+def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
+    """What the conversion needs of a ModelProto, which is left as it is. Raises SpecError."""
+    onnx = library()
+    model, weights, notes = _lean(onnx, given, source)
+    called = fixed(model.graph, weights, sizes, source)
+    _check(onnx, model, source)
+    model, constants = _inferred(onnx, model, source)
+    values, unknown = _values(onnx, model.graph)
+    values |= {n: replace(v, axes=called[n]) for n, v in values.items() if n in called}
+    opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
+    made = {name for node in model.graph.node for name in node.output}
+    constant_nodes = {n.output[0] for n in model.graph.node if n.op_type == "Constant" and n.output}
+    nodes = tuple(_node(onnx, n, opsets) for n in model.graph.node if n.op_type != "Constant")
+    return Graph(
+        model.graph.name,
+        nodes,
+        tuple(i.name for i in model.graph.input if i.name not in weights),
+        tuple(o.name for o in model.graph.output),
+        values,
+        unknown,
+        constants,
+        frozenset(weights | constant_nodes | (set(constants) - made)),
+        notes,
+    )
+
+
+def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str], tuple[Diagnostic, ...]]:
+    """A copy without functions, without long tensors (inputs stand for them) and bodies of control flow."""
+    model = onnx.ModelProto()
+    for field in ("ir_version", "opset_import", "functions"):
+        if field == "ir_version":
+            model.ir_version = given.ir_version
+        else:
+            getattr(model, field).extend(getattr(given, field))
+    graph = model.graph
+    graph.name = given.graph.name or "graph"
+    for field in ("node", "input", "output", "value_info"):
+        getattr(graph, field).extend(getattr(given.graph, field))
+    weights = set()
+    inputs = {i.name for i in graph.input}
+    for tensor in given.graph.initializer:
+        weights.add(tensor.name)
+        if prod(tensor.dims) > LARGEST or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _as_input(onnx, graph, tensor, tensor.name, inputs)
+        else:
+            graph.initializer.append(tensor)
+    for sparse in given.graph.sparse_initializer:
+        weights.add(sparse.values.name)
+        dense = onnx.TensorProto(data_type=sparse.values.data_type, dims=sparse.dims)
+        _as_input(onnx, graph, dense, sparse.values.name, inputs)
+    if model.functions:
+        _check_functions(model, source)
+        model = onnx.inliner.inline_local_functions(model)
+        graph = model.graph
+    if len(graph.node) > MAX_NODES:
+        message = f"the graph has {len(graph.node):,} nodes; at most {MAX_NODES:,} are read"
+        raise one(message, "import a part of the model", source)
+    return _without_bodies(onnx, model, weights, inputs)
+
+
+def _as_input(onnx: Any, graph: Any, tensor: Any, name: str, inputs: set[str]) -> None:
+    if name not in inputs:
+        inputs.add(name)
+        graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
+
+
+def _without_bodies(
+    onnx: Any, model: Any, weights: set[str], inputs: set[str]
+) -> tuple[Any, frozenset[str], tuple[Diagnostic, ...]]:
+    kept = []
+    graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    for node in model.graph.node:
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        if node.op_type == "Constant" and value is not None and _is_data(onnx, value):
+            weights.add(node.output[0])
+            _as_input(onnx, model.graph, value, node.output[0], inputs)
+            continue
+        if any(a.type in graphs for a in node.attribute):
+            rest = [a for a in node.attribute if a.type not in graphs]
+            del node.attribute[:]
+            node.attribute.extend(rest)
+            node.domain = BODY
+        kept.append(node)
+    if any(n.domain == BODY for n in kept):
+        model.opset_import.append(onnx.helper.make_opsetid(BODY, 1))
+    copies = []
+    for node in kept:
+        copies.append(onnx.NodeProto())
+        copies[-1].CopyFrom(node)
+    del model.graph.node[:]
+    model.graph.node.extend(copies)
+    return model, frozenset(weights), ()
+
+
+def _is_data(onnx: Any, tensor: Any) -> bool:
+    return bool(prod(tensor.dims) > LARGEST or tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _check_functions(model: Any, source: str) -> None:
+    """Functions must not call themselves, nor grow without bound when they are written out."""
+    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in model.functions}
+    count: dict[tuple[str, str], int] = {}
+    on_path: list[tuple[str, str]] = []
+    todo = [(key, False) for key in bodies]
+    while todo:
+        key, done = todo.pop()
+        if done:
+            on_path.pop()
+            count[key] = sum(count.get(k, 1) for k in bodies[key])
+            continue
+        if key in on_path:
+            message = f"function {key[1]} calls itself"
+            raise one(message, "export the model without recursive functions", source)
+        if key in count:
+            continue
+        on_path.append(key)
+        todo.append((key, True))
+        todo += [(k, False) for k in bodies[key] if k in bodies]
+    total = sum(count.get((n.domain, n.op_type), 1) for n in model.graph.node)
+    if total > MAX_NODES:
+        message = f"the model's functions stand for {total:,} nodes; at most {MAX_NODES:,} are read"
+        raise one(message, "import a part of the model", source)
+
+
+def _check(onnx: Any, model: Any, source: str) -> None:
+    # The checker wants shapes of all results; exporters leave them to inference.
+    shaped = onnx.ModelProto.FromString(model.SerializeToString())
+    del shaped.graph.output[:]
+    shaped.graph.output.extend(o for o in model.graph.output if o.type.tensor_type.HasField("shape"))
+    try:
+        onnx.checker.check_model(shaped)
+    except onnx.checker.ValidationError as error:
+        message = " ".join(str(error).split("\n\n")[0].split())
+        remedy = "export the model again; a newer onnx package may know more operators"
+        raise one(f"the model breaks ONNX's own rules: {message[:400]}", remedy, source) from error
+
+
+def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]]:
+    """The model with all shapes that can be had, and every small constant, in turns until nothing is new."""
+    types = {number: dtype for number in range(1, 17) if (dtype := _numpy_name(onnx, number))}
+    constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
+    for _ in range(MAX_ROUNDS):
+        try:
+            model = onnx.shape_inference.infer_shapes(
+                model, check_type=False, strict_mode=False, data_prop=True
+            )
+        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+            raise one(f"shapes cannot be inferred: {error}", "export the model again", source) from error
+        values, _ = _values(onnx, model.graph)
+        shapes = {name: value.shape for name, value in values.items()}
+        before = len(constants)
+        kept = []
+        for node in model.graph.node:
+            if node.output and node.output[0] in constants:
+                continue
+            found = folded(_node(onnx, node, opsets), constants, shapes, types)
+            if found is None:
+                kept.append(node)
+            else:
+                constants[node.output[0]] = found
+                model.graph.initializer.append(onnx.numpy_helper.from_array(found, node.output[0]))
+        if len(constants) == before:
+            break
+        copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in kept]
+        del model.graph.node[:]
+        model.graph.node.extend(copies)
+    return model, constants
+
+
+def _numpy_name(onnx: Any, number: int) -> str:
+    try:
+        return str(onnx.helper.tensor_dtype_to_np_dtype(number).name)
+    except (KeyError, TypeError, ValueError):
+        return ""
+
+
+def _values(onnx: Any, graph: Any) -> tuple[dict[str, Value], dict[str, str]]:
+    found: dict[str, Value] = {}
+    unknown: dict[str, str] = {}
+    for tensor in graph.initializer:
+        dtype = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
+        found[tensor.name] = Value(tuple(tensor.dims), dtype, ("",) * len(tensor.dims))
+    for values in (graph.input, graph.value_info, graph.output):
+        for value in values:
+            if value.name in found:
+                continue
+            kind = value.type.tensor_type
+            if not value.type.HasField("tensor_type"):
+                unknown[value.name] = "it is no dense tensor"
+                continue
+            if not kind.HasField("shape"):
+                unknown[value.name] = "its shape is unknown"
+                continue
+            dims = kind.shape.dim
+            bad = [k for k, d in enumerate(dims) if not d.HasField("dim_value")]
+            if bad:
+                called = f" ({dims[bad[0]].dim_param})" if dims[bad[0]].dim_param else ""
+                unknown[value.name] = f"its dimension {bad[0]}{called} is unknown"
+                continue
+            dtype = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
+            shape = tuple(d.dim_value for d in dims)
+            found[value.name] = Value(shape, dtype, tuple(d.dim_param for d in dims))
+    return found, {n: why for n, why in unknown.items() if n not in found}
+
+
+def _node(onnx: Any, node: Any, opsets: Mapping[str, int]) -> Node:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    attributes = {a.name: _attribute(onnx, a) for a in node.attribute}
+    version = opsets.get(domain or "ai.onnx", 1)
+    return Node(node.op_type, domain, node.name, tuple(node.input), tuple(node.output), attributes, version)
+
+
+def _attribute(onnx: Any, a: Any) -> Attribute:
+    kinds = onnx.AttributeProto
+    if a.type == kinds.INT:
+        return int(a.i)
+    if a.type == kinds.FLOAT:
+        return float(a.f)
+    if a.type == kinds.STRING:
+        return str(a.s.decode("utf-8", "replace"))
+    if a.type == kinds.INTS:
+        return [int(v) for v in a.ints]
+    if a.type == kinds.FLOATS:
+        return [float(v) for v in a.floats]
+    if a.type == kinds.STRINGS:
+        return [v.decode("utf-8", "replace") for v in a.strings]
+    if a.type == kinds.TENSOR and not _is_data(onnx, a.t):
+        found: Array = onnx.numpy_helper.to_array(a.t)
+        return found
+    return None

@@ -1,0 +1,288 @@
+"""Operations that move no data: views of the same elements. What cannot be a view is said so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+from polymodel.affine import Affine
+from polymodel.importers.onnx.build import Builder
+from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
+from polymodel.importers.onnx.pointwise import DEFAULT
+from polymodel.importers.onnx.sums import positive
+from polymodel.importers.onnx.views import View
+
+
+def whole_numbers(b: Builder, name: str, what: str) -> list[int]:
+    """The elements of a constant. Raises Unsupported where it is none."""
+    found = b.graph.constants.get(name)
+    if found is None:
+        raise Unsupported(
+            f"its {what} ({name}) is no constant that is in the file", f"export it with constant {what}"
+        )
+    return [int(v) for v in found.ravel()]
+
+
+def source_of(b: Builder, node: Node) -> View:
+    name = node.input(0)
+    return b.value(name, DEFAULT.get(len(b.shape(name)), ()))
+
+
+def identity(b: Builder, node: Node) -> None:
+    """Identity, and Dropout at inference."""
+    b.alias(node.outputs[0], source_of(b, node))
+
+
+def transpose(b: Builder, node: Node) -> None:
+    """Ranks in another order."""
+    view = source_of(b, node)
+    order = node.wholes("perm") or list(reversed(range(len(view.dims))))
+    if sorted(order) != list(range(len(view.dims))):
+        raise Wrong(f"perm {order} is no order of {len(view.dims)} dimensions", "name each dimension once")
+    b.alias(node.outputs[0], b.slots.transposed(view, order))
+
+
+def reshape(b: Builder, node: Node) -> None:
+    """Reshape, Flatten, Squeeze and Unsqueeze."""
+    view = source_of(b, node)
+    shape = list(view.shape)
+    if node.op == "Flatten":
+        axis = node.whole("axis", 1)
+        axis = axis + len(shape) if axis < 0 else axis
+        shape = [prod(shape[:axis]), prod(shape[axis:])]
+    elif node.op == "Reshape":
+        shape = _wanted(b, node, shape)
+    else:
+        axes = node.wholes("axes")
+        if axes is None and node.input(1):
+            axes = whole_numbers(b, node.input(1), "axes")
+        if node.op == "Unsqueeze":
+            for axis in positive(axes or [], len(shape) + len(axes or [])):
+                shape.insert(axis, 1)
+        else:
+            gone = (
+                positive(axes, len(shape)) if axes is not None else [k for k, s in enumerate(shape) if s == 1]
+            )
+            shape = [s for k, s in enumerate(shape) if k not in gone]
+    if prod(shape) != prod(view.shape):
+        raise Wrong(f"shape {list(view.shape)} cannot become {shape}", "check the shape that is asked for")
+    b.alias(node.outputs[0], reshaped(b, view, shape))
+
+
+def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
+    given = node.wholes("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
+    found = list(given or [])
+    for k, size in enumerate(found):
+        if size == 0 and not node.whole("allowzero", 0):
+            if k >= len(shape):
+                raise Wrong(f"dimension {k} of its shape is 0, which its input does not have", "write a size")
+            found[k] = shape[k]
+    if found.count(-1) == 1:
+        rest = prod(s for s in found if s != -1)
+        found[found.index(-1)] = prod(shape) // rest if rest else 0
+    return found
+
+
+def reshaped(b: Builder, view: View, shape: Sequence[int]) -> View:
+    """The view in another shape; dimensions that are split in two are called heads and width."""
+    known = [s for s in view.shape if s > 1]
+    wanted = [s for s in shape if s > 1]
+    hints = [""] * len(shape)
+    if len(wanted) == len(known) + 1:
+        at = next((k for k in range(len(known)) if wanted[k] != known[k]), len(known))
+        if at < len(known) and wanted[at] * wanted[at + 1] == known[at]:
+            places = [k for k, s in enumerate(shape) if s > 1]
+            hints[places[at]], hints[places[at + 1]] = "H", "E"
+    found = b.slots.reshaped(view, shape, hints)
+    if found is None:
+        raise Unsupported(
+            f"the shapes {list(view.shape)} and {list(shape)} cut the elements in ways without common parts",
+            "reshape along whole dimensions to have it converted",
+        )
+    return found
+
+
+def expand(b: Builder, node: Node) -> None:
+    """Broadcasting: the new dimension indexes nothing."""
+    view = source_of(b, node)
+    asked = whole_numbers(b, node.input(1), "shape")
+    shape = (1,) * (len(asked) - len(view.shape)) + view.shape
+    dims = ((),) * (len(asked) - len(view.shape)) + view.dims
+    asked = [1] * (len(shape) - len(asked)) + asked
+    sizes = [max(s, a) for s, a in zip(shape, asked, strict=True)]
+    if any(1 != s != z or 1 != a != z for s, a, z in zip(shape, asked, sizes, strict=True)):
+        raise Wrong(f"shape {list(view.shape)} cannot be expanded to {asked}", "")
+    new = tuple(
+        (b.slots.new(b.axes.new(z, "")),) if s != z else d for d, s, z in zip(dims, shape, sizes, strict=True)
+    )
+    b.alias(node.outputs[0], replace(view, dims=new, shape=tuple(sizes)))
+
+
+def cut(b: Builder, view: View, dim: int, start: int, step: int, count: int, node: Node) -> View:
+    """Part of one dimension; where its index is spread over ranks, of a copy."""
+    if count < 1:
+        raise Wrong(f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends")
+    found = b.slots.sliced(view, dim, start, step, count)
+    if found is None:
+        found = b.slots.sliced(b.copied(node, view), dim, start, step, count)
+    assert found is not None
+    return found
+
+
+def slice_(b: Builder, node: Node) -> None:
+    """Slice, also with steps and backwards."""
+    view = source_of(b, node)
+    rank = len(view.shape)
+    if node.version < 10:
+        starts, ends = node.wholes("starts") or [], node.wholes("ends") or []
+        axes, steps = node.wholes("axes") or list(range(len(starts))), [1] * len(starts)
+    else:
+        starts, ends = (whole_numbers(b, node.input(k), "starts and ends") for k in (1, 2))
+        axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(len(starts)))
+        steps = whole_numbers(b, node.input(4), "steps") if node.input(4) else [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        if not -rank <= axis < rank or step == 0:
+            raise Wrong(f"axis {axis} or step {step} is out of range", f"axes run from 0 to {rank - 1}")
+        taken = range(
+            *slice(start, end if step > 0 or end >= -view.shape[axis] else None, step).indices(
+                view.shape[axis]
+            )
+        )
+        view = cut(b, view, axis % rank, taken.start, step, len(taken), node)
+    b.alias(node.outputs[0], view)
+
+
+def split(b: Builder, node: Node) -> None:
+    """Equal or given parts of one dimension."""
+    view = source_of(b, node)
+    (axis,) = positive([node.whole("axis", 0)], len(view.shape))
+    size, parts = view.shape[axis], len(node.outputs)
+    sizes = node.wholes("split")
+    if sizes is None and node.input(1):
+        sizes = whole_numbers(b, node.input(1), "split")
+    if sizes is None:
+        each = -(-size // parts)
+        sizes = [min(each, size - each * k) for k in range(parts)]
+    if len(sizes) != parts or sum(sizes) != size:
+        raise Wrong(f"parts {sizes} do not make up a dimension of size {size}", "check `split`")
+    start = 0
+    for out, count in zip(node.outputs, sizes, strict=True):
+        if out:
+            b.alias(out, cut(b, view, axis, start, 1, count, node))
+        start += count
+
+
+def gather(b: Builder, node: Node) -> None:
+    """Constant indices that are a range are a slice; others depend on data."""
+    found = b.graph.constants.get(node.input(1))
+    shape = b.shape(node.input(0))
+    (axis,) = positive([node.whole("axis", 0)], len(shape))
+    if found is None:
+        raise Unsupported("which rows it reads depends on the data")
+    places = [int(v) % shape[axis] for v in found.ravel()]
+    steps = {y - x for x, y in pairwise(places)}
+    if found.ndim > 1 or len(steps) > 1:
+        raise Unsupported("its indices are no range")
+    view = source_of(b, node)
+    if found.ndim == 0:
+        b.alias(node.outputs[0], b.slots.picked(view, axis, places[0]))
+        return
+    b.alias(node.outputs[0], cut(b, view, axis, places[0], steps.pop() if steps else 1, len(places), node))
+
+
+def concat(b: Builder, node: Node) -> None:
+    """Weights joined are a weight. A computed tensor has one producer, so that others have no counterpart."""
+    names = [n for n in node.inputs if n]
+    if len(names) == 1:
+        identity(b, node)
+        return
+    if not all(b.is_weight(n) for n in names):
+        raise Unsupported("a tensor has one producer, and this one would have several")
+    shapes = [b.shape(n) for n in names]
+    (axis,) = positive([node.whole("axis", 0)], len(shapes[0]))
+    shape = [*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]]
+    out = node.outputs[0]
+    b.alias(
+        out, b.base(out, shape, DEFAULT.get(len(shape), ("",) * len(shape)), b.dtype(names[0]), weight=True)
+    )
+    b.note(node, f"{out} is made of weights alone: it is computed once, and taken as a weight")
+
+
+def pad(b: Builder, node: Node) -> None:
+    """Zeros around: nothing is multiplied by them where a convolution follows, else they are stored."""
+    view = source_of(b, node)
+    rank = len(view.shape)
+    if node.text("mode", "constant") != "constant":
+        raise Unsupported(f"mode {node.text('mode', '')} repeats elements")
+    pads = node.wholes("pads") or node.wholes("paddings")
+    pads = whole_numbers(b, node.input(1), "pads") if pads is None else pads
+    value = b.scalar(node.input(2)) if node.input(2) else node.real("value", 0.0)
+    if value != 0:
+        raise Unsupported(f"it fills with {value}, not with 0")
+    axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(rank))
+    if len(pads) != 2 * len(axes):
+        raise Wrong(f"pads {pads} do not fit {len(axes)} axes", "give two numbers per axis")
+    for k, axis in enumerate(axes):
+        before, after = pads[k], pads[len(axes) + k]
+        if before or after:
+            size = view.shape[axis] + before + after
+            if size < 1:
+                raise Wrong(f"pads {pads} leave nothing of dimension {axis}", "check pads")
+            whole = b.slots.single(view, axis % rank) or b.copied(node, view)
+            old = b.axes.hint(b.slots.axis[whole.dims[axis][0]]) if whole.dims[axis] else ""
+            slots = (b.slots.new(b.axes.new(size, old)),) if size > 1 else ()
+            expr = Affine(tuple((s, 1) for s in slots), -before)
+            view = b.slots.placed(whole, axis % rank, expr, (slots,), (size,))
+    b.alias(node.outputs[0], view)
+
+
+def blocks(b: Builder, node: Node) -> None:
+    """DepthToSpace and SpaceToDepth: a reshape, a transpose, a reshape."""
+    view, k = source_of(b, node), node.whole("blocksize", 0)
+    if len(view.shape) != 4 or k < 1:
+        raise Wrong(f"its input has shape {list(view.shape)} and blocksize {k}", "it takes four dimensions")
+    n, c, h, w = view.shape
+    if node.op == "DepthToSpace":
+        column = node.text("mode", "DCR") == "CRD"
+        first = (n, c // k**2, k, k, h, w) if column else (n, k, k, c // k**2, h, w)
+        order = (0, 1, 4, 2, 5, 3) if column else (0, 3, 4, 1, 5, 2)
+        last = (n, c // k**2, h * k, w * k)
+    else:
+        first, order, last = (n, c, h // k, k, w // k, k), (0, 3, 5, 1, 2, 4), (n, c * k**2, h // k, w // k)
+    if prod(first) != n * c * h * w:
+        raise Wrong(f"blocksize {k} does not divide {list(view.shape)}", "check blocksize")
+    fine = b.slots.transposed(reshaped(b, view, first), order)
+    b.alias(node.outputs[0], reshaped(b, fine, last))
+
+
+def resize(b: Builder, node: Node) -> None:
+    """Nearest neighbours by whole factors: each element is seen several times."""
+    out = node.outputs[0]
+    view = source_of(b, node)
+    known = b.graph.values.get(out)
+    if known is None or node.text("mode", "nearest") != "nearest":
+        raise Unsupported(
+            "only mode nearest with known sizes repeats elements", "its result is taken as an input"
+        )
+    where, near = (
+        node.text("coordinate_transformation_mode", "half_pixel"),
+        node.text("nearest_mode", "round_prefer_floor"),
+    )
+    old = node.op == "Upsample" or node.version < 11
+    same = (
+        old
+        or (where == "asymmetric" and near == "floor")
+        or (where == "half_pixel" and near.startswith("round"))
+    )
+    ratios = [divmod(z, s) for z, s in zip(known.shape, view.shape, strict=True)]
+    if not same or any(rest or factor < 1 for factor, rest in ratios):
+        raise Unsupported(
+            "its factors are not whole, or its neighbours are others", "its result is taken as an input"
+        )
+    dims = tuple(
+        (*d, b.slots.new(b.axes.new(factor, "U"))) if factor > 1 else d
+        for d, (factor, _) in zip(view.dims, ratios, strict=True)
+    )
+    b.alias(out, replace(view, dims=dims, shape=tuple(known.shape)))

@@ -1,0 +1,214 @@
+"""A value of the graph as a view of a stored tensor: transposes, reshapes and slices move no data.
+
+A view has one tuple of *slots* (running indices, named by texts) per dimension, outermost first: none for a
+dimension of size 1, several for one that a reshape has merged. Each rank of the stored tensor is an affine
+expression in the slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
+
+from polymodel.affine import Affine
+from polymodel.importers.onnx.axes import Axes
+
+
+@dataclass(frozen=True)
+class View:
+    """`index`: one expression per rank of `tensor`. `limits`: expressions that must lie in [0, size), where
+    the sizes of the tensor's ranks do not say so. `padded`: indices may lie outside, where zeros are."""
+
+    tensor: str
+    index: tuple[Affine, ...]
+    dims: tuple[tuple[str, ...], ...]
+    shape: tuple[int, ...]
+    limits: tuple[tuple[Affine, int], ...] = ()
+    padded: bool = False
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Every slot, in the order of the dimensions."""
+        return tuple(s for d in self.dims for s in d)
+
+
+class Slots:
+    """The axis of every slot; slots are never used in two views of one operation."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.axis: dict[str, int] = {}
+
+    def new(self, axis: int) -> str:
+        name = f"s{len(self.axis)}"
+        self.axis[name] = axis
+        return name
+
+    def size(self, slot: str) -> int:
+        return self.axes.size(self.axis[slot])
+
+    def of(self, slots: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self.axis[s] for s in slots)
+
+    def radix(self, slots: Sequence[str]) -> Affine:
+        """The flat index that the slots make, outermost first."""
+        total, weight = Affine(), 1
+        for slot in reversed(slots):
+            total = total + Affine(((slot, weight),))
+            weight *= self.size(slot)
+        return Affine(tuple(reversed(total.terms)))
+
+    def refined(self, view: View) -> View:
+        """The view with a slot of its own for every leaf of its axes, none of them used elsewhere."""
+        fresh = {s: tuple(self.new(leaf) for leaf in self.axes.leaves(self.axis[s])) for s in view.slots}
+        table = {s: self.radix(parts) for s, parts in fresh.items()}
+        dims = tuple(tuple(p for s in d for p in fresh[s]) for d in view.dims)
+        return rewritten(view, table, dims, view.shape)
+
+    def transposed(self, view: View, order: Sequence[int]) -> View:
+        dims = tuple(view.dims[i] for i in order)
+        return replace(view, dims=dims, shape=tuple(view.shape[i] for i in order))
+
+    def reshaped(self, view: View, shape: Sequence[int], hints: Sequence[str]) -> View | None:
+        """The same elements in another shape; None where the shapes have no common refinement."""
+        kept = [(s, h) for s, h in zip(shape, hints, strict=True) if s > 1]
+        if prod(shape) != prod(view.shape):
+            return None
+        if not self.axes.split(self.of(view.slots), [s for s, _ in kept], [h for _, h in kept]):
+            return None
+        fine = self.refined(view)
+        left = list(fine.slots)
+        dims: list[tuple[str, ...]] = []
+        for size in shape:
+            taken: list[str] = []
+            while prod(self.size(s) for s in taken) < size:
+                taken.append(left.pop(0))
+            dims.append(tuple(taken))
+        return replace(fine, dims=tuple(dims), shape=tuple(shape))
+
+    def sliced(self, view: View, dim: int, start: int, step: int, count: int) -> View | None:
+        """Every `step`-th index of one dimension from `start`, `count` of them; None if not affine."""
+        size = view.shape[dim]
+        if (start, step, count) == (0, 1, size):
+            return view
+        if step == 1 and size % count == 0 and start % count == 0 and count > 1:
+            # An aligned part, as a third of a joint projection: the parts become a rank.
+            whole = self.reshaped(
+                view,
+                (*view.shape[:dim], size // count, count, *view.shape[dim + 1 :]),
+                ("",) * dim + ("T", "") + ("",) * (len(view.shape) - dim - 1),
+            )
+            if whole is not None:
+                return self.picked(whole, dim, start // count)
+        one = self.single(view, dim)
+        if one is None:
+            return None
+        slots: tuple[str, ...] = ()
+        expr = Affine((), start)
+        if count > 1:
+            hint = self.axes.hint(self.axis[one.dims[dim][0]]) if one.dims[dim] else ""
+            slots = (self.new(self.axes.new(count, hint)),)
+            expr = Affine(((slots[0], step),), start)
+        return self.placed(one, dim, expr, (slots,), (count,))
+
+    def picked(self, view: View, dim: int, at: int) -> View:
+        """One index of a dimension, which goes."""
+        radix, table = at, {}
+        for slot in reversed(view.dims[dim]):
+            table[slot] = Affine((), radix % self.size(slot))
+            radix //= self.size(slot)
+        return rewritten(view, table, _spliced(view.dims, dim, ()), _spliced(view.shape, dim, ()))
+
+    def placed(
+        self, view: View, dim: int, expr: Affine, slots: tuple[tuple[str, ...], ...], sizes: tuple[int, ...]
+    ) -> View:
+        """The view with the only slot of a dimension replaced by an expression in slots of new dimensions.
+
+        Where the expression leaves the dimension, the view is padded.
+        """
+        table = {view.dims[dim][0]: expr} if view.dims[dim] else {}
+        found = rewritten(view, table, _spliced(view.dims, dim, slots), _spliced(view.shape, dim, sizes))
+        low, high = self.range(expr)
+        if low >= 0 and high < view.shape[dim]:
+            return found
+        return replace(found, padded=True, limits=(*found.limits, (expr, view.shape[dim])))
+
+    def range(self, expr: Affine) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        ends = [(c * (self.size(s) - 1)) for s, c in expr.terms]
+        return expr.constant + sum(e for e in ends if e < 0), expr.constant + sum(e for e in ends if e > 0)
+
+    def window(
+        self,
+        view: View,
+        dim: int,
+        steps: tuple[int, int, int],
+        sizes: tuple[int, int],
+        hints: tuple[str, str],
+    ) -> View | None:
+        """A dimension as windows over it: one index for the window, one for the place in it.
+
+        `steps`: stride, dilation and the padding before; `sizes`: of the two dimensions that it becomes.
+        """
+        one = self.single(view, dim)
+        if one is None:
+            return None
+        stride, dilation, before = steps
+        expr = Affine((), -before)
+        slots: list[tuple[str, ...]] = []
+        for size, step, hint in zip(sizes, (stride, dilation), hints, strict=True):
+            slots.append((self.new(self.axes.new(size, hint)),) if size > 1 else ())
+            expr = expr + Affine(tuple((s, step) for s in slots[-1]))
+        if steps == (1, 1, 0) and sizes == (view.shape[dim], 1):
+            return replace(
+                one, dims=_spliced(one.dims, dim, (one.dims[dim], ())), shape=_spliced(one.shape, dim, sizes)
+            )
+        return self.placed(one, dim, expr, tuple(slots), sizes)
+
+    def single(self, view: View, dim: int) -> View | None:
+        """The view with at most one slot in a dimension; None if its slots index several ranks."""
+        slots = view.dims[dim]
+        if len(slots) < 2:
+            return view
+        whole = self.new(self.axes.joined(self.of(slots), ""))
+        weights = dict(self.radix(slots).terms)
+        if any(s in dict(e.terms) for e, _ in view.limits for s in slots):
+            return None
+        index: list[Affine] = []
+        for expr in view.index:
+            found = {s: expr.coefficient(s) for s in slots if expr.coefficient(s)}
+            if not found:
+                index.append(expr)
+                continue
+            scale = found.get(slots[-1], 0)
+            if found != {s: scale * w for s, w in weights.items()}:
+                return None
+            others = Affine(tuple(t for t in expr.terms if t[0] not in found), expr.constant)
+            index.append(others + Affine(((whole, scale),)))
+        return replace(view, index=tuple(index), dims=_spliced(view.dims, dim, ((whole,),)))
+
+
+T = TypeVar("T")
+
+
+def _spliced(items: tuple[T, ...], at: int, new: tuple[T, ...]) -> tuple[T, ...]:
+    return (*items[:at], *new, *items[at + 1 :])
+
+
+def rewritten(
+    view: View, table: Mapping[str, Affine], dims: tuple[tuple[str, ...], ...], shape: tuple[int, ...]
+) -> View:
+    """The view with slots replaced by expressions, and other dimensions."""
+    limits = tuple((substituted(e, table), size) for e, size in view.limits)
+    index = tuple(substituted(e, table) for e in view.index)
+    return replace(view, index=index, dims=dims, shape=shape, limits=limits)
+
+
+def substituted(expr: Affine, table: Mapping[str, Affine]) -> Affine:
+    """The expression with slots replaced by expressions."""
+    total = Affine((), expr.constant)
+    for name, coefficient in expr.terms:
+        total = total + table.get(name, Affine.variable(name)).scaled(coefficient)
+    return total
