@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from polymodel.report.glossary_more import MORE
+
 TERMS = {
     "einsum": "the tensor operation that a row is booked to",
     "component": "the memory, toll, fanout link or compute unit",
@@ -120,4 +122,5 @@ TERMS = {
     "output_read_coords": "coordinates of the output read while it is populated",
     "output_write_coords": "coordinates of the output written while it is populated",
     "share_of_mean": "nonzeros of the part over the mean of all parts",
+    **MORE,
 }

@@ -19,9 +19,13 @@ def tidy(text: str) -> list[str]:
 
 
 def agree(expected: str, printed: str) -> bool:
-    """Whether the two are equal line by line, where a line `...` stands for any lines."""
+    """Whether the two are equal line by line.
+
+    A line `...` stands for any lines, and `...` within a line for anything in it, such as a time.
+    """
     pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == ANY else re.escape(line) + r"\n" for line in tidy(expected)
+        r"(?:.*\n)*?" if line.strip() == ANY else ".*".join(map(re.escape, line.split(ANY))) + r"\n"
+        for line in tidy(expected)
     )
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in tidy(printed))) is not None
 

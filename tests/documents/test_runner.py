@@ -129,5 +129,7 @@ def test_three_dots_stand_for_any_lines() -> None:
     assert agree("a\n...\nd", "a\nb\nc\nd\n")
     assert agree("...\nd", "d")
     assert agree("a \n\n", "\na\n")
+    assert agree("in ... s\n(b)", "in 0.146 s\n(b)")
+    assert not agree("in ... s", "in 0.146\ns")
     assert not agree("a\n...\nd", "a\nb")
     assert not agree("a", "a\nb")

@@ -1,0 +1,90 @@
+"""How the documentation is built: python -m sphinx -W --keep-going -b html -c docs . out/docs
+
+The source folder is that of the repository, so that links between pages, notebooks and other files are the
+same wherever they are read. Notebooks are executed in their own folder. Tables of errors, commands and
+columns are made from the program, for every build. Nothing of it needs a network, nor does what it makes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+import polymodel  # noqa: E402  # it stands beside this folder, which is put on the path above
+from tests.documents.generate import write_all  # noqa: E402  # likewise
+
+project = "polymodel"
+author = "the polymodel authors"
+copyright = "the polymodel authors, MIT licence"
+version = release = polymodel.__version__
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/**",
+    "notebooks/*.ipynb",
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSES/README.md"),
+    *("tests/data/matrices/ATTRIBUTION.md", "workloads/data/ATTRIBUTION.md"),
+]
+exclude_patterns = [".*", "**/.*", "**/__pycache__", "out", "build", "dist", "docs/_generated"]
+nitpicky = True
+# Types in signatures: their pages are elsewhere, or they are not public. All else has to be found.
+nitpick_ignore_regex = [(r"py:(class|obj|data|exc)", r".*")]
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 4
+
+# Saves half the time of a build while one writes.
+nb_execution_mode = "off" if os.environ.get("POLYMODEL_DOCS_QUICK") else "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 60
+nb_merge_streams = True
+# Formulas as text: a page that draws them fetches a program from elsewhere.
+nb_mime_priority_overrides = [("html", "text/plain", 30)]
+myst_update_mathjax = False
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 90
+python_use_unqualified_type_names = True
+add_module_names = False
+default_role = "code"
+
+templates_path: list[str] = []
+html_theme = "furo"
+html_title = f"polymodel {release}"
+html_static_path = ["_static"]
+# An index.html that leads on to docs/index.html.
+html_extra_path = ["_extra"]
+html_css_files = ["wide.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {"top_of_page_buttons": []}
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+write_all(DOCS)
+
+
+def without_absent(app: Sphinx, name: str, source: list[str]) -> None:
+    """The menu lists some pages that may still be to come."""
+    if name == root_doc:
+        entry = re.compile(
+            r"^(?:howto|migrate|reference|semantics_worked|libraries|limits|validation)[\w/]*\n", re.MULTILINE
+        )
+        source[0] = entry.sub(lambda m: m[0] if (DOCS / f"{m[0].strip()}.md").exists() else "", source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", without_absent)
