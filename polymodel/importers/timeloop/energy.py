@@ -51,7 +51,7 @@ def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tup
             continue
         actions[name] = _actions(reading, table)
     for table, name in _tables(reading, art, "ART"):
-        area = table.number("area")
+        area = table.amount("area")
         if name not in known:
             reading.leave(
                 table.node, f"the area of {name} goes to no component", "name it as in the architecture"
@@ -90,6 +90,8 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
         arguments = fields.take("arguments")
         if arguments is not None:
             reading.whole(arguments)
+        if energy is None and "energy" in fields:
+            continue  # told already
         if energy is None or energy < 0 or energy == float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
             reading.fault(node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, name_and_count
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended, name_and_count
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node
@@ -84,6 +84,7 @@ class _Builder:
         self.memories = [p.name for p in parts if p.kind == "memory"]
         self.temporal: dict[str, list[Loop]] = {}
         self.spatial: dict[str, list[Loop]] = {}
+        self.before = len(reading.faults)
         self.keep: dict[str, set[str]] = {m: set() for m in self.memories}
         self.bypass: dict[str, set[str]] = {m: set() for m in self.memories}
 
@@ -234,10 +235,10 @@ class _Builder:
         try:
             number = evaluate_number(value, self.reading.variables) if equals and value.strip() else None
         except TextFault as fault:
-            self.reading.fault(node, fault.message, fault.remedy, path, at)
+            self.reading.fault(node, fault.message, mended(fault), path, at)
             return
         if number is None or number != number or number < 0 or number > 2**53 or number != int(number):
-            remedy = "write e.g. M=16 K=4, or M=16,2 for a last bound of 2"
+            remedy = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
             self.reading.fault(node, f"{text!r} is no factor", remedy, path, at)
             return
         self.add(found, name.strip(), int(number), int(number), node, path, part)
@@ -334,6 +335,8 @@ class _Builder:
 
     def whole(self, node: Node, loops: list[Loop]) -> list[Loop]:
         """Check factors against sizes: total = total * bound + last - 1, from outer to inner loops."""
+        if len(self.reading.faults) > self.before:
+            return loops  # what is lacking may stand where a fault was found
         for theirs, ours in self.shape.dims.items():
             own, total = [x for x in loops if x.variable == ours], 0
             for x in own:

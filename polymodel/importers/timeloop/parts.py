@@ -78,9 +78,9 @@ def memory_sizes(
     """(bits of a word, words of one instance or None, words per access)."""
     if fields is None:
         return None, None, Fraction(1)
-    bits, width, block = fields.count(*WORD), fields.number(*WIDTH), fields.number(*BLOCK)
-    depth, entries = fields.number("depth", "memory_depth", "data_storage_depth"), fields.number("entries")
-    kilobytes = fields.number("sizekb")
+    bits, width, block = fields.count(*WORD), fields.amount(*WIDTH), fields.amount(*BLOCK)
+    depth, entries = fields.amount("depth", "memory_depth", "data_storage_depth"), fields.amount("entries")
+    kilobytes = fields.amount("sizekb")
     word = bits or 8
     words = Fraction(1)
     if block is not None and block >= 1:
@@ -96,7 +96,7 @@ def memory_sizes(
         found = Fraction(depth) * words
     elif kilobytes is not None:
         found = Fraction(kilobytes) * 8192 / word
-    times = fields.number("multiple_buffering")
+    times = fields.amount("multiple_buffering")
     if found is not None and times is not None and times > 1:
         what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
         reading.note(fields.node, what, "", fields.path)
@@ -108,8 +108,8 @@ def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]
     """(words read, words written per cycle and instance, whether they share a port)."""
     if fields is None:
         return None, None, False
-    both = fields.number("shared_bandwidth", "bandwidth")
-    read, write = fields.number("read_bandwidth"), fields.number("write_bandwidth")
+    both = fields.amount("shared_bandwidth", "bandwidth")
+    read, write = fields.amount("read_bandwidth"), fields.amount("write_bandwidth")
     if both is not None and read is None and write is None:
         return both, both, True
     return read, write, False

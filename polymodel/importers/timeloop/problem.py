@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class Space:
-    """A data space, `theirs` in the file: ranks with what indexes them, and its density as ours is written."""
+    """A data space, `theirs` in the file: ranks with what indexes them, its density as ours is written."""
 
     name: str
     theirs: str
@@ -198,7 +198,9 @@ def _tensor(reading: Reading, node: Node, theirs: str) -> str:
     if theirs not in (*KEYWORDS, "Other", "compute"):
         return tidy_name(reading, node, theirs)
     name = theirs.removesuffix("s") if theirs.endswith("s") else f"{theirs}_"
-    reading.note(node, f"{theirs} is called {name} here", f"{theirs} has a meaning of its own in set expressions")
+    reading.note(
+        node, f"{theirs} is called {name} here", f"{theirs} has a meaning of its own in set expressions"
+    )
     return name
 
 

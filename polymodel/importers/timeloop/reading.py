@@ -159,12 +159,23 @@ class Fields:
         found = self.take(*keys)
         return None if found is None else number_of(self.reading, found, self.scope, self.below(keys[0]))
 
+    def amount(self, *keys: str) -> Value | None:
+        """A number above 0; infinity is as good as none."""
+        entry, value = self._entry(*keys), self.number(*keys)
+        if entry is None or value is None or value == float("inf"):
+            return None
+        if not 0 < value <= LARGEST:
+            remedy = "use a number above 0" if value <= 0 else "keep it below 2**53"
+            self.reading.fault(entry.value, f"{value} is no amount", remedy, self.below(entry.key))
+            return None
+        return value
+
     def count(self, *keys: str) -> int | None:
         """A whole number of at least 1."""
         entry = self._entry(*keys)
-        return (
-            None if entry is None else count_of(self.reading, self.reading.take(entry), self.scope, keys[0])
-        )
+        if entry is None:
+            return None
+        return count_of(self.reading, self.reading.take(entry), self.scope, self.below(entry.key))
 
 
 def number_of(
@@ -182,8 +193,15 @@ def number_of(
     try:
         return evaluate_number(str(value), scope)
     except TextFault as fault:
-        reading.fault(node, fault.message, fault.remedy, path, fault.offset)
+        reading.fault(node, fault.message, mended(fault), path, fault.offset)
         return None
+
+
+def mended(fault: TextFault) -> str:
+    """The remedy of an expression's fault; Timeloop's symbols are variables."""
+    if fault.remedy.startswith("declare it"):
+        return "give it a value in `variables:`, or write the number"
+    return fault.remedy
 
 
 def count_of(

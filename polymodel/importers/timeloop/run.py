@@ -44,7 +44,7 @@ _SECTIONS = ("problem", "architecture", "mapping", "sparse_optimizations", "ert"
 WIDTH = 110
 _CALLS = re.compile(r"'(include\w*|add_to_path|find_path|cwd|path_exists|load_yaml)' is undefined")
 _HEAD = """\
-# yaml-language-server: $schema=spec.schema.json
+# yaml-language-server: $schema=./polymodel.schema.json
 # Imported from Timeloop: {source}.
 # Counts as Timeloop's: a storage reuses as `slide` says, refilled partial sums are broadcast,
 # and of the tensors exactly those that a spatial loop does not index are shared over it.

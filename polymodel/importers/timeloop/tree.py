@@ -15,7 +15,7 @@ from polymodel.importers.timeloop.parts import (
 )
 from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count, tidy_name
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import Node
+from polymodel.spec.source import UNKNOWN_TAG, Node
 
 TAGS = (
     "Component", "Container", "Hierarchical", "Parallel", "Pipelined", "Nothing", "ArithmeticStorage",
@@ -78,6 +78,9 @@ class _Builder:
         fields = Fields(self.reading, node, path, outer)
         if node.tag in ("Hierarchical", "Parallel", "Pipelined", "Architecture") or "nodes" in fields:
             self.branch(node, fields, path, outer)
+            return outer
+        if node.tag == UNKNOWN_TAG:
+            self.reading.whole(node)
             return outer
         if node.tag == "Nothing":
             fields.ignore("name")

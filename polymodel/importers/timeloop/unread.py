@@ -16,11 +16,13 @@ _REASONS: dict[str, tuple[str, str]] = {
         " num_ports voltage process type required_actions leakage energy_scale area_scale area_share"
         " data_width vdd"
         " has_power_gating power_gated required_attributes subcomponents components compound_components"
-        " accelergy_parser actions multiplier_width adder_width datawidth static_power num_bits widthmul adc_resolution".split(),
+        " accelergy_parser actions multiplier_width adder_width datawidth"
+        " static_power num_bits widthmul adc_resolution".split(),
         _ENERGY,
     ),
     **dict.fromkeys(
-        "mapper mapspace temporal spatial mapspace_constraints constraints architecture_constraints map_constraints"
+        "mapper mapspace temporal spatial mapspace_constraints constraints "
+        " architecture_constraints map_constraints"
         " arch_constraints factors factors_only permutation split maximize_dims no_iteration_over_dataspaces"
         " must_iterate_over_dataspaces rmw_first_update no_link_transfer min_parallelism default_max_factor"
         " remainders max_overbooked_proportion allow_overbooking".split(),
