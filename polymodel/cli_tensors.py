@@ -17,7 +17,7 @@ def rank_sizes(texts: list[str]) -> dict[str, int]:
 
     found, faults = {}, []
     for name, value in pairs(texts, "--size").items():
-        if value.isdigit() and int(value):
+        if value.isdecimal() and len(value) < 19 and int(value):
             found[name] = int(value)
         else:
             what = f"--size {name}={value}: a whole number of at least 1 is expected"

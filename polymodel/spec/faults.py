@@ -10,6 +10,10 @@ from typing import Protocol
 from polymodel.errors import Diagnostic, Place, SpecError
 
 Path = tuple[str | int, ...]
+# Nobody mends more at once; the words compared with a misspelt one.
+MAX_FAULTS = 500
+MAX_NEAR = 2000
+_MORE = "more-faults"
 
 
 class TextFault(SpecError):
@@ -77,7 +81,8 @@ def path_text(path: Path) -> str:
 
 def close_to(word: str, known: Iterable[str]) -> str:
     """The known word that is nearest to `word`, empty if none is near."""
-    words = list(dict.fromkeys(known))
+    words = list(dict.fromkeys(known))[:MAX_NEAR]
+    word = word[:200]
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if not found:
         lowered = {w.lower(): w for w in reversed(words)}
@@ -112,19 +117,32 @@ def not_a_spec(call: str, given: object) -> SpecError:
     return not_a("spec", call, given, f"pass {loaded}")
 
 
+def too_many(place: Place) -> Diagnostic:
+    """Stands for all faults beyond the bound."""
+    return Diagnostic(f"more than {MAX_FAULTS} faults: the rest is not told", "", "", place, _MORE)
+
+
 def in_reading_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """File by file as they were met, each from top to bottom."""
     found = tuple(diagnostics)
     files = list(dict.fromkeys(d.place.file for d in found))
-    return tuple(sorted(found, key=lambda d: (files.index(d.place.file), d.place.line, d.place.column)))
+
+    def order(d: Diagnostic) -> tuple[bool, int, int, int]:
+        return d.code == _MORE, files.index(d.place.file), d.place.line, d.place.column
+
+    return tuple(sorted(found, key=order))
 
 
 @dataclass
 class Faults:
-    """The faults found so far. Equal faults at one place are kept once."""
+    """The faults found so far. Equal faults at one place are kept once, and 500 of them are enough."""
 
     locator: Locator = field(default_factory=Nowhere)
     found: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def full(self) -> bool:
+        return len(self.found) > MAX_FAULTS
 
     def add(
         self,
@@ -137,6 +155,8 @@ class Faults:
         code: str = "",
     ) -> None:
         """Note one fault at `path`; `offset` counts characters into the text of the value."""
+        if self.full:
+            return
         place = self.locator.place(path, key=key, offset=offset)
         self.note(Diagnostic(message, remedy, path_text(path), place, code))
 
@@ -145,8 +165,9 @@ class Faults:
         self.add(path, fault.message, fault.remedy, key=key, offset=fault.offset, code=fault.code)
 
     def note(self, diagnostic: Diagnostic) -> None:
-        if diagnostic not in self.found:
-            self.found.append(diagnostic)
+        if self.full or diagnostic in self.found:
+            return
+        self.found.append(diagnostic if len(self.found) < MAX_FAULTS else too_many(diagnostic.place))
 
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         for d in diagnostics:

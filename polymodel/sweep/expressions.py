@@ -134,7 +134,7 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
     a, b = (s or 0 for s in sizes)
     exact = None not in sizes and tree.op not in ("/", "**")
     if exact and (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
-        left, right = np.asarray(left, object), np.asarray(right, object)
+        left, right = _own(left), _own(right)
     elif max(a, b) >= 2**63:  # beyond what arrays of integers hold
         left, right = np.asarray(left, float), np.asarray(right, float)
     found = _BINARY[tree.op](left, right)
@@ -151,10 +151,15 @@ def _size(value: Value) -> int | None:
     return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
 
 
+def _own(value: Value) -> Value:
+    """The value as Python's own numbers; numpy's do not meet those beyond 64 bits."""
+    return np.asarray(value).astype(object)
+
+
 def _roomy(values: list[Value]) -> list[Value]:
     """The values, as Python's own numbers if one of them does not fit in 64 bits."""
     wide = max(_size(v) or 0 for v in values) >= 2**63
-    return [np.asarray(v, object) for v in values] if wide else values
+    return [_own(v) for v in values] if wide else values
 
 
 def _rounded(name: str, left: Value, right: Value) -> Value:

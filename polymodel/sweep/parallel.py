@@ -86,7 +86,7 @@ def bytes_of(text: str) -> int:
     """`500MB` as a number. Raises SpecError."""
     units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
     head, unit = text.strip()[:-2], text.strip()[-2:].upper()
-    if unit not in units or not head.strip().replace(".", "", 1).isdigit():
+    if unit not in units or not head.strip().replace(".", "", 1).isdecimal() or len(head) > 18:
         raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
     return int(float(head) * units[unit])
 

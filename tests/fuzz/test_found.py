@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.cli import main
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.scan import MAX_OPERATORS
 from polymodel.spec.setexpr import parse_set
 from polymodel.spec.source import Source
 from polymodel.spec.symbols import MAX_CHAIN
+from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.template import render
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.expressions import constraint
+from polymodel.sweep.parallel import bytes_of
 from polymodel.sweep.spill import read_table, write_table
 from tests.sweep.small import OBJECTIVES, matmul, same
 
@@ -39,7 +42,7 @@ def test_the_largest_number() -> None:
     assert evaluate_number(10**60) == 10**60
     assert evaluate_number("inf") == float("inf")
     for bad in (10**60 + 1, float("nan"), 1e61):
-        with pytest.raises(pm.SpecError, match="too large|no number"):
+        with pytest.raises(pm.SpecError, match=r"too large|no number"):
             evaluate_number(bad)
 
 
@@ -173,3 +176,21 @@ def test_a_state_of_another_release(tmp_path: Path, seal: object) -> None:
     by = "polymodel 0.0.9" if seal else "an earlier release"
     with pytest.raises(pm.Refused, match=f"was written by {by},"):
         pm.sweep(matmul(), VALUES, objectives=OBJECTIVES, store=tmp_path)
+
+
+def test_a_huge_remainder_in_a_constraint() -> None:
+    assert constraint(f"118 % 49 % +{HUGE} = 20").holds({}).all()
+
+
+@pytest.mark.parametrize("text", ["PE[0..²]", "PE[0.." + "9" * 5000 + "]"])
+def test_instances_of_a_level_that_are_no_number(text: str) -> None:
+    with pytest.raises(pm.SpecError, match="no range from 0"):
+        parse_level(text)
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000])
+def test_sizes_of_ranks_that_are_no_number(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["execute", "tensaurus/spmm", "A=dense", "--size", f"N={size}"]) == 2
+    assert "a whole number of at least 1 is expected" in capsys.readouterr().err
+    with pytest.raises(pm.SpecError, match="no amount of memory"):
+        bytes_of(f"{size}GB")

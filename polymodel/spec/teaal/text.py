@@ -291,7 +291,14 @@ def parse_level(text: str) -> tuple[str, int]:
     if not bracket:
         return token.text, 1
     first, dots, last = rest.removesuffix("]").partition("..")
-    if not rest.endswith("]") or not dots or first.strip() != "0" or not last.strip().isdigit():
+    digits = last.strip()
+    if (
+        not rest.endswith("]")
+        or not dots
+        or first.strip() != "0"
+        or not digits.isdecimal()
+        or len(digits) > 18
+    ):
         raise TextFault(
             f"{text!r}: the instances are no range from 0", len(name), "write e.g. PE[0..31] for 32"
         )
