@@ -23,7 +23,7 @@ from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
-from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
+from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -214,16 +214,19 @@ def _explore_command(commands: Commands) -> None:
 
 
 def _schema_command(commands: Commands) -> None:
-    parser = _add(commands, "schema", "Print the JSON Schema of spec files.")
-    parser.add_argument(
-        "kind", nargs="?", default="spec", choices="spec arch workload renames mapping sweep explore".split()
-    )
+    parser = _add(commands, "schema", "Print the JSON Schema of a kind of file, for editors and checks.")
+    kinds = "spec arch workload renames mapping sweep explore symbols teaal energy_table"
+    parser.add_argument("kind", nargs="?", choices=kinds.split(), help="default: spec, any file of ours")
+    parser.add_argument("--out", metavar="DIR", help="write all of them, as DIR/KIND.schema.json")
     parser.set_defaults(run=run_schema)
 
 
 def _new_command(commands: Commands) -> None:
     parser = _add(commands, "new", "Print a commented starter spec, or write it to a new file.")
-    parser.add_argument("file", nargs="?", help="where to write it; an existing file is left alone")
+    parser.add_argument("file", nargs="?", help="a new file; or a folder (DIR/), for one file for each part")
+    kinds = ("spec", "arch", "workload", "mapping", "teaal")
+    parser.add_argument("--kind", choices=kinds, default="spec", help="what to write (default: a whole spec)")
+    parser.add_argument("--schema", action="store_true", help="also write its schema beside it")
     parser.set_defaults(run=run_new)
 
 
@@ -371,25 +374,25 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_schema(options: argparse.Namespace) -> tuple[str, int]:
     """JSON Schema, from the same models that check the files."""
-    import json
+    from polymodel.report.schema import schema_text, write_schemas
 
-    from polymodel.report.schema import schema
-
-    return json.dumps(schema(options.kind), indent=1) + "\n", FINE
+    if options.out is None:
+        return schema_text(options.kind or "spec"), FINE
+    if options.kind is not None:
+        raise SpecError([Diagnostic(f"--out writes every schema, not only {options.kind}", "leave one out")])
+    return "".join(f"wrote {path}\n" for path in write_schemas(options.out)), FINE
 
 
 def run_new(options: argparse.Namespace) -> tuple[str, int]:
     """A starter spec that evaluates as it stands."""
-    from polymodel.report.starter import STARTER
+    from polymodel.report.starter import STARTERS, write_starter
 
     if options.file is None:
-        return STARTER, FINE
-    path = Path(options.file)
-    if path.exists():
-        raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
-    with writing(path):
-        path.write_text(STARTER, encoding="utf-8")
-    return f"wrote {path}; try: polymodel evaluate {path}\n", FINE
+        return STARTERS[options.kind], FINE
+    written = write_starter(options.file, options.kind, options.schema)
+    files = [str(path) for path in written if path.suffix == ".yaml"] or [options.file]
+    command = "evaluate" if options.kind == "spec" else "validate"
+    return f"wrote {', '.join(map(str, written))}; try: polymodel {command} {' '.join(files)}\n", FINE
 
 
 if __name__ == "__main__":

@@ -1,34 +1,23 @@
-"""JSON Schema of spec files, from the models that check them."""
+"""What `polymodel schema` prints or writes."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
-from polymodel.spec.document import SECTIONS
+from polymodel.errors import writing
+from polymodel.spec.schemas import KINDS, schema, schema_text
 
-TAGS = "A node is written with a tag (`!Storage {...}`), or without one and with the key `type: Storage`."
+__all__ = ["KINDS", "schema", "schema_text", "write_schemas"]
 
 
-def schema(kind: str = "spec") -> dict[str, Any]:
-    """The schema of one section (`arch`, `workload`, `mapping`, `sweep`, ...) or of a whole `spec`."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": TAGS}
-    if kind != "spec":
-        return {**head, **SECTIONS[kind].model_json_schema()}
-    definitions: dict[str, Any] = {}
-    properties: dict[str, Any] = {"schema_version": {"const": 1}}
-    for name, model in SECTIONS.items():
-        found = model.model_json_schema(ref_template="#/$defs/{model}")
-        definitions.update(found.pop("$defs", {}))
-        properties[name] = found
-    properties["symbols"] = {
-        "type": "object",
-        "additionalProperties": {"type": ["number", "string", "null"]},
-        "description": "Symbol -> number, expression over other symbols, or nothing yet.",
-    }
-    return {
-        **head,
-        "title": "polymodel spec",
-        "type": "object",
-        "properties": properties,
-        "$defs": definitions,
-    }
+def write_schemas(folder: str) -> list[Path]:
+    """Write every schema as `KIND.schema.json` into the folder, which is made. SpecError if it cannot be."""
+    found = []
+    with writing(folder):
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        for kind in KINDS:
+            path = root / f"{kind}.schema.json"
+            path.write_text(schema_text(kind), encoding="utf-8")
+            found.append(path)
+    return found

@@ -1,10 +1,18 @@
-"""The spec that `polymodel new` writes: small, complete, and commented."""
+"""The files that `polymodel new` writes: small, complete, and commented."""
 
-STARTER = """\
+from __future__ import annotations
+
+from pathlib import Path
+
+from polymodel.errors import Diagnostic, SpecError, writing
+
+_HEAD = """\
 # A polymodel spec: an architecture, a workload and a mapping. Units: bits, joules, seconds.
 # Try: polymodel show THIS_FILE, then polymodel evaluate THIS_FILE --set TM=32
 schema_version: 1
 
+"""
+_ARCH = """\
 arch:
   name: two_level
   nodes:                                    # outermost first
@@ -29,7 +37,8 @@ arch:
   - !Compute
     name: MAC                               # joules per operation, operations per second
     actions: [{name: compute, energy: 0.3e-12, throughput: 1.0e9}]
-
+"""
+_WORKLOAD = """\
 workload:
   name: two_matmuls
   rank_sizes: {M: 128, N0: 64, N1: 96, N2: 80}
@@ -37,7 +46,8 @@ workload:
   einsums:                                  # in order of execution
   - T1[m, n1] = T0[m, n0] * W0[n0, n1]      # in this form an Einsum is named after its output
   - T2[m, n2] = T1[m, n1] * W1[n1, n2]
-
+"""
+_MAPPING = """\
 mapping:
   name: fused                               # T1 never leaves the chip
   nodes:                                    # from the outside in
@@ -64,3 +74,73 @@ mapping:
 
 symbols: {TM: 16}                           # change it with --set TM=32
 """
+_TEAAL = """\
+# A TeAAL spec of a sparse matrix product, row by row. Try: polymodel execute THIS_FILE A=a.mtx B=b.mtx
+einsum:
+  declaration:                              # tensor: its ranks, in upper case
+    A: [K, M]
+    B: [K, N]
+    T: [K, M, N]
+    Z: [M, N]
+  expressions:                              # in order of execution; an Einsum is named after its output
+  - T[k, m, n] = take(A[k, m], B[k, n], 1)  # the rows of B that a row of A selects
+  - Z[m, n] = T[k, m, n] * A[k, m]
+mapping:
+  rank-order:                               # as the tensors are stored
+    A: [M, K]
+    B: [K, N]
+    T: [M, K, N]
+    Z: [M, N]
+  loop-order:                               # from the outside in
+    T: [M, K, N]
+    Z: [M, N, K]
+"""
+STARTER = "\n".join((_HEAD + _ARCH, _WORKLOAD, _MAPPING))
+
+
+def _part(what: str, text: str) -> str:
+    return f"# {what}. Units: bits, joules, seconds.\nschema_version: 1\n\n{text}"
+
+
+PARTS = {
+    "arch": _part("An architecture", _ARCH),
+    "workload": _part("A workload", _WORKLOAD),
+    "mapping": _part("A mapping", _MAPPING),
+}
+STARTERS = {"spec": STARTER, **PARTS, "teaal": _TEAAL}
+SCHEMA_FILE = "polymodel.schema.json"
+
+
+def modeline(schema: str) -> str:
+    """The line that tells an editor which schema a file has."""
+    return f"# yaml-language-server: $schema={schema}\n"
+
+
+def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
+    """Write one file, or the three parts into a folder (`target` ends with / or is one); what was written.
+
+    `with_schema`: the schema of any spec comes beside it, and the files name it, so that an editor completes
+    keys on every computer that the folder is copied to. SpecError for files that exist already.
+    """
+    from polymodel.spec.schemas import schema_text
+
+    path = Path(target)
+    if target.endswith(("/", "\\")) or path.is_dir():
+        texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
+    else:
+        texts = {path: STARTERS[kind]}
+    there = [p for p in texts if p.exists()]
+    if there:
+        raise SpecError([Diagnostic(f"{p} exists already", "name a new file") for p in there])
+    name = f"teaal.{SCHEMA_FILE}" if kind == "teaal" else SCHEMA_FILE
+    line = modeline(f"./{name}") if with_schema else ""
+    for file, text in texts.items():
+        with writing(file):
+            if len(texts) > 1:
+                file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(line + text, encoding="utf-8")
+    schemas = [next(iter(texts)).parent / name] if with_schema else []
+    for file in schemas:
+        with writing(file):
+            file.write_text(schema_text("teaal" if kind == "teaal" else "spec"), encoding="utf-8")
+    return [*texts, *schemas]

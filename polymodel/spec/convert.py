@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
+from polymodel.spec.foreign import key_of_another_tool
 from polymodel.spec.source import UNKNOWN_TAG
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
     elif kind == "missing":
         faults.add(path[:-1], f"key `{path[-1]}` is missing", f"add `{path[-1]}:`")
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        known = _keys_at(model, loc)
-        faults.add(
-            path, f"unknown key `{path[-1]}`", suggestion(str(path[-1]), known, "known keys"), key=True
-        )
+        other = key_of_another_tool(str(path[-1]))
+        if other is not None:
+            faults.add(path, f"`{path[-1]}` is a key of {other[0]}'s, not of ours", other[1], key=True)
+            return
+        near = suggestion(str(path[-1]), _keys_at(model, loc), "known keys")
+        faults.add(path, f"unknown key `{path[-1]}`", near, key=True)
     elif kind == "literal_error":
         _literal(path, str(context.get("expected", "")), given, faults)
     elif kind in _TYPES:

@@ -15,6 +15,7 @@ from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, close_to, suggestion
+from polymodel.spec.foreign import foreign
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
@@ -23,6 +24,7 @@ from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.spec.teaal.schema import SECTIONS as TEAAL
 from polymodel.spec.teaal.schema import is_teaal, read_sections
+from polymodel.spec.versions import upgraded, version_fault
 from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import TAGS, parse_yaml
 
@@ -67,8 +69,13 @@ class Document:
 
 def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
     """Read one YAML file into the document; every fault is noted, none is raised."""
+    before = len(document.faults)
     root, broken = root_of(path, document, variables, shown)
-    if root is not None:
+    other = foreign(root) if root is not None else None
+    if other is not None:
+        del document.faults.found[before:]  # its tags and keys are not ours
+        document.faults.note(other)
+    elif root is not None:
         add_root(root, document, broken=broken)
 
 
@@ -181,16 +188,19 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
         remedy = "start with `workload:`, `arch:` or `mapping:`"
         document.faults.note(Diagnostic("a spec is a mapping of sections", remedy, "", root.place()))
         return
+    root, gone = upgraded(root)
+    document.faults.extend(gone)
+    entries = root.entries or ()
     dialect = is_teaal(root)
     if dialect:
-        _teaal({e.key: e for e in root.entries if e.key in TEAAL}, document)
-    for entry in root.entries:
+        _teaal({e.key: e for e in entries if e.key in TEAAL}, document)
+    for entry in entries:
         if dialect and entry.key in TEAAL:
             continue
         if entry.key == "schema_version":
             _version(entry, document)
         elif entry.key == "symbols":
-            keys = {e.key for e in root.entries}
+            keys = {e.key for e in entries}
             problem = bool(keys & {"workload", "arch", "einsum"})
             _symbols(entry, document, "mapping" in keys and not problem, problem)
         elif entry.key in SECTIONS:
@@ -230,38 +240,21 @@ def _title(file: str) -> str:
     return FilePath(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".teaal")
 
 
-def json_schema() -> dict[str, object]:
-    """The JSON Schema of a whole spec; YAML tags appear as the key `type`."""
-    definitions: dict[str, object] = {}
-    properties: dict[str, object] = {
-        "schema_version": {"const": 1},
-        "symbols": {"type": "object", "additionalProperties": {"type": ["number", "string", "null"]}},
-    }
-    for name, model in SECTIONS.items():
-        schema = model.model_json_schema()
-        definitions.update(schema.pop("$defs", {}))
-        properties[name] = schema
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "polymodel spec",
-        "type": "object",
-        "properties": properties,
-        "$defs": definitions,
-    }
-
-
 def _version(entry: Entry, document: Document) -> None:
-    given = entry.value.scalar
-    if given == 1 and not isinstance(given, bool):
-        return
-    message = f"schema_version {given!r} is not known; this release reads version 1"
-    remedy = "write `schema_version: 1`, or install the release that knows this version"
-    place = entry.value.place()
-    document.faults.note(Diagnostic(message, remedy, "schema_version", place))
+    fault = version_fault(entry)
+    if fault is not None:
+        document.faults.note(fault)
 
 
 def _extra(entry: Entry, document: Document) -> None:
     """Keys of other tools and of later versions pass; what looks like a slip of the pen does not."""
+    if entry.key == "variables":
+        place = entry.source.place(entry.line, entry.column)
+        message, remedy = "AccelForge's `variables:` are symbols here", "write them under `symbols:`"
+        document.faults.note(
+            Diagnostic(message, f"{remedy} (see docs/migrate/accelforge.md)", "variables", place)
+        )
+        return
     near = suggestion(entry.key, _KNOWN)
     if near.startswith("did you mean") and entry.key not in _OTHER:
         place = entry.source.place(entry.line, entry.column)

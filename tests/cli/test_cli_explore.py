@@ -77,7 +77,9 @@ def test_the_schema_knows_the_section(capsys: Captured) -> None:
     code, out, _ = run(capsys, "schema", "explore")
     found = json.loads(out)
     assert code == FINE
-    assert {"objectives", "eps", "time_limit", "fuse", "memories", "exchange"} <= set(found["properties"])
+    assert {"objectives", "eps", "time_limit", "fuse", "memories", "exchange"} <= set(
+        found["$defs"]["ExploreSection"]["properties"]
+    )
     assert set(found["$defs"]["MemoryRule"]["properties"]) == {"keep", "may_keep", "bypass"}
     assert "explore" in json.loads(run(capsys, "schema")[1])["properties"]
 

@@ -12,7 +12,7 @@ from polymodel.errors import SpecError
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
-from polymodel.spec.document import json_schema
+from polymodel.spec.schemas import schema
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE / "two_matmuls.yaml"
@@ -262,12 +262,12 @@ def test_deep_nesting_is_refused_before_it_is_built(tmp_path: Path, text: str) -
 
 
 def test_json_schema_covers_the_example() -> None:
-    schema = json_schema()
-    properties = schema["properties"]
+    found = schema("spec")
+    properties = found["properties"]
     assert isinstance(properties, dict)
     sections = {"workload", "renames", "arch", "mapping", "sweep", "explore"}
     assert set(properties) == {"schema_version", "symbols", *sections}
-    definitions = schema["$defs"]
+    definitions = found["$defs"]
     assert isinstance(definitions, dict)
     assert {"Memory", "Storage", "Temporal", "TensorAccess"} <= set(definitions)
 

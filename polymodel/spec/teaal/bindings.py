@@ -22,14 +22,14 @@ from polymodel.spec.teaal.records import (
 from polymodel.spec.teaal.walk import Walk
 
 _MEMORY = ("tensor", "rank", "type", "format", "evict-on", "style")
-_KEYS: dict[str, tuple[str, ...]] = {
+KEYS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(MEMORIES, _MEMORY),
     "Compute": ("op",),
     "Intersector": ("rank", "leader"),
     "Merger": ("tensor", "init-ranks", "final-ranks"),
     "Sequencer": ("rank",),
 }
-_OPTIONS = {"type": ("coord", "payload", "elem"), "style": ("lazy", "eager"), "op": ("mul", "add")}
+OPTIONS = {"type": ("coord", "payload", "elem"), "style": ("lazy", "eager"), "op": ("mul", "add")}
 _EXAMPLE = "bindings: {Z: [{config: Accelerator}, {component: FPMul, bindings: [{op: mul}]}]}"
 
 
@@ -149,7 +149,7 @@ def _one(
     given = walk.mapping(data, path, "{tensor: A, rank: K, type: elem, format: default}")
     hyphened = {"init_ranks": "init-ranks", "final_ranks": "final-ranks"}
     plain = {hyphened.get(k, k): v for k, v in given.items()}
-    walk.keys(plain, path, (*_KEYS[component.kind], *(() if strict else ("einsum", "swap_depth", "ranks"))))
+    walk.keys(plain, path, (*KEYS[component.kind], *(() if strict else ("einsum", "swap_depth", "ranks"))))
     _check_words(plain, path, component, strict, walk)
     _check_names(plain, path, component, expression, known, walk)
     return _record(component, plain) if len(walk.faults) == before else None
@@ -194,12 +194,12 @@ def _check_words(
     for key in needed:
         if key not in given:
             walk.add(path, f"the binding to {component.name} has no {key}", f"add `{key}:`")
-    for key, options in _OPTIONS.items():
+    for key, options in OPTIONS.items():
         if key in given and given[key] not in options:
             near = suggestion(str(given[key]), options, "write one of")
             walk.add((*path, key), f"{shown(given[key])} is no {key} of a binding", near)
     op = given.get("op")
-    if op in _OPTIONS["op"] and component.type and op != component.type:
+    if op in OPTIONS["op"] and component.type and op != component.type:
         walk.add(
             (*path, "op"), f"{component.name} executes {component.type}, not {op}", f"write {component.type}"
         )

@@ -11,7 +11,7 @@ from polymodel.spec.teaal.records import Attribute, Class, Component, Configurat
 from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.teaal.walk import NAME, Walk
 
-_LEVEL = ("name", "num", "attributes", "local", "subtree")
+LEVEL = ("name", "num", "attributes", "local", "subtree")
 _EXAMPLE = "[{name: System, local: [{name: Memory, class: DRAM}]}]"
 # Lower-cased class -> the record's, and the type it stands for.
 CLASSES: dict[str, tuple[Class, str]] = {
@@ -26,7 +26,7 @@ CLASSES: dict[str, tuple[Class, str]] = {
     "merger": ("Merger", ""),
     "sequencer": ("Sequencer", ""),
 }
-_SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer")
+SHOWN = ("DRAM", "Buffet", "Cache", "Compute", "Intersector", "Merger", "Sequencer")
 # Numeric attributes of each class; those of a level stand under no name.
 NUMBERS: dict[str, tuple[str, ...]] = {
     "DRAM": ("bandwidth", "datawidth", "clock_frequency"),
@@ -38,7 +38,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "Sequencer": ("num_ranks", "clock_frequency"),
     "": ("clock_frequency",),
 }
-_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "Compute": {"type": ("mul", "add")},
     "Intersector": {"type": ("two-finger", "leader-follower", "skip-ahead")},
     "Merger": {"order": ("fifo", "opt")},
@@ -74,7 +74,7 @@ def read_architecture(data: object, walk: Walk) -> tuple[Configuration, ...]:
 def _level(data: object, path: Path, above: tuple[str, ...], copies: int, tree: _Tree) -> Level:
     walk = tree.walk
     given = walk.mapping(data, path, _EXAMPLE)
-    walk.keys(given, path, _LEVEL)
+    walk.keys(given, path, LEVEL)
     name, count = "", 1
     if "name" not in given:
         walk.add(path, "the level has no name", "add `name:`")
@@ -119,14 +119,14 @@ def _component(
     tree.names.add(name)
     kind, implied = CLASSES.get(str(word).lower(), (None, ""))
     if kind is None:
-        near = close_to(str(word), _SHOWN)
-        remedy = f"did you mean {near}?" if near else f"classes: {', '.join(_SHOWN)}"
+        near = close_to(str(word), SHOWN)
+        remedy = f"did you mean {near}?" if near else f"classes: {', '.join(SHOWN)}"
         walk.add((*path, "class"), f"unknown class {shown(word)}", remedy)
         return None
     attributes = _attributes(given.get("attributes"), (*path, "attributes"), kind, walk)
     if implied:
         attributes = {"type": implied, **attributes}
-    options = _WORDS.get(kind, {}).get("type")
+    options = WORDS.get(kind, {}).get("type")
     if options and "type" not in attributes:
         walk.add(
             path,
@@ -138,7 +138,7 @@ def _component(
 
 def _attributes(data: object, path: Path, kind: str, walk: Walk) -> dict[str, Attribute]:
     """Known numbers and words are checked; others are kept, unless they look like a slip of the pen."""
-    numbers, words = NUMBERS[kind], _WORDS.get(kind, {})
+    numbers, words = NUMBERS[kind], WORDS.get(kind, {})
     found: dict[str, Attribute] = {}
     for key, value in walk.mapping(data, path, "{bandwidth: 1e12}").items():
         at = (*path, key)
