@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_common import pairs, parsed, symbols
+from polymodel.cli_common import formatted, pairs, parsed, saved_text, symbols
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
@@ -28,7 +29,6 @@ from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
 if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
-    from polymodel.report.table import Table
 
 FINE, INFEASIBLE, BAD_INPUT, REFUSED, BUG = 0, 1, 2, 3, 70
 CODES = (
@@ -40,6 +40,7 @@ CODES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = parsed(build_parser(), arguments)
+    options.command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         text, code = options.run(options)
     except SpecError as error:
@@ -163,6 +164,9 @@ def _evaluate_command(commands: Commands) -> None:
     )
     parser.add_argument(
         "--out", metavar="DIR", help="also save CSV tables, report.json, report.html and SVGs"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also save the whole report as one page, with pictures and plots"
     )
     parser.add_argument(
         "--parquet", action="store_true", help="with --out: save the tables as parquet as well"
@@ -304,52 +308,20 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     if options.parquet and not options.out:
         raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
     report = _evaluated(options, options.sources)
-    text = _formatted(report, options)
+    text, told = formatted(report, options), []
+    if options.html:
+        report.to_html(options.html, live=options.live, command=options.command)
+        told.append(f"saved {options.html}")
     if options.out:
         from polymodel.report.export import save
 
-        saved = save(report, options.out, live=options.live, parquet=options.parquet)
-        told = _saved(saved)
-        if options.format == "table":
-            text += f"\n{told}\n"
-        else:
-            print(told, file=sys.stderr)
+        saved = save(report, options.out, live=options.live, parquet=options.parquet, command=options.command)
+        told.append(saved_text(saved))
+    if options.format == "table":
+        text += "".join(f"\n{line}\n" for line in told)
+    elif told:
+        print("\n".join(told), file=sys.stderr)
     return text, FINE if report.feasible else INFEASIBLE
-
-
-def _saved(files: Sequence[Path]) -> str:
-    """Where everything went: the pages and pictures by name, the tables by number."""
-    kinds = (".csv", ".parquet", ".json", ".txt")
-    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
-    tables = sum(f.suffix == ".csv" for f in files)
-    return f"saved {seen}, and {tables} tables beside them"
-
-
-def _formatted(report: Report, options: argparse.Namespace) -> str:
-    if options.table is not None or options.format == "csv":
-        return _table(report.table(options.table or "summary", live=options.live), options.format)
-    if options.format == "json":
-        return report.to_json(live=options.live)
-    if options.format == "html":
-        return report.to_html(live=options.live)
-    from polymodel.report.export import whole_text
-
-    return whole_text(report, options.live)
-
-
-def _table(table: Table, style: str) -> str:
-    """One table alone."""
-    from polymodel.report.export import table_json
-    from polymodel.report.page import page
-
-    if style == "csv":
-        return table.to_csv()
-    if style == "json":
-        return table_json(table)
-    if style == "html":
-        return page(table.name.replace("_", " "), table.html())
-    notes = "".join(f"  note: {n}\n" for n in table.notes)
-    return f"{table.text(indent='')}\n{notes}"
 
 
 def run_compare(options: argparse.Namespace) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""What several commands share: values of symbols and template variables, and a progress line."""
+"""What several commands share: values of symbols, a progress line, how a report is printed and saved."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
+    from polymodel.report.table import Table
 
 BAR_AFTER = 2.0
 LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
@@ -156,3 +162,39 @@ def waiting(what: str) -> Iterator[None]:
         done.set()
         teller.join()
         line.finish()
+
+
+def saved_text(files: Sequence[Path]) -> str:
+    """Where everything went: the pages and pictures by name, the tables by number."""
+    kinds = (".csv", ".parquet", ".json", ".txt")
+    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
+    tables = sum(f.suffix == ".csv" for f in files)
+    return f"saved {seen}, and {tables} tables beside them"
+
+
+def formatted(report: Report, options: argparse.Namespace) -> str:
+    """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
+    if options.table is not None or options.format == "csv":
+        return _table(report.table(options.table or "summary", live=options.live), options.format)
+    if options.format == "json":
+        return report.to_json(live=options.live)
+    if options.format == "html":
+        return report.to_html(live=options.live, command=options.command)
+    from polymodel.report.export import whole_text
+
+    return whole_text(report, options.live)
+
+
+def _table(table: Table, style: str) -> str:
+    """One table alone."""
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if style == "csv":
+        return table.to_csv()
+    if style == "json":
+        return table_json(table)
+    if style == "html":
+        return page(table.name.replace("_", " "), table.html())
+    notes = "".join(f"  note: {n}\n" for n in table.notes)
+    return f"{table.text(indent='')}\n{notes}"

@@ -48,7 +48,7 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
         raise SpecError(faults)
     problem = Problem(bound.workload, bound.arch, bound.mapping)
     found = evaluate_problem(problem, engine=engine, template=bound.template, names=bound.names)
-    return replace(found, folder=bound.data_folder)
+    return replace(found, folder=bound.data_folder, spec=bound)
 
 
 def closed_forms(

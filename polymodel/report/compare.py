@@ -50,7 +50,16 @@ class Comparison:
     def html(self) -> str:
         """The comparison as an HTML table, with what to know beside it."""
         notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.table.notes)
-        return self._readable().html() + notes
+        readable = self._readable()
+        shown_as = [c.name for c in readable.columns]
+        rows = self.table.records()
+
+        def exact(row: int, column: int) -> str:
+            name, found = shown_as[column], rows[row]
+            value = found[name] if name in ("a", "b") else None
+            return "" if value is None else f"{value} {found['unit']}".strip()
+
+        return readable.html(exact) + notes
 
     def _repr_html_(self) -> str:
         return self.html()

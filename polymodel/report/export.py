@@ -214,10 +214,13 @@ def _written(tables: Iterable[tuple[str, Table]], target: Path, parquet: bool) -
 
 
 def save(
-    report: Report, folder: str | Path, *, live: bool = False, parquet: bool = False
+    report: Report, folder: str | Path, *, live: bool = False, parquet: bool = False, command: str = ""
 ) -> tuple[Path, ...]:
-    """Everything in one folder: CSV tables, report.json, report.html, report.txt and both pictures."""
-    from polymodel.report.page import to_html
+    """Everything in one folder: CSV tables, report.json, report.html, report.txt and the pictures.
+
+    `command`: what asked for it, to be told by the page.
+    """
+    from polymodel.report.report_page import to_html
     from polymodel.report.show import show_pictures
 
     target = Path(folder)
@@ -226,7 +229,7 @@ def save(
         found += to_parquet(report, target, live)
     found += [target / name for name in ("report.json", "report.html", "report.txt")]
     to_json(report, target / "report.json", live)
-    to_html(report, target / "report.html", live)
+    to_html(report, target / "report.html", live, command=command)
     text = whole_text(report, live)
     with writing(target):
         (target / "report.txt").write_text(text, encoding="utf-8")

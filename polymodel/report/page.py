@@ -1,20 +1,19 @@
-"""Reports as HTML: a fragment for notebooks, a self-contained page for files."""
+"""One HTML page for everything that is written as one: its looks, its script, its policy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 
-from polymodel.errors import Refused, writing
-from polymodel.report.beside import beside, pointers
-from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.drawing import INK, MUTED
-from polymodel.report.report import TABLES, Report
-from polymodel.report.svg import looptree_svg
-from polymodel.report.svg_architecture import architecture_svg
-from polymodel.report.text import headline, sections
 
+# What fragments in notebooks bring; whole pages add assets/report.css.
 CSS = f"""
 .pm{{font:14px/1.45 system-ui,'DejaVu Sans',Arial,sans-serif;color:{INK}}}
 .pm table{{border-collapse:collapse;margin:.4em 0 1.2em;font-size:13px}}
@@ -27,79 +26,74 @@ CSS = f"""
 """
 
 
-def page(title: str, body: str) -> str:
-    """A whole HTML document; nothing in it is fetched from elsewhere."""
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>body{{margin:2em}}{CSS}</style></head>\n"
-        f'<body class="pm"><h1>{escape(title)}</h1>\n{body}\n</body></html>\n'
+@dataclass(frozen=True)
+class Part:
+    """A section of a page: its heading, what stands below it, and whether that is unfolded at first."""
+
+    title: str
+    body: str
+    opened: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """What links lead to: the heading in small letters."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "part"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("polymodel.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def page(title: str, body: str, parts: Sequence[Part] = ()) -> str:
+    """A whole HTML document: nothing in it is fetched, and no script but its own may run.
+
+    Tables with a head sort, and filter where they have more than a few rows. `parts` fold, below a table of
+    contents.
+    """
+    script = _asset("report.js")
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; "
+        "base-uri 'none'; form-action 'none'"
     )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{CSS}{_asset('report.css')}</style></head>\n"
+        f'<body class="pm"><h1>{escape(title)}</h1>\n<main>{body}\n{_folded(parts)}</main>\n'
+        f"<script>{script}</script></body></html>\n"
+    )
+
+
+def _folded(parts: Sequence[Part]) -> str:
+    if not parts:
+        return ""
+    links = "".join(f'<li><a href="#{p.anchor}">{escape(p.title)}</a></li>' for p in parts)
+    sections = "\n".join(
+        f'<details class="part" id="{p.anchor}"{" open" if p.opened else ""}>'
+        f"<summary><h2>{escape(p.title)}</h2></summary>\n{p.body}</details>"
+        for p in parts
+    )
+    return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n{sections}\n'
 
 
 def preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def _head(report: Report, more: Sequence[tuple[str, str]]) -> str:
-    """The headline; `more`: what to say of sparse figures."""
-    figures = (*headline(report), *more)
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in figures)
-    state = "yes" if report.feasible else '<span class="bad">no</span>'
-    wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
-    notes = "".join(f'<p class="note">{escape(n)}</p>' for n in report.notes)
-    return f"<table>{rows}<tr><th>feasible</th><td>{state}</td></tr></table>{wrong}{notes}"
+def facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are, as a table without a head."""
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in pairs)
+    return f'<table class="facts">{rows}</table>'
 
 
-def fragment(report: Report, *, live: bool) -> str:
-    """Figures, the LoopTree and the main tables; further tables are folded away."""
-    parts = [f"<style>{CSS}</style>", '<div class="pm">', _head(report, pointers(report))]
-    tree = looptree_svg(report.problem.tree, report.problem.cascade)
-    parts.append(f'<details open><summary>LoopTree</summary><div class="wide">{tree}</div></details>')
-    for i, (title, table, _) in enumerate(sections(report, live=live)):
-        opened = " open" if i < 3 else ""
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
-        parts.append(
-            f"<details{opened}><summary>{escape(title)}</summary>"
-            f'<div class="wide">{table.html()}</div>{notes}</details>'
-        )
-    parts.append("</div>")
-    return "\n".join(parts)
+def noted(notes: Iterable[str]) -> str:
+    """A paragraph per note."""
+    return "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
 
 
-def _tiling(report: Report) -> str:
-    from polymodel.report.tiling.level import body  # here, as it makes its pages with this module
-
-    try:
-        return body(report.tiling)
-    except Refused as refusal:
-        return f'<p class="note">not cut: {escape(str(refusal))}</p>'
-
-
-def to_html(report: Report, file: str | Path | None = None, live: bool = True) -> str:
-    """The report with all tables and both pictures as one page; hover over a number for its exact value."""
-    arch = architecture_svg(report.problem.hierarchy)
-    tree = looptree_svg(report.problem.tree, report.problem.cascade)
-    parts = [
-        _head(report, beside(report)),
-        f'<h2>LoopTree</h2><div class="wide">{tree}</div>',
-        f'<h2>Architecture</h2><div class="wide">{arch}</div>',
-    ]
-    for name in TABLES:
-        table = report.table(name, live=live)
-        if name in ("fusion", "pipelines") and not table.rows:
-            continue
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in table.notes)
-        title = escape(name.replace("_", " "))
-        parts.append(f'<h2>{title}</h2><div class="wide">{table.html()}</div>{notes}')
-    if says_sparse(report.problem):
-        from polymodel.report.sparse_text import body  # here, as it makes its pages with this module
-
-        parts.append(f"<h1>On sparse data</h1>\n{body(report.sparse)}")
-    if says_tiles(report.problem):
-        parts.append(f"<h1>Cut into tiles</h1>\n{_tiling(report)}")
-    names = [v for k, v in headline(report) if k in ("workload", "architecture")]
-    text = page(" on ".join(names) or "polymodel report", "\n".join(parts))
-    if file is not None:
-        with writing(file):
-            Path(file).write_text(text, encoding="utf-8")
-    return text
+def drawn(svg: str) -> str:
+    """An SVG picture as large as it is, which scrolls where it is larger than the page."""
+    return f'<div class="picture" tabindex="0" role="region" aria-label="picture">{svg}</div>'

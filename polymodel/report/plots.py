@@ -27,8 +27,13 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
     kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
     if what not in kinds:
         raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
+    return kinds[what](report, ax if ax is not None else new_axes(8, plot_height(report, what)))
+
+
+def plot_height(report: Report, what: str) -> float:
+    """Inches that a plot needs, so that its bars and their names have room."""
     rows = _rows(report) if what == "working_sets" else 0
-    return kinds[what](report, ax if ax is not None else new_axes(8, max(4.5, 1.2 + 0.2 * rows)))
+    return max(4.5, 1.2 + 0.2 * rows)
 
 
 def prefixed(ax: Axes, unit: str, which: str) -> None:
@@ -129,7 +134,8 @@ def energy(report: Report, ax: Axes) -> Axes:
     prefixed(ax, "J", "y")
     ax.set_ylabel("energy (J)")
     ax.set_title(f"Energy by component and tensor: {engineering(report.total_energy, 'J')}", fontsize=10)
-    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    if items:
+        ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return ax
 
 

@@ -24,14 +24,19 @@ _NAMED = 12  # more entries than that nobody tells apart
 _FAR = 4  # a capacity this many times above the peak is told, not drawn
 
 
-def timeline_axes(found: Timeline, capacity_bits: float, ax: Axes | None = None) -> Axes:
-    """Bits per tensor as stacked steps over the phases, into `ax` or a new figure."""
+def timeline_axes(
+    found: Timeline, capacity_bits: float, ax: Axes | None = None, *, steps: int = _STEPS
+) -> Axes:
+    """Bits per tensor as stacked steps over the phases, into `ax` or a new figure.
+
+    Of more than `steps` phases each step shows the one of a few that holds most.
+    """
     ax = ax if ax is not None else new_axes(9, 4.5)
     ax.set_title(_title(found), fontsize=10, pad=18)
     if not found.buffets:
         ax.text(0.5, 0.5, "the mapping keeps nothing there", ha="center", transform=ax.transAxes)
         return ax
-    shown = _chosen(found)
+    shown = _chosen(found, steps)
     edges = np.append(np.linspace(0, len(found.total), len(shown), endpoint=False), len(found.total))
     below = np.zeros(len(shown))
     # What stays stands at the bottom, what comes and goes on top of it.
@@ -78,12 +83,12 @@ def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.append(values, values[-1])
 
 
-def _chosen(found: Timeline) -> NDArray[np.int64]:
+def _chosen(found: Timeline, steps: int) -> NDArray[np.int64]:
     """The phases to draw: all, or the one that holds most of every few."""
     count = len(found.total)
-    if count <= _STEPS:
+    if count <= steps:
         return np.arange(count)
-    starts = np.unique(np.linspace(0, count, _STEPS, endpoint=False).astype(np.int64))
+    starts = np.unique(np.linspace(0, count, steps, endpoint=False).astype(np.int64))
     ends = np.append(starts[1:], count)
     return np.array(
         [s + int(np.argmax(found.total[s:e])) for s, e in zip(starts, ends, strict=True)], dtype=np.int64
@@ -125,15 +130,17 @@ def _capacity(found: Timeline, capacity_bits: float, ax: Axes) -> None:
 
 def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
     """A strip above that says which Einsum runs, and the legend."""
-    from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     greys = [str(0.25 + 0.6 * k / max(len(found.einsums) - 1, 1)) for k in range(len(found.einsums))]
     strip = ax.inset_axes((0.0, 1.015, 1.0, 0.04))
-    strip.imshow(
-        found.einsum[shown][None, :], aspect="auto", interpolation="nearest", cmap=ListedColormap(greys),
-        vmin=-0.5, vmax=len(greys) - 0.5,
-    )  # fmt: skip
+    # Areas, not an image: a page takes no picture from elsewhere, and counts data: as elsewhere.
+    places = np.arange(len(shown) + 1)
+    for k, grey in enumerate(greys):
+        runs = _closed((found.einsum[shown] == k).astype(float))
+        strip.fill_between(places, runs, step="post", color=grey, linewidth=0)
+    strip.set_xlim(0, len(shown))
+    strip.set_ylim(0, 1)
     strip.set_axis_off()
     # One legend for both: the tensors from the top of the stack down, then who runs.
     handles, labels = ax.get_legend_handles_labels()

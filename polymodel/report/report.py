@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from polymodel.analysis.timeline import Measure
+    from polymodel.loading import Spec
     from polymodel.report.closed import SymbolicReport
     from polymodel.report.explain import Explanation
     from polymodel.report.sparse import SparseReport
@@ -44,8 +45,9 @@ class Report(Frames):
     """What one mapping costs. Tables are DataFrames; `table(name)` gives the same as plain data.
 
     `analysis` holds the counts of one execution per Einsum, `costs` everything derived from them;
-    `seconds` is how long both took, `folder` where data files of the workload are. Element-level lifetimes
-    (`live_bits`), and the other reuse policies, are counted when a table that shows them is first looked at.
+    `seconds` is how long both took, `folder` where data files of the workload are, `spec` what was evaluated,
+    with the values of symbols, if it was loaded. Element-level lifetimes (`live_bits`), and the other reuse
+    policies, are counted when a table that shows them is first looked at.
     """
 
     problem: Problem
@@ -56,6 +58,7 @@ class Report(Frames):
     template: LoopTree | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    spec: Spec | None = None
 
     @cached_property
     def symbolic(self) -> SymbolicReport:
@@ -316,11 +319,16 @@ class Report(Frames):
 
         return to_json(self, file, live)
 
-    def to_html(self, file: str | Path | None = None, *, live: bool = True) -> str:
-        """The report as one self-contained HTML page, also written to `file` if given."""
-        from polymodel.report.page import to_html
+    def to_html(
+        self, file: str | Path | None = None, *, live: bool = True, plots: bool = True, command: str = ""
+    ) -> str:
+        """The report as one self-contained HTML page, also written to `file` if given.
 
-        return to_html(self, file, live)
+        `plots=False` leaves out what takes matplotlib; `command` is told as what asked for the page.
+        """
+        from polymodel.report.report_page import to_html
+
+        return to_html(self, file, live, plots, command)
 
     def __str__(self) -> str:
         from polymodel.report.text import report_text
@@ -335,6 +343,6 @@ class Report(Frames):
         )
 
     def _repr_html_(self) -> str:
-        from polymodel.report.page import fragment
+        from polymodel.report.report_page import fragment
 
         return fragment(self, live=False)

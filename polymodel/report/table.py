@@ -130,17 +130,25 @@ class Table:
                 found[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
         return found
 
-    def html(self) -> str:
-        """The table as an HTML element; exact values are in the cells' titles."""
+    def html(self, exact: Callable[[int, int], str] | None = None) -> str:
+        """The table as an HTML element; exact values are in the cells' titles, and pages sort by them.
+
+        `exact(row, column)`: the title of a cell whose figure is text already, empty for other cells.
+        """
         esc = html.escape
-        right = [self._numeric(i) for i in range(len(self.columns))]
+        right = [
+            self._numeric(i) or (exact is not None and any(exact(r, i) for r in range(len(self.rows))))
+            for i in range(len(self.columns))
+        ]
         heads = zip(self.columns, right, strict=True)
         head = "".join(f"<th{_side(r)}{_meaning(c)}>{esc(c.heading)}</th>" for c, r in heads)
         lines = []
-        for row in self.rows:
+        for at, row in enumerate(self.rows):
             cells = []
-            for v, c, r in zip(row, self.columns, right, strict=True):
+            for i, (v, c, r) in enumerate(zip(row, self.columns, right, strict=True)):
                 title = f' title="{esc(str(v))} {esc(c.unit)}"' if r and v is not None else ""
+                if exact is not None and (said := exact(at, i)):
+                    title = f' title="{esc(said)}"'
                 cells.append(f"<td{_side(r)}{title}>{esc(shown(v, c))}</td>")
             lines.append(f"<tr>{''.join(cells)}</tr>")
         body = "\n".join(lines)

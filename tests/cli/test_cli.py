@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, REFUSED, main
-from polymodel.report.report import TABLES
 from polymodel.report.starter import STARTER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,25 +198,6 @@ def test_validate_names_actions_without_an_energy(capsys: Captured, tmp_path: Pa
     assert "GLB read, MAC compute: no energy is given" in out
 
 
-def test_show_draws(capsys: Captured, spec: str, tmp_path: Path) -> None:
-    code, out, _ = run(capsys, "show", spec, "--format", "html", "--out", str(tmp_path / "pictures"))
-    assert code == FINE
-    assert out.count("<svg") == 3
-    names = ["architecture.svg", "cascade.svg", "looptree.svg"]
-    assert sorted(p.name for p in (tmp_path / "pictures").iterdir()) == names
-
-
-def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code, _, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--out", str(out), "--live")
-    assert code == FINE
-    names = {p.name for p in out.iterdir()}
-    assert {f"{t}.csv" for t in TABLES} <= names
-    assert {"report.json", "report.html", "report.txt", "looptree.svg", "architecture.svg"} <= names
-    tiles = list(csv.DictReader((out / "tiles.csv").open(encoding="utf-8")))
-    assert all(int(r["live_bits"]) <= int(r["tile_bits"]) for r in tiles)
-
-
 def test_out_that_cannot_be_written(capsys: Captured, spec: str) -> None:
     symbol = ("--symbol", "TM=1,2")
     for command in (["evaluate"], ["show"], ["timeline", "--component", "GLB"], ["sweep", *symbol]):
@@ -293,7 +273,7 @@ def test_evaluation_and_its_text_import_nothing_heavy(spec: str) -> None:
     script = (
         "import sys, polymodel as pm\n"
         f"report = pm.evaluate(pm.load({spec!r}), engine='enumerate')\n"
-        "text = str(report), report.to_json(), report.to_html()\n"
+        "text = str(report), report.to_json(), report.to_html(plots=False)\n"
         "print(*sys.modules)"
     )
     done = process("-c", script)

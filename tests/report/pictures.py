@@ -86,7 +86,8 @@ def _visit(
         nodes.append(Shown(_shape(element, moved), texts, told))
         return
     if element.get("class") == "edge":
-        edges.append(tuple(_along(element.find(f"{SVG}path").get("d"), moved)))  # type: ignore[union-attr,arg-type]
+        line = next(element.iter(f"{SVG}path"))
+        edges.append(tuple(_along(line.attrib["d"], moved)))
         return
     if element.tag == f"{SVG}text":
         loose.append(_text(element, moved))
@@ -147,7 +148,8 @@ def _along(d: str, moved: Point) -> Iterator[Point]:
             for k in range(65):
                 t = k / 64
                 weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
-                yield tuple(sum(w * q[i] for w, q in zip(weights, p, strict=True)) for i in (0, 1))  # type: ignore[misc]
+                x, y = (sum(w * q[i] for w, q in zip(weights, p, strict=True)) for i in (0, 1))
+                yield x, y
             at = p[3]
         else:
             raise AssertionError(f"an edge with {word}")

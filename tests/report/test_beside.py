@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polymodel as pm
 from polymodel.report.export import whole_text
-from polymodel.report.page import to_html
+from polymodel.report.report_page import to_html
 
 
 def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:

@@ -145,7 +145,7 @@ def test_every_part_of_a_spec_can_be_drawn_and_saved(tmp_path: Path) -> None:
     assert drawing.svg == pm.draw_cascade(spec.workload).svg == spec.workload._repr_svg_()
     assert drawing.save(tmp_path / "cascade.svg").read_text(encoding="utf-8") == drawing.svg
     with pytest.raises(SpecError, match="draw_cascade"):
-        pm.draw_cascade("attention")  # type: ignore[arg-type]
+        pm.draw_cascade(Path("attention"))  # type: ignore[arg-type]  # a wrong type is the point
 
 
 def test_the_checks_find_what_is_wrong() -> None:

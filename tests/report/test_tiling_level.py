@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import polymodel as pm
 from polymodel.report.export import as_data, check_table, save, whole_text
-from polymodel.report.page import to_html
+from polymodel.report.report_page import to_html
 from polymodel.report.tiling.level import TABLES, TilingReport, tile_levels
 from polymodel.sparse.tensor import SparseTensor
 

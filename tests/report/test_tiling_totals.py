@@ -10,7 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.report import export
-from polymodel.report.page import to_html
+from polymodel.report.report_page import to_html
 from polymodel.report.tiling import level_products
 from polymodel.sparse.tensor import SparseTensor
 

@@ -1,0 +1,130 @@
+"""What a report was made from, so that it can be made again: spec, symbols, versions, engines, command."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+
+from polymodel.loading import Spec
+from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.report.page import Part, facts, noted, preformatted
+from polymodel.report.report import Report
+from polymodel.report.table import Column, Table
+from polymodel.spec.whole import files_as_read, whole_yaml
+
+PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
+EXACT = (
+    "Every count (operations, elements, bits, iterations, instances) is an exact integer: tiles that divide "
+    "nothing, halos, strides and diagonals included. Energy and time are these counts times the numbers of "
+    "the architecture, in floating point."
+)
+ENGINES = {
+    "symbolic": (
+        "closed forms; valid for boxes of rank variables whose ranks are non-negative sums of rank variables "
+        "(one or two), under any tile sizes; refuses everything else"
+    ),
+    "exact": (
+        "integer relations, counted with isl and barvinok; valid for any affine projections and bounds, "
+        "numbers for tile sizes"
+    ),
+    "enumerate": "every iteration walked one by one; valid for whatever is small enough to be listed",
+}
+
+
+def provenance(report: Report, command: str = "") -> list[Part]:
+    """The last sections of a page: how it was made, and the spec as it was loaded."""
+    parts = [Part("How it was made", _made(report, command))]
+    spec = report.spec
+    if spec is not None:
+        parts.append(Part("Spec as loaded", _spec(spec)))
+    else:
+        text = mapping_to_yaml(report.problem.tree)
+        said = noted(["evaluated from objects, not from a loaded spec; the mapping as YAML:"])
+        parts.append(Part("Spec as loaded", said + preformatted(text)))
+    return parts
+
+
+def _now() -> str:
+    """The time in UTC, or `SOURCE_DATE_EPOCH` if that is set, so that a page comes out the same twice."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    when = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def versions() -> list[tuple[str, str]]:
+    """polymodel, Python and the packages that numbers and pictures come from."""
+    from polymodel import __version__
+
+    found = [("polymodel", __version__), ("Python", platform.python_version())]
+    for name in PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:  # pandas and others are not needed for a page
+            continue
+    return [*found, ("system", platform.platform(terse=True))]
+
+
+def _made(report: Report, command: str) -> str:
+    engine = report.analysis.engine
+    pairs = [("date", _now())]
+    pairs += [("command", command)] if command else []
+    pairs += [("exactness", EXACT), *((f"engine {e}", told) for e, told in ENGINES.items() if e == engine)]
+    columns = (Column("einsum"), Column("engine"), Column("iterations"), Column("operations", "operation"))
+    operations = {t.einsum: t.operations for t in report.costs.latency}
+    rows = tuple(
+        (e.name, engine, _points(report, e.name), operations.get(e.name)) for e in report.problem.cascade
+    )
+    counted = Table("engines", columns, rows).html()
+    return (
+        f"{facts(pairs)}<h3>Versions</h3>{facts(versions())}"
+        f'<h3>Who counted what</h3><div class="wide">{counted}</div>'
+    )
+
+
+def _points(report: Report, einsum: str) -> str:
+    from polymodel.workload.text import sizes_text
+
+    return sizes_text(report.problem.cascade[einsum])
+
+
+def spec_text(spec: Spec) -> str:
+    """The spec as one YAML document that loads back; of a TeAAL spec, its text."""
+    if spec.raw_teaal is not None:
+        return str(spec)
+    sections = {
+        n: getattr(spec, f"raw_{n}") for n in ("arch", "workload", "renames", "mapping", "sweep", "explore")
+    }
+    mapping = sections["mapping"]
+    given = {n: s for n, s in sections.items() if s is not None and not isinstance(s, LoopTree)}
+    text = whole_yaml(given, {**spec.declared, **spec.given})
+    if isinstance(mapping, LoopTree):
+        text += mapping_to_yaml(mapping).partition("\n")[2]
+    return text
+
+
+def _spec(spec: Spec) -> str:
+    text = spec_text(spec)
+    files = files_as_read(spec.locator)
+    listed = [(name, f"sha256 {_digest(words)}") for name, words in files.items()]
+    listed += [(f, "") for f in spec.files if f and f not in files]
+    symbols = [(n, "no value" if v is None else str(v)) for n, v in spec.symbols.items()]
+    variables = [(n, str(v)) for n, v in spec.variables.items()]
+    parts = []
+    for title, pairs in (("Files", listed), ("Template variables", variables), ("Symbols", symbols)):
+        if pairs:
+            parts.append(f"<h3>{title}</h3>{facts(pairs)}")
+    said = ["Templates are filled in, files joined: saved as a file, it evaluates to these figures."]
+    if spec.data_folder and "actual:" in text:
+        said.append(f"Its data files lie beside it, as they do in {spec.data_folder}.")
+    if spec.raw_teaal is not None:
+        said = ["A TeAAL spec, as it was understood."]
+    parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{preformatted(text)}")
+    return "\n".join(parts)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
