@@ -11,6 +11,7 @@ from polymodel.importers.timeloop.energy import Energies, Prices
 from polymodel.importers.timeloop.nest import Loop, Nest
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape, Space
+from polymodel.importers.timeloop.reading import exact
 from polymodel.spec.numbers import Value
 
 Written = tuple[str, dict[str, object]]
@@ -18,8 +19,8 @@ Written = tuple[str, dict[str, object]]
 
 def number(value: Fraction | Value) -> int | float:
     """A whole number as int, else the nearest float."""
-    exact = Fraction(value)
-    return int(exact) if exact.denominator == 1 else float(exact)
+    found = value if isinstance(value, Fraction) else exact(value)
+    return int(found) if found.denominator == 1 else float(found)
 
 
 def workload(shapes: Sequence[Shape], bits: int, name: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from polymodel.importers.timeloop.parts import Part
-from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
+from polymodel.importers.timeloop.reading import Fields, Reading, exact, name_and_count
 from polymodel.spec.source import Node
 
 _READS = ("read", "access")
@@ -57,7 +57,7 @@ def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tup
                 table.node, f"the area of {name} goes to no component", "name it as in the architecture"
             )
         elif area is not None:
-            areas[name] = Fraction(area)
+            areas[name] = exact(area)
     found = {}
     for name in known:
         costs = actions.get(name, {})
@@ -95,12 +95,12 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
         if energy is None or energy < 0 or energy == float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
             reading.fault(node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
-        elif name in found and found[name] != Fraction(energy):
+        elif name in found and found[name] != exact(energy):
             what = f"{name} has several energies, by arguments: the largest is taken"
             reading.note(node, what, "", fields.path)
-            found[name] = max(found[name], Fraction(energy))
+            found[name] = max(found[name], exact(energy))
         else:
-            found[name] = Fraction(energy)
+            found[name] = exact(energy)
     for name in found:
         if name not in {*_READS, *_WRITES, *_COMPUTES, *_LEAKS}:
             what = f"the energy of {name} has no counterpart"

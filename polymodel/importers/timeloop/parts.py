@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from polymodel.importers.timeloop.reading import Fields, Reading
+from polymodel.importers.timeloop.reading import Fields, Reading, exact
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import Node
 
@@ -84,23 +84,23 @@ def memory_sizes(
     word = bits or 8
     words = Fraction(1)
     if block is not None and block >= 1:
-        words = Fraction(block)
+        words = exact(block)
     elif width is not None and width > 0 and bits is not None:
-        words = max(Fraction(width) / bits, Fraction(1))
+        words = max(exact(width) / bits, Fraction(1))
     found: Fraction | None = None
     if entries is not None:
-        found = Fraction(entries)
+        found = exact(entries)
     elif depth is not None and width is not None:
-        found = Fraction(depth) * Fraction(width) / word
+        found = exact(depth) * exact(width) / word
     elif depth is not None:
-        found = Fraction(depth) * words
+        found = exact(depth) * words
     elif kilobytes is not None:
-        found = Fraction(kilobytes) * 8192 / word
+        found = exact(kilobytes) * 8192 / word
     times = fields.amount("multiple_buffering")
     if found is not None and times is not None and times > 1:
         what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
         reading.note(fields.node, what, "", fields.path)
-        found = found / Fraction(times)
+        found = found / exact(times)
     return bits, None if backing and entries is None else found, words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.timeloop.unread import unread
@@ -216,6 +217,11 @@ def count_of(
         reading.fault(node, f"{value} is no size", remedy, what)
         return None
     return int(value)
+
+
+def exact(value: Value) -> Fraction:
+    """The number as it is written: 2.2 is 11/5."""
+    return Fraction(str(value))
 
 
 def name_and_count(text: str) -> tuple[str, int]:

@@ -250,10 +250,12 @@ def _note_words(found: _Found, bits: int | None, reading: Reading) -> None:
         if p.kind == "memory" and p.bits not in (None, bits):
             what = f"words of {p.name} have {p.bits} bits, a word has {bits} here: its size in words is kept"
             reading.note(p.node, what, "", "architecture")
-    priced = [found.energies.of(p.name) for p in found.parts]
-    if not any(x.read or x.write or x.compute for x in priced):
+    costs = {p.name: found.energies.of(p.name) for p in found.parts if p.kind != "container"}
+    free = [n for n, x in costs.items() if x.read is None and x.write is None and x.compute is None]
+    if free:
         remedy = "import the ERT that Accelergy wrote as well, or add `energy:` to the actions"
-        reading.note(None, "no energies are given, so the spec has none", remedy)
+        which = " at all" if len(free) == len(costs) else f" for {', '.join(free)}"
+        reading.note(None, f"no energies are given{which}: they are free", remedy)
 
 
 def _check(imported: Imported) -> None:

@@ -1,0 +1,194 @@
+"""Specs of version 0.4: what they become, what they count (worked out by hand), what is named as left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.cli import main
+from tests.importers.test_timeloop_reference import FOLDERS
+from tests.reference.common import engine
+
+HERE = Path(__file__).parent / "timeloop"
+MATMUL = {
+    "shape": {
+        "name": "MatMul",
+        "dimensions": ["M", "K", "N"],
+        "data_spaces": [
+            {"name": "A", "projection": ["M", "K"]},
+            {"name": "B", "projection": ["K", "N"]},
+            {"name": "Z", "projection": ["M", "N"], "read_write": True},
+        ],
+    },
+    "instance": {"M": 8, "K": 4, "N": 4},
+}
+
+
+def counts(imported: pm.Imported) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """(reads without drains, fills, updates) of all instances."""
+    spec = imported.spec
+    assert spec.mapping is not None
+    result = engine("exact").analyse(Problem(spec.workload, spec.arch, spec.mapping))
+    return {(t.component, t.tensor): (t.reads_fill, t.writes_fill, t.writes_drain) for t in result.traffic}
+
+
+def test_weight_stationary() -> None:
+    imported = pm.import_timeloop(HERE / "weight_stationary.yaml")
+    assert imported.complete
+    # 2 x 2 blocks of 4 x 4 weights, each held while 16 rows of A pass; A comes once for each half of N.
+    assert counts(imported) == {
+        ("MainMemory", "A"): (2 * 128, 0, 0),
+        ("MainMemory", "B"): (64, 0, 0),
+        ("MainMemory", "Z"): (0, 0, 128),
+        ("Buffer", "A"): (4 * 16 * 4, 2 * 128, 0),  # shared along N, so 4 words of A a step
+        ("Buffer", "Z"): (128, 0, 4 * 16 * 4),  # summed along K; the second block of K reads sums back
+        ("Weight", "B"): (1024, 64, 0),
+    }
+
+
+def test_row_stationary_convolution() -> None:
+    imported = pm.import_timeloop(HERE / "eyeriss_like.yaml")
+    found = counts(imported)
+    # A filter row in each of 12 units: 2 channels x 4 of 8 filters x 3 weights, changed for each (c, m).
+    assert found["weights_spad", "Weights"] == (6912, 4 * 12 * 24, 0)
+    # Windows of 2 x 3 slide along Q by 2 words; neighbours with a row in common share nothing.
+    assert found["ifmap_spad", "Input"] == (6912, 4 * 12 * (6 + 5 * 2), 0)
+    assert found["shared_glb", "Input"] == (4 * 12 * 16, 288, 0)
+    # Three units sum a row: one write above; the second half of the channels brings the sums to all three.
+    assert found["shared_glb", "Output"] == (192, 0, 2 * 192)
+    assert found["psum_spad", "Output"][1] == 3 * 192
+    left = {d.path.rsplit(".", 1)[-1] for d in imported.left_out}
+    assert left >= {"technology", "n_banks", "has_power_gating", "temporal", "permutation", "adder_width"}
+    nodes = {n.name: n for n in imported.spec.arch.components}
+    assert [d.fanout for d in nodes["PE"].spatial] == [3]
+    assert "- !Memory {name: shared_glb, size: 8192 * 16, " in imported.text
+    assert any("!Parallel" in (d.place.text) for d in imported.notes)
+
+
+def test_imperfect_factors_templates_and_energies() -> None:
+    files = HERE / "output_stationary.yaml", HERE / "energies.yaml"
+    imported = pm.import_timeloop(*files, variables={"M": 9})
+    assert [d.message for d in imported.left_out] == ["energies of noc go to no component"]
+    found = counts(imported)
+    assert found["DRAM", "A"] == (9 * 7, 0, 0)  # rows in 4 + 4 + 1
+    assert found["DRAM", "B"] == (3 * 42, 0, 0)
+    assert found["Buffer", "Z"] == (0, 0, 54)
+    report = pm.evaluate(imported.spec)
+    table = report.energy.set_index(["component", "tensor", "action"])["energy_J"]
+    assert table["DRAM", "A", "read"] == pytest.approx(63 / 4 * 512e-12)  # 4 words an access
+    assert table["MAC", "", "compute"] == pytest.approx(9 * 7 * 6 * 2e-12)
+    # Half a picojoule a cycle, and a cycle for each of 3 x 2 x 7 x 3 steps.
+    assert table["Buffer", "", "leak"] == pytest.approx(0.5e-12 * 126)
+
+
+def test_sparse_optimizations() -> None:
+    imported = pm.import_timeloop(HERE / "sparse.yaml")
+    raw = imported.spec.raw_workload
+    assert raw is not None
+    assert raw.densities == {"A": {"fixed_structured": {"n": 1, "m": 2, "rank": "K"}}, "B": 0.25}
+    report = pm.evaluate(imported.spec)
+    compute = report.sparse.compute
+    assert int(compute["dense"].sum()) == 16 * 16 * 8
+    assert float(compute["effectual"].sum()) == pytest.approx(16 * 16 * 8 * 0.5 * 0.25)
+    assert any("flattened ranks" in d.message for d in imported.left_out)
+
+
+def test_parts_alone() -> None:
+    problem = pm.import_timeloop({"problem": MATMUL})
+    assert len(problem.spec.workload) == 1
+    assert problem.spec.raw_arch is None
+    machine = pm.import_timeloop({"architecture": {"nodes": [
+        {"name": "DRAM", "class": "DRAM"},
+        {"name": "PE", "class": "regfile", "spatial": {"meshX": 2, "meshY": 3}},
+        {"name": "MAC", "class": "intmac"},
+    ]}})  # fmt: skip
+    assert [d.fanout for c in machine.spec.arch.components for d in c.spatial] == [2, 3]
+
+
+def test_loops_on_one_axis_that_cannot_share_alike_get_dimensions_of_their_own() -> None:
+    """Along P the windows of I overlap, which Timeloop does not share; along K all of I is shared."""
+    problem = {
+        "shape": {
+            "name": "Conv",
+            "dimensions": ["K", "P", "R"],
+            "data_spaces": [
+                {"name": "I", "projection": [[["P"], ["R"]]]},
+                {"name": "W", "projection": ["K", "R"]},
+                {"name": "O", "projection": ["K", "P"], "read_write": True},
+            ],
+        },
+        "instance": {"K": 2, "P": 4, "R": 3},
+    }
+    nodes = [
+        {"name": "DRAM", "class": "DRAM"},
+        {"name": "RF", "class": "regfile", "spatial": {"meshX": 8}},
+        {"name": "MAC", "class": "intmac"},
+    ]
+    mapping = [
+        {"target": "RF", "type": "spatial", "factors": "K=2 P=4"},
+        {"target": "RF", "type": "temporal", "factors": "R=3"},
+    ]
+    imported = pm.import_timeloop({"problem": problem, "architecture": {"nodes": nodes}, "mapping": mapping})
+    (memory,) = (c for c in imported.spec.arch.components if c.name == "RF")
+    assert sorted((d.name, d.fanout) for d in memory.spatial) == [("X", 4), ("X2", 2)]
+    found = counts(imported)
+    assert found["DRAM", "I"] == (4 * 3, 0, 0)  # once for both K, but every window by itself
+    assert found["RF", "I"] == (24, 2 * 4 * 3, 0)
+
+
+def test_what_a_spec_becomes_loads_as_a_file_too(tmp_path: Path) -> None:
+    for file in (*sorted(HERE.glob("*e*_*.yaml")), HERE / "sparse.yaml", *(f / "spec.yaml" for f in FOLDERS)):
+        imported = pm.import_timeloop(file)
+        saved = imported.save(tmp_path / f"{file.parent.name}_{file.name}")
+        assert pm.load(saved).mapping == imported.spec.mapping
+        with pytest.raises(pm.SpecError, match="exists already"):
+            imported.save(saved)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(HERE / "output_stationary.yaml"), str(HERE / "energies.yaml")]
+    assert main(["import", "timeloop", *files, "--var", "M=9"]) == 0
+    told = capsys.readouterr()
+    (tmp_path / "spec.yaml").write_text(told.out)
+    assert "note: no cycle time" in told.err
+    assert "left out: " in told.err
+    assert main(["evaluate", str(tmp_path / "spec.yaml")]) == 0
+    assert "operations  378" in capsys.readouterr().out
+    target = tmp_path / "new.yaml"
+    assert main(["import", "timeloop", *files, "--var", "M=9", "--out", str(target)]) == 0
+    assert capsys.readouterr().out == f"wrote {target}\n"
+    assert target.read_text() == told.out
+    assert main(["import", "timeloop", *files, "--out", str(target)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["import", "timeloop", str(tmp_path / "gone.yaml")]) == 2
+    assert main(["import", "timeloop", files[0], "--var", "Q=9"]) == 2
+    assert "no template uses the variable Q" in capsys.readouterr().err
+
+
+def test_nothing_is_dropped_silently() -> None:
+    """A key that nobody knows is named wherever it stands."""
+    whole = {
+        "problem": {**MATMUL, "strange": 1, "instance": {**MATMUL["instance"]}},
+        "architecture": {
+            "odd": {"inner": 1},
+            "nodes": [
+                {"name": "DRAM", "class": "DRAM", "peculiar": True, "attributes": {"uncommon": 2}},
+                {"name": "MAC", "class": "intmac"},
+            ],
+        },
+        "mapping": [{"target": "DRAM", "type": "temporal", "factors": "M=8 K=4 N=4", "rare": 3}],
+        "mapper": {"algorithm": "random"},
+    }
+    left = pm.import_timeloop(whole).left_out
+    assert [d.path for d in left] == [
+        "problem.strange",
+        "architecture.odd",
+        "architecture.nodes[0].peculiar",
+        "architecture.nodes[0].attributes.uncommon",
+        "mapping[0].rare",
+        "mapper",
+    ]
+    assert all(d.remedy for d in left)
