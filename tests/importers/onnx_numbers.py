@@ -84,7 +84,7 @@ def place(access: TensorAccess, at: Mapping[str, np.ndarray]) -> tuple[np.ndarra
 
 def compute(einsum: Einsum, found: Mapping[str, np.ndarray], shape: list[int]) -> np.ndarray:
     at = points(einsum)
-    values = [found[a.tensor][place(a, at)] for a in einsum.inputs]
+    values = [np.broadcast_to(found[a.tensor][place(a, at)], at[""].shape) for a in einsum.inputs]
     (out,) = einsum.outputs
     where = place(out, at)
     how = dict(einsum.operations)

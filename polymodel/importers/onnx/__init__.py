@@ -56,8 +56,9 @@ def import_onnx(
         raise SpecError(b.left_out)
     einsums, variables = lowered(b)
     if not einsums:
-        remedy = "; ".join(f"{d.path}: {d.message}" for d in b.left_out[:3]) or "the graph computes nothing"
-        raise SpecError([Diagnostic("no node of the graph becomes an Einsum", remedy, "", Place(source))])
+        message = "no node of the graph becomes an Einsum"
+        remedy = "see what is left out" if b.left_out else "it only moves data: import a graph that computes"
+        raise SpecError([Diagnostic(message, remedy, "", Place(source)), *b.left_out])
     tensors = unique(b.tensors)
     weights = {t.name for t in b.tensors.values() if t.weight}
     notes = list(b.notes)

@@ -213,8 +213,11 @@ class Builder:
         `zeros`: an operand outside its range adds nothing. `scatter`: dimensions of the result that are no
         index of an operand. Operands of one tensor at two places are copied.
         """
-        if not zeros and not copy:
-            operands = [(self.copied(node, v) if v.padded else v, own) for v, own in operands]
+        if not zeros and any(v.padded for v, _ in operands):
+            raise Unsupported(
+                "it reads zeros that an earlier Pad puts around, which no Einsum makes",
+                "only products, sums and pooling take up such zeros",
+            )
         views, slots_of = self.aligned(operands)
         seen: dict[str, View] = {}
         for k, view in enumerate(views):
@@ -268,14 +271,12 @@ class Builder:
         axis = self.axes.joined(self.slots.of(slots), "") if slots else -1
         return axis, self.slots.radix(slots), prod(self.slots.size(s) for s in slots)
 
-    def copied(self, node: Node, view: View, name: str = "") -> View:
+    def copied(self, node: Node, view: View) -> View:
         """The view as a tensor of its own, filled by a copy Einsum."""
-        out = name or self.fresh(f"{view.tensor}_copy")
+        out = self.fresh(f"{view.tensor}_copy")
         labels = list(range(len(view.dims)))
-        found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True, zeros=True)
-        if not name:
-            why = "its border of zeros is stored" if view.padded else "an Einsum reads a tensor at one place"
-            self.note(node, f"{view.tensor} is copied to {out}: {why}")
+        found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
+        self.note(node, f"{view.tensor} is copied to {out}: an Einsum reads a tensor at one place")
         return found
 
     def fresh(self, name: str) -> str:

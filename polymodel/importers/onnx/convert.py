@@ -70,7 +70,9 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
         try:
             handler(node)(b, node)
         except Wrong as error:
-            faults.append(Diagnostic(error.reason, error.remedy, str(node), Place(source)))
+            given = ", ".join(f"{n} {list(b.shape(n))}" for n in node.inputs if n and b.known(n))
+            reason = f"{error.reason}; its inputs are {given}"
+            faults.append(Diagnostic(reason, error.remedy or "check the node", str(node), Place(source)))
             _as_inputs(b, node)
         except Unsupported as error:
             # What an earlier step of the node added is taken back: all of it is left out.
@@ -108,7 +110,7 @@ def _left(b: Builder, node: Node, error: Unsupported) -> Diagnostic:
         after = f"the shape of {', '.join(lacking)} is unknown, so that what reads it is left out as well"
     remedy = f"{error.remedy}; {after}" if error.remedy else after
     shown = replace(node, domain="" if node.domain == BODY else node.domain)
-    return Diagnostic(f"left out: {error.reason}", remedy, str(shown), Place(b.source))
+    return Diagnostic(f"no counterpart: {error.reason}", remedy, str(shown), Place(b.source))
 
 
 def kinds() -> Mapping[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from math import prod
 
 from polymodel.importers.onnx.build import Builder, Scatter
 from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
@@ -234,8 +233,14 @@ def conv_transpose(b: Builder, node: Node) -> None:
         )
         for k in range(dims)
     }
-    if prod(sizes) < 1:
+    if min(sizes) < 1:
         raise Wrong("its padding leaves nothing of the output", "check pads")
+    for k in range(dims):
+        steps = range(0, strides[k] * shape[2 + k], strides[k]), range(0, reach[k], dilations[k])
+        made = {p + r - heads[k] for p in steps[0] for r in steps[1]}
+        hole = next((o for o in range(sizes[k]) if o not in made), None)
+        if hole is not None:
+            raise Unsupported(f"nothing is added to index {hole} of dimension {2 + k}, which no Einsum makes")
     operands = [(x, ("n", "g", "c", *place)), (w, ("g", "c", "m", *inside))]
     b.einsum(node, name, ("n", ("g", "m"), *scatter), operands, reduce="add", zeros=True, scatter=scatter)
     if bias:

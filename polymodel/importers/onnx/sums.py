@@ -105,6 +105,8 @@ def pool(b: Builder, node: Node) -> None:
         )
     hints = space(dims)
     view = b.value(source, ("N", "C", *hints[0]))
+    if view.padded:
+        raise Unsupported("it reads zeros that an earlier Pad puts around", "give the pooling its own pads")
     kind = node.op.removeprefix("Global")
     if node.op.startswith("Global"):
         after = {"AveragePool": ("mean",), "MaxPool": ()}.get(kind)

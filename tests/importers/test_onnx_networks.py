@@ -1,0 +1,240 @@
+"""Networks: an MLP, a ResNet block, attention, GPT-style layers. Results, operations, evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import onnx
+import pytest
+
+import polymodel as pm
+from polymodel.importers.onnx import import_onnx
+from polymodel.workload.einsum import Cascade
+from tests.importers.onnx_models import answers, model, node, numbers
+from tests.importers.onnx_numbers import operations, run
+
+
+def compared(proto: onnx.ModelProto, shape: tuple[int, ...], weights: Mapping[str, np.ndarray]) -> Cascade:
+    """The workload with everything counted, after its results were compared."""
+    x = numbers(shape)
+    found = import_onnx(proto, fuse="none", softmax="cascade")
+    assert found.complete
+    got = run(found.spec, {"X": x, **weights})
+    for name, want in answers(proto, {"X": x}).items():
+        np.testing.assert_allclose(got[name].ravel(), want.ravel(), rtol=1e-4, atol=1e-4)
+    return found.spec.workload
+
+
+def accesses(cascade: Cascade, name: str) -> list[str]:
+    return [f"{a.tensor}[{', '.join(map(str, a.projection))}]" for a in cascade[name].accesses]
+
+
+MLP_WEIGHTS = {"W1": numbers((16, 32)), "B1": numbers((32,)), "W2": numbers((32, 8))}
+MLP = model(
+    [
+        node("MatMul", ["X", "W1"], ["t"], name="fc1"),
+        node("Add", ["t", "B1"], ["u"], name="bias"),
+        node("Relu", ["u"], ["v"], name="relu"),
+        node("MatMul", ["v", "W2"], ["Y"], name="fc2"),
+    ],
+    {"X": (4, 16)},
+    ["Y"],
+    MLP_WEIGHTS,
+)
+
+
+def test_mlp_with_everything_counted() -> None:
+    counts = operations(compared(MLP, (4, 16), MLP_WEIGHTS))
+    assert counts == {"fc1": 4 * 16 * 32, "bias": 4 * 32, "relu": 4 * 32, "fc2": 4 * 32 * 8}
+
+
+def test_mlp_with_bias_and_activation_taken_in() -> None:
+    found = import_onnx(MLP)
+    assert operations(found.spec.workload) == {"fc1": 4 * 16 * 32, "fc2": 4 * 32 * 8}
+    assert [(n.path, n.message) for n in found.notes] == [
+        ("Add bias", "taken as part of the Einsum of MatMul fc1; reading B1 is not counted"),
+        ("Relu relu", "taken as part of the Einsum of MatMul fc1"),
+    ]
+    assert dict(found.spec.workload["fc1"].operations) == {"populate": "add(_, B1); relu"}
+
+
+def test_mlp_explores_and_evaluates_as_it_stands(tmp_path: object) -> None:
+    file = import_onnx(MLP, name="mlp", bits=8).save(f"{tmp_path}/mlp.yaml")
+    spec = pm.load(file, "simple_two_level")
+    front = pm.explore(spec, objectives=("energy",))
+    summary = pm.evaluate(front[0].spec).summary
+    counted = dict(zip(summary["einsum"], summary["operations"], strict=True))
+    assert counted == {"fc1": 2048, "fc2": 1024, "total": 3072}
+    assert spec.workload.name == "mlp"
+
+
+RESNET_WEIGHTS = {
+    "F1": numbers((4, 4, 3, 3), 1), "F2": numbers((4, 4, 3, 3), 2),
+    **{f"{p}{k}": numbers((4,), k) for k in (1, 2) for p in "sbm"},
+    "v1": np.full(4, 3, np.float32), "v2": np.full(4, 8, np.float32),
+}  # fmt: skip
+
+
+def resnet() -> onnx.ModelProto:
+    same = {"pads": [1, 1, 1, 1]}
+    return model(
+        [
+            node("Conv", ["X", "F1"], ["a"], name="Conv1", **same),
+            node("BatchNormalization", ["a", "s1", "b1", "m1", "v1"], ["b"], name="Norm1"),
+            node("Relu", ["b"], ["c"], name="Relu1"),
+            node("Conv", ["c", "F2"], ["d"], name="Conv2", **same),
+            node("BatchNormalization", ["d", "s2", "b2", "m2", "v2"], ["e"], name="Norm2"),
+            node("Add", ["e", "X"], ["f"], name="Add"),
+            node("Relu", ["f"], ["Y"], name="Relu2"),
+        ],
+        {"X": (1, 4, 6, 5)},
+        ["Y"],
+        RESNET_WEIGHTS,
+    )
+
+
+def folded_norm(k: int) -> tuple[np.ndarray, np.ndarray]:
+    factor = RESNET_WEIGHTS[f"s{k}"] / np.sqrt(RESNET_WEIGHTS[f"v{k}"] + 1e-5)
+    return factor, RESNET_WEIGHTS[f"b{k}"] - RESNET_WEIGHTS[f"m{k}"] * factor
+
+
+def test_resnet_block() -> None:
+    named = {f"{out}_{part}": value for k, out in ((1, "b"), (2, "e"))
+             for part, value in zip(("factor", "offset"), folded_norm(k), strict=True)}  # fmt: skip
+    counts = operations(compared(resnet(), (1, 4, 6, 5), RESNET_WEIGHTS | named))
+    # Along 6 rows a window of 3 has 3 x 6 - 2 rows inside, along 5 columns 3 x 5 - 2.
+    assert counts["Conv1"] == counts["Conv2"] == 4 * 4 * 16 * 13
+    assert counts["Add"] == 4 * 6 * 5
+
+
+def test_resnet_block_counts_as_the_shipped_one() -> None:
+    """Normalisation and activations are part of the products there, as they are here by default."""
+    found = import_onnx(resnet())
+    shipped = pm.load("resnet_basic_block", variables={"CHANNELS": 4, "SIZE": 6}).workload
+    mine = import_onnx(sized(resnet(), (1, 4, 6, 6))).spec.workload
+    assert [e.name for e in found.spec.workload] == ["Conv1", "Conv2", "Add"]
+    assert operations(mine) == operations(shipped)
+    assert [len(e.inputs) for e in mine] == [len(e.inputs) for e in shipped]
+
+
+def sized(proto: onnx.ModelProto, shape: tuple[int, ...]) -> onnx.ModelProto:
+    """The model for an input of another shape."""
+    for dim, size in zip(proto.graph.input[0].type.tensor_type.shape.dim, shape, strict=True):
+        dim.dim_value = size
+    return proto
+
+
+def heads(source: str, made: str, order: list[int]) -> list[onnx.NodeProto]:
+    return [
+        node("Reshape", [source, "split"], [f"{made}_r"]),
+        node("Transpose", [f"{made}_r"], [made], perm=order),
+    ]
+
+
+def attention(d: int, h: int) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+    """Projections, heads by reshape and transpose, scores, softmax, weighted sum, output projection."""
+    nodes = [n for p in "QKV" for n in (node("MatMul", ["X", f"W{p}"], [f"{p}0"], name=p),
+             *heads(f"{p}0", p.lower(), [0, 2, 3, 1] if p == "K" else [0, 2, 1, 3]))]  # fmt: skip
+    nodes += [
+        node("MatMul", ["q", "k"], ["s"], name="QK"),
+        node("Softmax", ["s"], ["p"], name="QK_softmax"),
+        node("MatMul", ["p", "v"], ["a"], name="AV"),
+        node("Transpose", ["a"], ["a_t"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["a_t", "merge"], ["a_m"]),
+        node("MatMul", ["a_m", "WZ"], ["Z"], name="Z"),
+    ]
+    weights = {f"W{p}": numbers((d, d), k) for k, p in enumerate("QKVZ")}
+    return nodes, weights | {"split": np.array([0, 0, h, d // h]), "merge": np.array([0, 0, d])}
+
+
+def test_attention_heads_become_ranks() -> None:
+    nodes, weights = attention(8, 2)
+    cascade = compared(model(nodes, {"X": (2, 3, 8)}, ["Z"], weights), (2, 3, 8), weights)
+    assert accesses(cascade, "Q") == ["X[b, m, k]", "WQ[k, h, e]", "Q0[b, m, h, e]"]
+    assert accesses(cascade, "QK") == ["Q0[b, m, h, e]", "K0[b, m1, h, e]", "s[b, h, m, m1]"]
+    assert accesses(cascade, "AV") == ["p[b, h, m, m1]", "V0[b, m1, h, e1]", "a[b, h, m, e1]"]
+    assert accesses(cascade, "Z") == ["a[b, h, m, e1]", "WZ[h, e1, n]", "Z[b, m, n]"]
+
+
+def external(name: str, shape: tuple[int, ...]) -> onnx.TensorProto:
+    """A weight in a file outside the model's folder; nobody may open it."""
+    tensor = onnx.TensorProto(name=name, data_type=1, dims=shape, data_location=onnx.TensorProto.EXTERNAL)
+    entry = tensor.external_data.add()
+    entry.key, entry.value = "location", "../../elsewhere/weights.bin"
+    return tensor
+
+
+@pytest.mark.parametrize("tokens", [2048, 16])
+def test_gpt3_layer_counts_as_the_shipped_one(tokens: int) -> None:
+    nodes, _ = attention(32, 32)
+    nodes += [node("MatMul", ["Z", "WA"], ["f"], name="FFA"), node("MatMul", ["f", "WB"], ["Y"], name="FFB")]
+    proto = model(nodes, {"X": ("batch", tokens, 4096)}, ["Y"], {"split": np.array([0, 0, 32, 128]),
+                  "merge": np.array([0, 0, 4096])})  # fmt: skip
+    square = {f"W{p}": (4096, 4096) for p in "QKVZ"}
+    for name, shape in {**square, "WA": (4096, 16384), "WB": (16384, 4096)}.items():
+        proto.graph.initializer.append(external(name, shape))
+    mine = import_onnx(proto, sizes={"batch": 1}).spec.workload
+    shipped = pm.load("gpt3_6.7B", variables={"N_TOKENS": tokens}).workload
+    assert [e.name for e in mine] == ["Q", "K", "V", "QK", "QK_softmax", "AV", "Z", "FFA", "FFB"]
+    for einsum in mine:
+        assert box(mine, einsum.name) == box(shipped, einsum.name)
+
+
+def box(cascade: Cascade, name: str) -> int:
+    return prod(high - low + 1 for low, high in cascade[name].bounds)
+
+
+def gpt2(d: int, h: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """A layer as GPT-2 is exported: one joint projection, split in three; norms, Gelu by Erf, residuals."""
+    weights = {
+        "g": numbers((d,), 1), "b": numbers((d,), 2),
+        "Wqkv": numbers((d, 3 * d), 3), "Bqkv": numbers((3 * d,), 4),
+        "Wo": numbers((d, d), 5), "W1": numbers((d, 4 * d), 6), "W2": numbers((4 * d, d), 7),
+        "split": np.array([0, 0, h, d // h]), "merge": np.array([0, 0, d]), "root": np.float32(d / h) ** 0.5,
+        "r2": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5),
+    }  # fmt: skip
+    nodes = [
+        node("LayerNormalization", ["X", "g", "b"], ["n1"], name="ln1"),
+        node("MatMul", ["n1", "Wqkv"], ["qkv0"], name="QKV"),
+        node("Add", ["qkv0", "Bqkv"], ["qkv"], name="QKV_bias"),
+        node("Split", ["qkv"], ["q0", "k0", "v0"], axis=-1, num_outputs=3),
+        *heads("q0", "q", [0, 2, 1, 3]), *heads("k0", "k", [0, 2, 3, 1]), *heads("v0", "v", [0, 2, 1, 3]),
+        node("MatMul", ["q", "k"], ["s"], name="QK"),
+        node("Div", ["s", "root"], ["s1"], name="scale"),
+        node("Softmax", ["s1"], ["p"], name="softmax"),
+        node("MatMul", ["p", "v"], ["a"], name="AV"),
+        node("Transpose", ["a"], ["a_t"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["a_t", "merge"], ["a_m"]),
+        node("MatMul", ["a_m", "Wo"], ["z"], name="out"),
+        node("Add", ["z", "X"], ["r"], name="residual1"),
+        node("LayerNormalization", ["r", "g", "b"], ["n2"], name="ln2"),
+        node("MatMul", ["n2", "W1"], ["f"], name="FFA"),
+        node("Div", ["f", "r2"], ["f1"]), node("Erf", ["f1"], ["f2"]), node("Add", ["f2", "one"], ["f3"]),
+        node("Mul", ["f", "f3"], ["f4"]), node("Mul", ["f4", "half"], ["f5"]),
+        node("MatMul", ["f5", "W2"], ["m"], name="FFB"),
+        node("Add", ["m", "r"], ["Y"], name="residual2"),
+    ]  # fmt: skip
+    return model(nodes, {"X": (2, 3, d)}, ["Y"], weights), weights
+
+
+def test_gpt2_layer() -> None:
+    proto, weights = gpt2(8, 2)
+    counts = operations(compared(proto, (2, 3, 8), weights))
+    assert counts["QKV"] == 2 * 3 * 8 * 24
+    assert counts["QK"] == counts["AV"] == 2 * 2 * 3 * 3 * 4
+    assert counts["out"] == 2 * 3 * 64
+    assert counts["FFA"] == counts["FFB"] == 2 * 3 * 8 * 32
+
+
+def test_gpt2_layer_joint_projection_has_a_rank_for_its_thirds() -> None:
+    proto, _ = gpt2(8, 2)
+    found = import_onnx(proto)
+    assert accesses(found.spec.workload, "AV")[1] == "qkv[b, m1, 2, h, e]"
+    copies = [e for e in found.spec.workload if e.is_copy]
+    assert [e.name for e in copies] == ["qkv_copy"]
+    assert any("qkv is copied to qkv_copy" in n.message for n in found.notes)
+    names = [e.name for e in found.spec.workload]
+    assert "QKV_bias" not in names
+    assert "scale" not in names

@@ -1,0 +1,120 @@
+"""Each operator of ONNX against the reference implementation, on whole numbers, element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.importers.onnx_cases import Case, compare, ints, one, two, w
+from tests.importers.onnx_models import node
+
+PRODUCTS = {
+    "matmul": two("MatMul", (3, 4), (4, 5), 60),
+    "matmul_broadcast": two("MatMul", (2, 1, 3, 4), (5, 4, 2), 2 * 5 * 3 * 4 * 2),
+    "matmul_vector_left": two("MatMul", (4,), (5, 4, 2), 40),
+    "matmul_vector_right": two("MatMul", (3, 4), (4,), 12),
+    "matmul_vectors": two("MatMul", (4,), (4,), 4),
+    "gemm": one("Gemm", (3, 4), w(B=(5, 4), C=(5,)), count=60 + 15, transB=1, alpha=2.0),
+    "gemm_transposed": one("Gemm", (4, 3), w(B=(4, 5), C=(3, 1)), count=60 + 15, transA=1),
+    "conv_strided": one("Conv", (2, 3, 7, 6), w(W=(4, 3, 3, 3), B=(4,)), pads=[1, 1, 1, 1], strides=[2, 1]),
+    "conv_grouped": one(
+        "Conv", (2, 4, 7, 6), w(W=(6, 2, 3, 3)), group=2, dilations=[2, 1], auto_pad="SAME_UPPER"
+    ),
+    "conv_same_lower": one("Conv", (1, 2, 6, 5), w(W=(3, 2, 2, 4)), auto_pad="SAME_LOWER", strides=[2, 3]),
+    # Of 5 x 3 places in a direction, the first and the last lack one of three: 13.
+    "conv_depthwise": one(
+        "Conv", (1, 4, 5, 5), w(W=(4, 1, 3, 3)), count=4 * 13 * 13, group=4, pads=[1, 1, 1, 1]
+    ),
+    "conv_depth_multiplied": one("Conv", (1, 4, 5, 5), w(W=(8, 1, 3, 3)), count=8 * 81, group=4),
+    "conv_1d": one("Conv", (1, 2, 9), w(W=(3, 2, 4), B=(3,)), strides=[3], pads=[2, 1]),
+    "conv_3d": one("Conv", (1, 2, 4, 4, 3), w(W=(3, 2, 2, 3, 2)), pads=[1, 0, 1, 0, 1, 1]),
+    "conv_pointwise_strided": one("Conv", (1, 2, 5, 5), w(W=(3, 2, 1, 1)), count=6 * 9, strides=[2, 2]),
+    "conv_on_a_row": one("Conv", (1, 2, 1, 5), w(W=(3, 2, 3, 3)), count=6 * 13, pads=[1, 1, 1, 1]),
+    "conv_transpose": one(
+        "ConvTranspose", (2, 3, 4, 3), w(W=(3, 2, 3, 2), B=(2,)), strides=[2, 2], pads=[1, 0, 0, 1]
+    ),
+    "conv_transpose_same": one(
+        "ConvTranspose", (2, 4, 4), w(W=(4, 3, 3)), strides=[2], auto_pad="SAME_UPPER"
+    ),
+    "einsum": two("Einsum", (2, 2, 3, 4), (2, 2, 5, 4), 240, equation="bhmd,bhnd->bhmn"),
+    "einsum_implicit": two("Einsum", (3, 4), (4, 5), 60, equation="ij,jk"),
+    "einsum_transpose": one("Einsum", (2, 3), equation="ij->ji"),
+    "einsum_diagonal": one("Einsum", (3, 3), count=3, equation="ii->i"),
+    "attention": Case(
+        [node("Attention", ["Q", "K", "V"], ["Y"], q_num_heads=4, kv_num_heads=2)],
+        {"Q": (2, 3, 16), "K": (2, 5, 8), "V": (2, 5, 8)},
+        {},
+        False,
+        23,
+        2 * 4 * 3 * 5 * (4 + 1 + 4),
+    ),
+    "attention_masked": Case(
+        [node("Attention", ["Q", "K", "V", "M"], ["Y"])],
+        {"Q": (2, 2, 3, 4), "K": (2, 2, 5, 4), "V": (2, 2, 5, 6), "M": (3, 5)},
+        {},
+        False,
+        23,
+    ),
+}
+
+POINTWISE = {
+    "square": Case([node("Mul", ["X", "X"], ["Y"])], {"X": (3, 4)}, count=12),
+    "add_broadcast": two("Add", (3, 1, 4), (2, 1), 24),
+    "sub": two("Sub", (3, 4), (4,), 12),
+    "less_dimensions": two("Mul", (4,), (2, 3, 4), 24),
+    "constant": one("Div", (3, 4), {"c": np.float32(2)}, count=12),
+    "constant_first": Case([node("Sub", ["c", "X"], ["Y"])], {"X": (3,)}, {"c": np.float32([2])}),
+    "clip": one("Clip", (3, 4), {"low": np.float32(-1), "high": np.float32(2)}),
+    "leaky": one("LeakyRelu", (3, 4), exact=False, alpha=0.25),
+    "relu": one("Relu", (3, 4)),
+    "prelu": one("PRelu", (2, 3, 4), w(s=(3, 1))),
+    "where": Case(
+        [
+            node("Relu", ["A"], ["C0"]),
+            node("Cast", ["C0"], ["C"], to=onnx.TensorProto.BOOL),
+            node("Where", ["C", "A", "B"], ["Y"]),
+        ],
+        {"A": (2, 3), "B": (3,)},
+    ),
+    "sum_of_three": Case([node("Sum", ["A", "B", "A"], ["Y"])], {"A": (2, 3), "B": (3,)}),
+    "by_a_scalar_tensor": Case(
+        [node("ReduceSum", ["X"], ["T"], keepdims=0), node("Mul", ["X", "T"], ["Y"])], {"X": (2, 3)}, count=12
+    ),
+}
+
+SUMS = {
+    **{
+        op: one(op, (2, 3, 4), {"axes": ints(1, -1)}, exact=False, keepdims=0)
+        for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceSumSquare")
+    },
+    "reduce_all": one("ReduceSum", (2, 3, 4), count=24),
+    "reduce_exponentials": one("ReduceLogSumExp", (2, 3, 4), {"axes": ints(1)}, exact=False),
+    "max_pool": one(
+        "MaxPool", (1, 2, 6, 5), count=2 * 8 * 4, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0]
+    ),
+    "max_pool_ceil": one(
+        "MaxPool", (1, 2, 5, 5), count=2 * 25, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1
+    ),
+    "max_pool_dilated": one("MaxPool", (1, 2, 7), kernel_shape=[3], dilations=[2]),
+    "average_pool": one("AveragePool", (1, 2, 6, 5), exact=False, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    "average_pool_padded": one(
+        "AveragePool", (1, 2, 6, 5), exact=False, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
+    ),
+    "global_average": one("GlobalAveragePool", (1, 2, 6, 5), exact=False, count=60),
+    "global_max": one("GlobalMaxPool", (1, 2, 6, 5), count=60),
+    "softmax": one("Softmax", (2, 3, 4), exact=False, axis=1, count=4 * 24),
+    "log_softmax": one("LogSoftmax", (2, 3, 4), exact=False, axis=-1),
+    "layer_norm": one("LayerNormalization", (2, 3, 4), w(g=(4,), b=(4,)), exact=False, count=6 * 24),
+    "layer_norm_over_two": one("LayerNormalization", (2, 3, 4), w(g=(3, 4)), exact=False, axis=1),
+    "rms_norm": one("RMSNormalization", (2, 3, 4), w(g=(4,)), exact=False, opset=23),
+    "instance_norm": one("InstanceNormalization", (2, 3, 4, 4), w(g=(3,), b=(3,)), exact=False),
+}
+
+
+CASES = PRODUCTS | POINTWISE | SUMS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operator(name: str) -> None:
+    compare(CASES[name], "one" if name.startswith("attention") else "cascade")
