@@ -118,6 +118,22 @@
     if (rows.length > FEW) { filtered(table, rows, place); }
   });
 
+  // A picture that is wider than the page starts in its middle, where its root is, and can be made to fit.
+  function middle(picture) { picture.scrollLeft = (picture.scrollWidth - picture.clientWidth) / 2; }
+  document.querySelectorAll('.picture').forEach(function (picture) {
+    var box = made('div', '', {'class': 'tools'});
+    var button = made('button', 'fit to the page', {type: 'button', 'aria-pressed': 'false'});
+    button.addEventListener('click', function () {
+      button.setAttribute('aria-pressed', String(picture.classList.toggle('fit')));
+      middle(picture);
+    });
+    box.appendChild(button);
+    picture.parentNode.insertBefore(box, picture);
+    var part = picture.closest('details');
+    if (part) { part.addEventListener('toggle', function () { middle(picture); }); }
+    middle(picture);
+  });
+
   var parts = Array.from(document.querySelectorAll('details'));
   function reveal() {
     var goal = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
