@@ -48,7 +48,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 60
 nb_merge_streams = True
 # Formulas as text: a page that draws them fetches a program from elsewhere.
-nb_mime_priority_overrides = [("html", "text/plain", 30)]
+nb_mime_priority_overrides = [("html", "text/latex", None)]
 myst_update_mathjax = False
 
 autodoc_member_order = "bysource"
