@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 MARKERS = "os^Dv<>PXp"
 WARNING = "#c0282d"
 INK = "#1f2933"
-SHADES = tuple(edge for _, edge in PALETTE) + tuple(fill for fill, _ in PALETTE)
+# Dark ones first, then lighter ones of the same kind, which still stand out from white paper.
+SHADES = tuple(edge for _, edge in PALETTE) + (
+    "#7fb2e5", "#f0a35e", "#74c69d", "#b79ce0", "#ec8fa5", "#7cc0cf", "#d6c35a", "#a3a3a3",
+)  # fmt: skip
 
 
 def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
@@ -175,7 +178,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")
     ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)
-    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)
     return ax
 
 

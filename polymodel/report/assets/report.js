@@ -119,19 +119,24 @@
   });
 
   // A picture that is wider than the page starts in its middle, where its root is, and can be made to fit.
-  function middle(picture) { picture.scrollLeft = (picture.scrollWidth - picture.clientWidth) / 2; }
   document.querySelectorAll('.picture').forEach(function (picture) {
     var box = made('div', '', {'class': 'tools'});
     var button = made('button', 'fit to the page', {type: 'button', 'aria-pressed': 'false'});
     button.addEventListener('click', function () {
       button.setAttribute('aria-pressed', String(picture.classList.toggle('fit')));
-      middle(picture);
+      settle();
     });
+    function settle() {
+      var over = picture.scrollWidth - picture.clientWidth;
+      picture.scrollLeft = over / 2;
+      box.hidden = over <= 0 && !picture.classList.contains('fit');
+    }
     box.appendChild(button);
     picture.parentNode.insertBefore(box, picture);
     var part = picture.closest('details');
-    if (part) { part.addEventListener('toggle', function () { middle(picture); }); }
-    middle(picture);
+    if (part) { part.addEventListener('toggle', settle); }
+    window.addEventListener('resize', settle);
+    settle();
   });
 
   var parts = Array.from(document.querySelectorAll('details'));
