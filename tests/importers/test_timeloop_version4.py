@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+import yaml
 
 import polymodel as pm
 from polymodel.analysis.engine import Problem
@@ -192,3 +194,63 @@ def test_nothing_is_dropped_silently() -> None:
         "mapper",
     ]
     assert all(d.remedy for d in left)
+
+
+def test_containers_hand_their_attributes_down(tmp_path: Path) -> None:
+    common = {"datawidth": 16, "n_things": 2, "global_cycle_seconds": 4e-9}
+    nodes = [
+        {"name": "Chip", "class": "none", "attributes": common},
+        {"name": "DRAM", "class": "DRAM", "attributes": {}},
+        {
+            "name": "Buffer",
+            "class": "SRAM",
+            "attributes": {"depth": 8, "width": "datawidth * 2", "datawidth": 8},
+        },
+        {"name": "MAC", "class": "intmac"},
+    ]
+    text = yaml.safe_dump({"architecture": {"nodes": nodes}}, sort_keys=False)
+    text = text.replace("- name: Chip\n    class: none\n", "- !Container\n    name: Chip\n")
+    (tmp_path / "chip.yaml").write_text(text)
+    imported = pm.import_timeloop(tmp_path / "chip.yaml")
+    assert [d.path for d in imported.left_out] == ["architecture.nodes[0].attributes.n_things"]
+    assert "size: 16 * 16" in imported.text  # 8 rows of two words of 8 bits
+    assert "clock: 250000000" in imported.text
+
+
+def test_keep_only_bypasses_the_rest() -> None:
+    nodes = [
+        {"name": "DRAM", "class": "DRAM"},
+        {"name": "Buffer", "class": "SRAM", "constraints": {"dataspace": {"keep_only": ["A"]}}},
+        {"name": "MAC", "class": "intmac"},
+    ]
+    mapping = [{"target": "DRAM", "type": "temporal", "factors": "M=8 K=4 N=4"}]
+    imported = pm.import_timeloop({"problem": MATMUL, "architecture": {"nodes": nodes}, "mapping": mapping})
+    assert "!Storage {component: Buffer, tensors: [A], reuse: slide}" in imported.text
+
+
+def test_a_fused_mapping_evaluates_as_it_is() -> None:
+    folder = FOLDERS[0].parent / "looptree" / "conv2d_fused_p4q4_rowret"
+    imported = pm.import_timeloop(folder / "spec.yaml")
+    assert imported.complete
+    report = pm.evaluate(imported.spec)
+    operations = report.summary.set_index("einsum")["operations"]
+    assert operations["L1"] == 23_328
+    assert operations["L2"] == 16 * 16 * 8 * 4 * 9
+
+
+BOMBS = {
+    "aliases": "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+    + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools.pairwise("abcdefg")),
+    "nesting": "problem: " + "[" * 500 + "]" * 500,
+    "template": "problem: {% for i in range(10000000) %}x{% endfor %}",
+    "code": "problem: {{ ''.__class__.__mro__ }}",
+    "tag": "problem: !!python/object/apply:os.system ['true']",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_files_that_mean_harm_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "bomb.yaml").write_text(BOMBS[name] + "\n")
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_timeloop(tmp_path / "bomb.yaml")
+    assert all(d.remedy for d in caught.value.diagnostics)

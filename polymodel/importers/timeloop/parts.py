@@ -153,6 +153,9 @@ def held_of(fields: Fields | None, tensors: Mapping[str, str]) -> Held:
     """`keep:` and `bypass:` of a directive or a constraint, as far as the tensors are known."""
     if fields is None:
         return Held()
-    keep, bypass = (fields.words(*keys) or () for keys in (("keep", "keep_only"), ("bypass",)))
-    found = (frozenset(tensors[w] for w, _ in words if w in tensors) for words in (keep, bypass))
-    return Held(*found)
+    alone = fields.words("keep_only")
+    keep, bypass = (
+        frozenset(tensors[w] for w, _ in words if w in tensors)
+        for words in (alone or fields.words("keep") or (), fields.words("bypass") or ())
+    )
+    return Held(keep, bypass if alone is None else frozenset(tensors.values()) - keep)

@@ -66,7 +66,8 @@ class Reading:
         for path, entry in _untouched(root, "", self.seen):
             message, remedy = unread(plain_key(entry.key), entry)
             place = entry.source.place(entry.line, entry.column)
-            self.left.append(Diagnostic(message, remedy, path, place))
+            if (place, message) not in {(d.place, d.message) for d in self.left}:
+                self.left.append(Diagnostic(message, remedy, path, place))
 
 
 def _untouched(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, Entry]]:

@@ -13,10 +13,11 @@ from polymodel.importers.timeloop.parts import (
     memory_sizes,
     scope_of,
 )
-from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count, tidy_name
+from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count, plain_key, tidy_name
 from polymodel.spec.numbers import Value
-from polymodel.spec.source import UNKNOWN_TAG, Node
+from polymodel.spec.source import UNKNOWN_TAG, Entry, Node
 
+_OWN = ("meshx", "meshy", "instances")
 TAGS = (
     "Component", "Container", "Hierarchical", "Parallel", "Pipelined", "Nothing", "ArithmeticStorage",
     "Architecture", "Storage", "Compute", "Temporal", "Spatial", "Dataspace", "Permutation",
@@ -44,6 +45,7 @@ class _Builder:
     reading: Reading
     tensors: Mapping[str, str]
     found: list[Part] = field(default_factory=list)
+    inherited: tuple[Entry, ...] = ()
     totals: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
 
     def finished(self, node: Node) -> tuple[Part, ...]:
@@ -94,17 +96,29 @@ class _Builder:
             self.reading.whole(node)
             self.reading.note(node, f"{fields.text('name')} is not enabled, so it is not there", "", path)
             return outer
-        attributes = fields.fields("attributes")
+        given = fields.take("attributes")
+        attributes = Fields(self.reading, self.joined(given, node), f"{path}.attributes", outer)
         scope = scope_of(self.reading, attributes, outer)
-        if attributes is not None:
-            attributes.scope = scope
+        attributes.scope = {**self.reading.variables, **scope}
+        if node.tag == "Container":
+            self.inherited = tuple(e for e in attributes.node.entries or () if plain_key(e.key) not in _OWN)
         self.new_part(node, fields, attributes, scope)
         return scope if node.tag == "Container" else outer
 
+    def joined(self, given: Node | None, node: Node) -> Node:
+        """The attributes of a node: its own, and those of the containers around it."""
+        if given is not None and given.entries is None:
+            return given
+        own = given.entries or () if given is not None else ()
+        names = {plain_key(e.key) for e in own}
+        outer = tuple(e for e in self.inherited if plain_key(e.key) not in names)
+        return replace(given or node, tag="", entries=(*own, *outer), elements=None, scalar=None)
+
     def branch(self, node: Node, fields: Fields, path: str, outer: dict[str, Value]) -> None:
         fields.ignore("name")
-        before = len(self.found)
+        before, inherited = len(self.found), self.inherited
         self.new_nodes(fields.items("nodes"), f"{path}.nodes", outer)
+        self.inherited = inherited
         below = self.found[before:]
         if node.tag == "Parallel" and len(below) > 1:
             if any(p.instances > 1 for p in below[:-1]):
@@ -117,9 +131,7 @@ class _Builder:
             remedy = "write the stages as a fused mapping (docs/howto/fuse.md)"
             self.reading.fault(node, "!Pipelined nodes have no counterpart", remedy, path)
 
-    def new_part(
-        self, node: Node, fields: Fields, attributes: Fields | None, scope: Mapping[str, Value]
-    ) -> None:
+    def new_part(self, node: Node, fields: Fields, attributes: Fields, scope: Mapping[str, Value]) -> None:
         title = fields.need("name", example="name: PE")
         if title is None:
             return
@@ -129,7 +141,7 @@ class _Builder:
         x = y = None
         if spatial is not None:
             x, y = spatial.count("meshx"), spatial.count("meshy")
-        elif attributes is not None and ("meshx" in attributes or "meshy" in attributes):
+        elif "meshx" in attributes or "meshy" in attributes:
             x, y = attributes.count("meshx"), attributes.count("meshy")
         mesh = (x or 1, y or 1) if x or y else (ranged, 1)
         part = Part(name, "container", node, mesh, bool(x or y) or ranged == 1, own_mesh=True)
@@ -140,6 +152,7 @@ class _Builder:
             part = found
         part = self.constrained(part, fields)
         cycle = scope.get("global_cycle_seconds")
+        attributes.ignore("global_cycle_seconds")
         self.found.append(replace(part, cycle=cycle if isinstance(cycle, (int, float)) else None))
 
     def component(self, part: Part, fields: Fields, attributes: Fields | None) -> Part | None:
@@ -178,7 +191,7 @@ class _Builder:
         if constraints is None:
             return part
         held = held_of(constraints.fields("dataspace", "datatype"), self.tensors)
-        spatial = constraints.fields("spatial")
+        spatial = constraints.fields("spatial") if part.instances > 1 else None
         given = (spatial.words("no_reuse") or ()) if spatial is not None else ()
         alone = {self.tensors[w] for w, _ in given if w in self.tensors}
         return replace(part, held=held, unicast=frozenset(alone))
