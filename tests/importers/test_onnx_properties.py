@@ -105,6 +105,18 @@ def test_reshapes_and_transposes(factors: list[int], data: st.DataObject) -> Non
 
 
 @FEW
+@given(st.lists(st.permutations([2, 3, 4]), min_size=1, max_size=3))
+def test_reshapes_across_factors(shapes: list[list[int]]) -> None:
+    """24 elements in any shape after any other, also where no dimension stays whole."""
+    nodes, weights, before = [node("Relu", ["X"], ["t"])], {}, "t"
+    for k, shape in enumerate(shapes):
+        weights[f"s{k}"] = np.array(shape)
+        nodes.append(node("Reshape", [before, f"s{k}"], [f"r{k}"]))
+        nodes.append(node("Transpose", [f"r{k}"], [before := f"t{k}"], perm=[1, 0, 2]))
+    compare(Case([*nodes, node("Relu", [before], ["Y"])], {"X": (2, 3, 4)}, weights))
+
+
+@FEW
 @given(st.integers(1, 9), st.data())
 def test_slices(size: int, data: st.DataObject) -> None:
     start, end = data.draw(st.integers(-size, size)), data.draw(st.integers(-size - 1, size + 2))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from polymodel.importers.onnx import import_onnx
 from tests.importers.onnx_cases import Case, Weights, compare, ints
-from tests.importers.onnx_models import node, numbers
+from tests.importers.onnx_models import model, node, numbers
 
 
 def chain(
@@ -68,6 +69,9 @@ VIEWS = {
         weights={"w0p": ints(0, 0, 1, 0, 0, 2), "w1W": numbers((3, 2, 3))},
         count=6 * (10 * 3 - 4),
     ),
+    "reshape_across": chain(
+        ("Relu", {}), ("Reshape", {}), x=(2, 3, 4), weights={"w1s": ints(3, 2, 4)}, count=72
+    ),
     "gather_one": chain(("Gather", {"axis": 1}), x=(2, 3, 8), weights={"w0i": np.array(1)}, count=16),
     "gather_range": chain(("Gather", {"axis": 1}), x=(2, 5), weights={"w0i": ints(3, 2, 1)}, count=6),
     "expand": chain(
@@ -106,6 +110,17 @@ VIEWS = {
         {"z": np.array(0), "a": ints(0), "m": ints(-1)},
     ),
 }
+
+
+def test_parts_that_do_not_fit_are_copied() -> None:
+    """2 x 3 elements as 3 x 2: the copy goes through one rank that both index."""
+    case = VIEWS["reshape_across"]
+    found = import_onnx(model(case.nodes, case.inputs, ["Y"], case.weights), fuse="none")
+    (copy,) = (e for e in found.spec.workload if e.is_copy)
+    assert [str(x) for x in copy.outputs[0].projection] == ["3*b + m", "n"]
+    assert [n.message for n in found.notes] == [
+        "T0 is copied to T0_copy: it is read in other parts than it is made"
+    ]
 
 
 @pytest.mark.parametrize("name", VIEWS)

@@ -68,9 +68,9 @@ def import_onnx(
         notes += [_taken(part, whole, weights, source) for part, whole in taken]
     width = {t: bits or BITS[b.tensors[t].dtype] for t in b.tensors}
     title = sanitised(name or graph.name)
-    header = Header(title, source, _remarks(b, einsums, tensors, graph.name, source))
+    header = Header(title, source, _remarks(b, graph.name, source))
     text = yaml_of(einsums, variables, tensors, width, weights, header)
-    return Imported(source, text, tuple(notes), tuple(b.left_out))
+    return Imported(source, text, _grouped(notes), tuple(b.left_out))
 
 
 def _check(bits: int | None, fuse: str, softmax: str) -> None:
@@ -88,16 +88,24 @@ def _check(bits: int | None, fuse: str, softmax: str) -> None:
 
 
 def _taken(part: Lowered, whole: Lowered, weights: set[str], source: str) -> Diagnostic:
-    read = [line.tensor for line in part.inputs if line.tensor in weights]
-    more = f"; reading {', '.join(read)} is not counted" if read else ""
-    message = f"taken as part of the Einsum of {whole.about[0]}{more}"
+    read = any(line.tensor in weights for line in part.inputs)
+    more = "; reading its weights is not counted" if read else ""
+    message = f"taken as part of the Einsum before it{more}"
     return Diagnostic(message, "fuse='none' gives it an Einsum of its own", part.about[0], Place(source))
 
 
-def _remarks(
-    b: Builder, einsums: list[Lowered], tensors: Mapping[str, str], name: str, source: str
-) -> tuple[str, ...]:
-    shown = [f"Imported from ONNX: {Path(source).name}, graph {name}."]
-    shown += [f"Left out: {d.path}." for d in b.left_out]
-    used = dict.fromkeys(line.tensor for e in einsums for line in e.lines)
-    return (*shown, *(f"{tensors[t]}: {t}" for t in used if tensors[t] != t))
+def _grouped(notes: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """One note for all nodes that the same is said of; the Einsums' comments name what was taken in."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for note in notes:
+        groups.setdefault((note.message, note.remedy), []).append(note.path)
+    found = []
+    for (message, remedy), paths in groups.items():
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        found.append(Diagnostic(message, remedy, ", ".join(paths[:3]) + more, notes[0].place))
+    return tuple(found)
+
+
+def _remarks(b: Builder, name: str, source: str) -> tuple[str, ...]:
+    shown = f"Imported from ONNX: {Path(source).name}, graph {name}."
+    return (shown, *(f"Left out: {d.path}: {d.message}." for d in b.left_out))

@@ -38,19 +38,14 @@ def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: 
     if flat and min(heads) < 1:
         raise Wrong("the number of heads is not given", "set q_num_heads and kv_num_heads")
     query, key, value = (
-        _heads(b, n, heads[0] if k == 0 else heads[1], hint)
+        _heads(b, node, n, heads[0] if k == 0 else heads[1], hint)
         for k, (n, hint) in enumerate(zip(names, "MPP", strict=True))
     )
     many, few = query.shape[1], key.shape[1]
     if many % few or value.shape[1] != few:
         raise Wrong(f"{many} heads of queries and {few} of keys do not fit together", "check the heads")
-    grouped = b.slots.reshaped(
-        query, (query.shape[0], few, many // few, *query.shape[2:]), ("", "H", "G", "", "")
-    )
-    if grouped is None:
-        raise Unsupported(
-            "the heads are cut in a way that an earlier reshape does not fit", "reshape them in one way"
-        )
+    apart = query.shape[0], few, many // few, *query.shape[2:]
+    grouped = b.reshaped(node, query, apart, ("", "H", "G", "", ""))
     out, called = node.outputs[0], node.name or node.outputs[0]
     factor = scale or 1 / sqrt(query.shape[3])
     name = {p: b.fresh(f"{out}_{p}") for p in ("scores", "masked", "weights")}
@@ -67,23 +62,18 @@ def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: 
             node, "every score is counted, also those that the causal mask sets to nothing; a soft cap is not"
         )
     weights = soft(b, node, name["weights"], scores, [3])
-    split = b.slots.reshaped(weights, (weights.shape[0], few, many // few, *weights.shape[2:]), ("",) * 5)
-    assert split is not None
+    split = b.reshaped(node, weights, (weights.shape[0], few, many // few, *weights.shape[2:]), ("",) * 5)
     products = [(split, ("b", "h", "g", "m", "p")), (value, ("b", "h", "p", "f"))]
     labels = ("b", "m", ("h", "g", "f")) if flat else ("b", ("h", "g"), "m", "f")
     b.einsum(node, out, labels, products, reduce="add", zeros=True, name=called)
 
 
-def _heads(b: Builder, name: str, heads: int, hint: str) -> View:
+def _heads(b: Builder, node: Node, name: str, heads: int, hint: str) -> View:
     """Batch x heads x tokens x width."""
     if len(b.shape(name)) == 4:
         return b.value(name, ("B", "H", hint, "E"))
     view = b.value(name, ("B", hint, "D"))
     if view.shape[2] % heads:
         raise Wrong(f"{heads} heads do not divide a width of {view.shape[2]}", "check the number of heads")
-    found = b.slots.reshaped(view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
-    if found is None:
-        raise Unsupported(
-            "the heads are cut in a way that an earlier reshape does not fit", "reshape them in one way"
-        )
+    found = b.reshaped(node, view, (*view.shape[:2], heads, view.shape[2] // heads), ("", "", "H", "E"))
     return b.slots.transposed(found, (0, 2, 1, 3))

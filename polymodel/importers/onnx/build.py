@@ -9,7 +9,7 @@ from math import prod
 from polymodel.affine import Affine
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.onnx.axes import Axes
-from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
+from polymodel.importers.onnx.graph import Graph, Misfit, Node, Unsupported, Wrong
 from polymodel.importers.onnx.views import Slots, View, rewritten
 
 BITS = {
@@ -162,10 +162,10 @@ class Builder:
     ) -> tuple[list[View], dict[Hashable, tuple[str, ...]]]:
         """Views with the same slots in dimensions of the same label; dimensions of size 1 fit any.
 
-        Raises Wrong for unequal sizes, Unsupported where they are split in ways that do not fit.
+        Raises Wrong for unequal sizes, Misfit where they are split in ways that do not fit.
         """
         first: dict[Hashable, tuple[tuple[str, ...], int]] = {}
-        for view, labels in operands:
+        for place, (view, labels) in enumerate(operands):
             for slots, size, label in zip(view.dims, view.shape, labels, strict=True):
                 if size == 1:
                     continue
@@ -174,10 +174,7 @@ class Builder:
                     message = f"two dimensions that must be equal have sizes {extent} and {size}"
                     raise Wrong(message, "check the shapes of its inputs")
                 if not self.axes.unify(self.slots.of(known), self.slots.of(slots)):
-                    raise Unsupported(
-                        f"its inputs split a dimension of size {size} in ways that do not fit together",
-                        "reshape them in the same way",
-                    )
+                    raise Misfit(place)
         table: dict[str, Affine] = {}
         found: dict[Hashable, tuple[str, ...]] = {}
         fine = [self.slots.refined(view) for view, _ in operands]
@@ -218,15 +215,8 @@ class Builder:
                 "it reads zeros that an earlier Pad puts around, which no Einsum makes",
                 "only products, sums and pooling take up such zeros",
             )
+        operands = self._apart(node, list(operands))
         views, slots_of = self.aligned(operands)
-        seen: dict[str, View] = {}
-        for k, view in enumerate(views):
-            if view.index != seen.setdefault(view.tensor, view).index:
-                other = [*operands]
-                other[k] = (self.copied(node, operands[k][0]), operands[k][1])
-                return self.einsum(node, out, labels, other, map=map, reduce=reduce, populate=populate,
-                                   name=name, dtype=dtype, zeros=zeros, scatter=scatter,
-                                   over=over)  # fmt: skip
         results = [self._result(label, slots_of, scatter or {}) for label in labels]
         tensors = [self.tensors[v.tensor] for v in views]
         kind = dtype or tensors[0].dtype
@@ -235,7 +225,7 @@ class Builder:
         weight = all(t.weight for t in tensors)
         self.tensors[out] = Tensor(out, tuple(a for a in axes if a >= 0), kind, weight, not weight)
         if weight:
-            self.note(node, f"{out} is made of weights alone: it is computed once, and taken as a weight")
+            self.note(node, "its result is made of weights alone: it is computed once, and taken as a weight")
         else:
             accesses = tuple(dict.fromkeys(Access(v.tensor, v.index) for v in views))
             output = Access(out, tuple(expr for axis, expr, _ in results if axis >= 0))
@@ -271,13 +261,67 @@ class Builder:
         axis = self.axes.joined(self.slots.of(slots), "") if slots else -1
         return axis, self.slots.radix(slots), prod(self.slots.size(s) for s in slots)
 
-    def copied(self, node: Node, view: View) -> View:
+    def _apart(self, node: Node, operands: list[tuple[View, Labels]]) -> list[tuple[View, Labels]]:
+        """The operands, with copies of those that are cut otherwise, and of a tensor at a second place."""
+        while True:
+            try:
+                views, _ = self.aligned(operands)
+            except Misfit as found:
+                view, labels = operands[found.operand]
+                operands[found.operand] = (self.recut(node, view, 0, len(view.dims), view.shape), labels)
+                continue
+            seen: dict[str, View] = {}
+            twice = next(
+                (k for k, v in enumerate(views) if v.index != seen.setdefault(v.tensor, v).index), None
+            )
+            if twice is None:
+                return operands
+            view, labels = operands[twice]
+            operands[twice] = (self.copied(node, view, "an Einsum reads a tensor at one place"), labels)
+
+    def copied(self, node: Node, view: View, why: str = "its index is spread over several ranks") -> View:
         """The view as a tensor of its own, filled by a copy Einsum."""
         out = self.fresh(f"{view.tensor}_copy")
         labels = list(range(len(view.dims)))
         found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
-        self.note(node, f"{view.tensor} is copied to {out}: an Einsum reads a tensor at one place")
+        self.note(node, f"{view.tensor} is copied to {out}: {why}")
         return found
+
+    def recut(self, node: Node, view: View, start: int, end: int, shape: Sequence[int]) -> View:
+        """A copy whose dimensions from `start` to `end` can be cut anew: each of `shape` takes whole ones."""
+        out = self.fresh(f"{view.tensor}_copy")
+        labels: list[Hashable] = list(range(len(view.dims)))
+        left = list(range(start, end))
+        scatter: dict[Hashable, Scatter] = {}
+        made: list[Hashable] = []
+        for k, size in enumerate(shape):
+            taken: list[int] = []
+            while left and prod(view.shape[i] for i in taken) < size:
+                taken.append(left.pop(0))
+            steps = [(i, prod(view.shape[j] for j in taken if j > i)) for i in taken]
+            scatter[f"new{k}"] = Scatter(size, "", tuple(steps))
+            made.append(f"new{k}")
+        results = [*labels[:start], *made, *labels[end:]]
+        found = self.einsum(node, out, results, [(view, labels)], name=out, copy=True, scatter=scatter)
+        self.note(node, f"{view.tensor} is copied to {out}: it is read in other parts than it is made")
+        return found
+
+    def reshaped(self, node: Node, view: View, shape: Sequence[int], hints: Sequence[str]) -> View:
+        """The view in another shape, of a copy where the two cut the elements otherwise."""
+        found = self.slots.reshaped(view, shape, hints)
+        if found is not None:
+            return found
+        same = [a == b for a, b in zip(view.shape, shape, strict=False)]
+        head = (*same, False).index(False)
+        tail = 0
+        while tail < min(len(view.shape), len(shape)) - head and view.shape[-1 - tail] == shape[-1 - tail]:
+            tail += 1
+        end = len(view.shape) - tail
+        flat = self.recut(node, view, head, end, [prod(view.shape[head:end])])
+        again = self.slots.reshaped(flat, shape, hints)
+        if again is None:
+            raise Unsupported(f"the shapes {list(view.shape)} and {list(shape)} do not fit together")
+        return again
 
     def fresh(self, name: str) -> str:
         """A name that no value of the graph has."""

@@ -30,6 +30,7 @@ HANDLERS: dict[str, Handler] = {
     "Transpose": reshapes.transpose,
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), reshapes.reshape),
     "Expand": reshapes.expand,
+    "ConstantOfShape": reshapes.filled,
     "Slice": reshapes.slice_,
     "Split": reshapes.split,
     "Gather": reshapes.gather,

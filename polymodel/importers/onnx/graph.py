@@ -86,6 +86,14 @@ class Unsupported(Exception):
         super().__init__(reason)
 
 
+class Misfit(Exception):
+    """An operand (by its place) is cut into parts that the operands before it do not fit."""
+
+    def __init__(self, operand: int) -> None:
+        self.operand = operand
+        super().__init__(operand)
+
+
 class Wrong(Exception):
     """A node contradicts itself or its inputs."""
 

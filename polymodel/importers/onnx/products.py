@@ -81,7 +81,7 @@ def conv(b: Builder, node: Node) -> None:
     hints = space(dims)
     x = b.value(data, ("N", "C", *hints[0]))
     w = b.value(weight, ("C", "C", *hints[2]))
-    x, w = _grouped(b, x, w, node.whole("group", 1))
+    x, w = _grouped(b, node, x, w, node.whole("group", 1))
     strides, dilations, pads, sizes = windows(node, shape[2:], kernel[2:])
     for k in reversed(range(dims)):
         steps = strides[k], dilations[k], pads[k]
@@ -97,20 +97,15 @@ def conv(b: Builder, node: Node) -> None:
         pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])
 
 
-def _grouped(b: Builder, x: View, w: View, groups: int) -> tuple[View, View]:
+def _grouped(b: Builder, node: Node, x: View, w: View, groups: int) -> tuple[View, View]:
     """The channels of the input and the first dimension of the weight as group x rest."""
     channels, rows = x.shape[1], w.shape[0]
     if groups < 1 or channels % groups or rows % groups:
         raise Wrong(f"{channels} channels and {rows} filters do not make {groups} groups", "check `group`")
     tail = ("",) * (len(x.shape) - 2)
-    one = b.slots.reshaped(
-        x,
-        (x.shape[0], groups, channels // groups, *x.shape[2:]),
-        ("", "G" if channels > groups else "C", "C", *tail),
-    )
-    two = b.slots.reshaped(w, (groups, rows // groups, *w.shape[1:]), ("G", "M", "", *tail))
-    if one is None or two is None:
-        raise Unsupported("the groups cut its channels in a way that an earlier reshape does not fit", "")
+    apart = (x.shape[0], groups, channels // groups, *x.shape[2:])
+    one = b.reshaped(node, x, apart, ("", "G" if channels > groups else "C", "C", *tail))
+    two = b.reshaped(node, w, (groups, rows // groups, *w.shape[1:]), ("G", "M", "", *tail))
     return one, two
 
 
@@ -223,7 +218,7 @@ def conv_transpose(b: Builder, node: Node) -> None:
     hints = space(dims)
     x = b.value(node.input(0), ("N", "C", *hints[0]))
     w = b.value(node.input(1), ("C", "M", *hints[2]))
-    x, w = _grouped(b, x, w, groups)
+    x, w = _grouped(b, node, x, w, groups)
     out, bias = node.outputs[0], node.input(2)
     name = b.fresh(f"{out}_product") if bias else out
     place, inside = [f"p{k}" for k in range(dims)], [f"r{k}" for k in range(dims)]

@@ -68,7 +68,7 @@ def reshape(b: Builder, node: Node) -> None:
             shape = [s for k, s in enumerate(shape) if k not in gone]
     if prod(shape) != prod(view.shape):
         raise Wrong(f"shape {list(view.shape)} cannot become {shape}", "check the shape that is asked for")
-    b.alias(node.outputs[0], reshaped(b, view, shape))
+    b.alias(node.outputs[0], reshaped(b, node, view, shape))
 
 
 def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
@@ -85,7 +85,7 @@ def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
     return found
 
 
-def reshaped(b: Builder, view: View, shape: Sequence[int]) -> View:
+def reshaped(b: Builder, node: Node, view: View, shape: Sequence[int]) -> View:
     """The view in another shape; dimensions that are split in two are called heads and width."""
     known = [s for s in view.shape if s > 1]
     wanted = [s for s in shape if s > 1]
@@ -95,13 +95,16 @@ def reshaped(b: Builder, view: View, shape: Sequence[int]) -> View:
         if at < len(known) and wanted[at] * wanted[at + 1] == known[at]:
             places = [k for k, s in enumerate(shape) if s > 1]
             hints[places[at]], hints[places[at + 1]] = "H", "E"
-    found = b.slots.reshaped(view, shape, hints)
-    if found is None:
-        raise Unsupported(
-            f"the shapes {list(view.shape)} and {list(shape)} cut the elements in ways without common parts",
-            "reshape along whole dimensions to have it converted",
-        )
-    return found
+    return b.reshaped(node, view, shape, hints)
+
+
+def filled(b: Builder, node: Node) -> None:
+    """ConstantOfShape: what is filled with one number is a weight."""
+    out = node.outputs[0]
+    shape = whole_numbers(b, node.input(0), "shape")
+    known = b.graph.values.get(out)
+    hints = DEFAULT.get(len(shape), ("",) * len(shape))
+    b.alias(out, b.base(out, shape, hints, known.dtype if known else "float", weight=True))
 
 
 def expand(b: Builder, node: Node) -> None:
@@ -207,7 +210,7 @@ def concat(b: Builder, node: Node) -> None:
     b.alias(
         out, b.base(out, shape, DEFAULT.get(len(shape), ("",) * len(shape)), b.dtype(names[0]), weight=True)
     )
-    b.note(node, f"{out} is made of weights alone: it is computed once, and taken as a weight")
+    b.note(node, "its result is made of weights alone: it is computed once, and taken as a weight")
 
 
 def pad(b: Builder, node: Node) -> None:
@@ -253,8 +256,8 @@ def blocks(b: Builder, node: Node) -> None:
         first, order, last = (n, c, h // k, k, w // k, k), (0, 3, 5, 1, 2, 4), (n, c * k**2, h // k, w // k)
     if prod(first) != n * c * h * w:
         raise Wrong(f"blocksize {k} does not divide {list(view.shape)}", "check blocksize")
-    fine = b.slots.transposed(reshaped(b, view, first), order)
-    b.alias(node.outputs[0], reshaped(b, fine, last))
+    fine = b.slots.transposed(reshaped(b, node, view, first), order)
+    b.alias(node.outputs[0], reshaped(b, node, fine, last))
 
 
 def resize(b: Builder, node: Node) -> None:

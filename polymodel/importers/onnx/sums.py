@@ -240,11 +240,7 @@ def batch_norm(b: Builder, node: Node) -> None:
     every = range(len(shape))
     factor, offset = (b.base(p, (channels,), ("C",), dtype, weight=True) for p in parts[:2])
     b.views |= {parts[0]: factor, parts[1]: offset}
-    b.note(
-        node,
-        f"the weights {parts[0]} = scale / sqrt(variance + epsilon) and {parts[1]} = bias - mean x "
-        f"{parts[0]} are computed once",
-    )
+    b.note(node, "a factor and an offset for each channel are computed once from its four weights")
     called = node.name or out
     scaled = b.einsum(
         node, parts[2], every, [(view, every), (factor, [1])], map="mul", name=f"{called}_scaled"

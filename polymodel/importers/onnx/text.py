@@ -50,10 +50,13 @@ def yaml_of(
                 if bits[line.tensor] == common or line.tensor in told
                 else f", bits_per_value: {bits[line.tensor]}"
             )
+            # A name that is not the file's own stands beside it once.
+            same = line.tensor in told or tensors[line.tensor] == line.tensor
+            aside = "" if same else f"  # {plain(line.tensor)}"
             told.add(line.tensor)
             projection = _projection(line, ranks, names)
             out = ", output: true" if line is e.output else ""
-            body.append(f"    - {{name: {tensors[line.tensor]}, projection: {projection}{out}{own}}}")
+            body.append(f"    - {{name: {tensors[line.tensor]}, projection: {projection}{out}{own}}}{aside}")
         limits = limits_of(variables, e, names)
         if limits:
             body.append("    iteration_space_shape: [" + ", ".join(f'"{text}"' for text in limits) + "]")
