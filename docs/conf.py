@@ -85,6 +85,29 @@ def without_absent(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = entry.sub(lambda m: m[0] if (DOCS / f"{m[0].strip()}.md").exists() else "", source[0])
 
 
+# Classes that one makes oneself; of all others, which functions give, arguments would be in the way.
+MADE = frozenset(
+    "Actual Alone Banded Diagnostic ExecutionReport FixedStructured Hierarchical Launch Limits LoopTree "
+    "Machine Place Problem RankNnz Rolled SparseTensor Tiles TrafficReport Transposed Uniform".split()
+)
+
+
+def signature(
+    app: Sphinx, what: str, name: str, obj: object, options: object, arguments: str | None, answer: str | None
+) -> tuple[str, str] | None:
+    """Of schema classes the fields as they are written; none of classes that functions give."""
+    if what != "class" or not isinstance(obj, type) or issubclass(obj, Exception):
+        return None
+    fields = getattr(obj, "model_fields", None)
+    if fields is not None:
+        written = {n: t for c in reversed(obj.__mro__) for n, t in vars(c).get("__annotations__", {}).items()}
+        shown = [n for n in fields if n != "type"]
+        words = [f"{n}: {written[n]}" if fields[n].is_required() else f"{n}=..." for n in shown]
+        return f"({', '.join(words)})", ""
+    return None if obj.__name__ in MADE else ("", "")
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("autodoc-process-signature", signature)
     app.connect("source-read", without_absent)

@@ -1,0 +1,149 @@
+"""docs/validation.md from a run of the reference checker: python -m tests.documents.validation [--write].
+
+Every case of tests/reference/cases has a row, with what differs from the other tool's figures and why. A
+difference without a reason here is an error, so is a reason without a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.documents import published
+from tests.documents.page import ROOT
+from tests.documents.validation_words import ABOUT, FOLDERS, REASONS
+from tests.reference import check
+from tests.reference.common import Outcome
+
+PAGE = ROOT / "docs" / "validation.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case, or one file of many cases."""
+
+    name: str
+    about: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def checked(self) -> int:
+        """Numbers compared."""
+        return sum(o.checked for o in self.outcomes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is known to differ."""
+        return tuple(note for o in self.outcomes for note in o.notes)
+
+    def reason(self, folder: str) -> str:
+        """Why; KeyError if nobody has said."""
+        for start, why in REASONS.items():
+            if f"{folder}/{self.name}".startswith(start) or self.name.startswith(start):
+                return why
+        raise KeyError(f"{folder}/{self.name}: {self.notes[0]}")
+
+    def text(self, folder: str) -> str:
+        """The row as Markdown."""
+        for outcome in self.outcomes:
+            if outcome.fault or outcome.mismatches:
+                raise ValueError(f"{outcome.name}: {outcome.fault or outcome.mismatches[0]}")
+        told = "all equal"
+        if self.notes:
+            # Bits first: energies and times follow from them.
+            first = sorted(self.notes, key=lambda n: "differs" not in n)[:3]
+            more = f"; {len(self.notes) - len(first)} more" if len(self.notes) > len(first) else ""
+            told = f"{self.reason(folder)} {'; '.join(map(worded, first))}{more}."
+        return f"| {self.name} | {self.about} | {self.checked:,} | {told} |"
+
+
+def worded(note: str) -> str:
+    """A note of the checker, shorter and fit for a table."""
+    for old, new in (("tool differs: ", ""), ("tool ", ""), ("reference", "the tool"), ("|", "\\|")):
+        note = note.replace(old, new)
+    return note.replace("the tool says", "the tool").replace("_", "\\_").replace("*", "\\*")
+
+
+def described(path: Path) -> str:
+    """What a case says of itself, in a line."""
+    given = check.load(path) if path.suffix in (".yaml", ".json") and path.stat().st_size < 4_000_000 else {}
+    meta = given.get("meta") if isinstance(given.get("meta"), dict) else {}
+    told = given.get("description") or ABOUT.get(
+        path.parent.name if path.name == "spec.yaml" else path.stem, ""
+    )
+    return " ".join(str(told or (meta or {}).get("description", "")).split()).replace("|", "\\|")
+
+
+def folder_rows(folder: str) -> Iterator[Row]:
+    """The rows of a folder, in order; running them takes seconds."""
+    root = check.HERE / folder
+    if folder in check.DATA:
+        for path in check.files(root, ".json"):
+            yield Row(
+                path.stem, described(path), tuple(check.check_data(path, check.kinds_of(path, root.parent)))
+            )
+        return
+    places: Mapping[str, Path] = {
+        **{
+            p.stem: p
+            for p in check.files(root, ".yaml", ".json")
+            if p.name not in ("spec.yaml", "result.json")
+        },
+        **{p.parent.name: p for p in root.rglob("spec.yaml")},
+    }
+    for outcome in check.run(root, "exact"):
+        name = outcome.name.rsplit("/", 1)[-1]
+        yield Row(name, described(places[name]), (outcome,))
+
+
+def section(folder: str) -> str:
+    """A folder as Markdown."""
+    rows = list(folder_rows(folder))
+    heading, about = FOLDERS[folder]
+    cases = sum(len(row.outcomes) for row in rows)
+    lines = [
+        f"## {heading}", "", about, "",
+        f"{cases} cases, {sum(row.checked for row in rows):,} numbers, `tests/reference/cases/{folder}`.", "",
+        "| case | what it is | numbers | equal, or why not |", "|---|---|---|---|",
+        *(row.text(folder) for row in rows), "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+HEAD = """# Validation
+
+Whether the numbers are right: every case that is compared with another tool, an independent program or a
+paper. Counts are compared with tolerance zero. `make reference` runs all of the cases; this page is made by
+`python -m tests.documents.validation --write`, and tests compare it with a run. The rules behind the reasons:
+[where other tools count differently](differences.md).
+
+"""
+
+
+def split(text: str) -> dict[str, str]:
+    """Heading -> section of the page, heading included."""
+    parts = text.split("\n## ")
+    return {part.splitlines()[0]: f"## {part}".rstrip() + "\n" for part in parts[1:]}
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "\n".join([published.section(), *(section(folder) for folder in FOLDERS)]).rstrip() + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 if the page is not what a run gives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.documents.validation", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write docs/validation.md")
+    options = parser.parse_args(arguments)
+    text = page()
+    if options.write:
+        PAGE.write_text(text, encoding="utf-8")
+    return int(PAGE.read_text(encoding="utf-8") != text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
