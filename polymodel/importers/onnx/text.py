@@ -62,7 +62,8 @@ def yaml_of(
             body.append("    iteration_space_shape: [" + ", ".join(f'"{text}"' for text in limits) + "]")
         body += _operations(e, names)
         body.append(f"    renames: {_renames(e, tensors, weights)}")
-    head = [f"# {plain(text)}" for text in header.remarks]
+    head = ["# yaml-language-server: $schema=./polymodel.schema.json"]
+    head += [f"# {plain(text)}" for text in header.remarks]
     sizes = {name: ranks.sizes[name] for name in dict.fromkeys(r for t in used for r in ranks.ranks[t])}
     head += ["schema_version: 1", "workload:", f"  name: {header.name}", *_sizes(sizes)]
     head += [f"  bits_per_value: {{All: {common}}}", "  einsums:"]
