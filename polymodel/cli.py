@@ -270,6 +270,9 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
     notes += "".join(f"note: {remark}\n" for remark in spec.remarks)
     if unbound:
         parts.append(f"symbols without a value: {', '.join(unbound)} (dependences wait for them)")
+    if not parts:
+        nothing = f"{', '.join(options.sources)}: there is no workload, architecture or mapping in it"
+        raise SpecError([Diagnostic(nothing, "begin a section with `workload:`, `arch:` or `mapping:`")])
     return f"fine: {', '.join(parts)}\n{notes}", FINE
 
 
