@@ -1,53 +1,66 @@
-"""The notebooks and the README: every cell and every example runs."""
+"""Links, names and keys that pages tell exist. Blocks of pages and notebooks are run in tests/documents."""
 
 from __future__ import annotations
 
-import ast
-import json
+import argparse
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from polymodel.cli import build_parser
+from polymodel.spec.base import SchemaObject
+from polymodel.spec.document import SECTIONS
+from polymodel.spec.sparse_schema import SparseSection
+from polymodel.spec.tiles_schema import DataTiles
+from tests.documents.page import pages
+
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PAGES = pages()
 
 
-def run(source: str, names: dict[str, Any]) -> object:
-    """Execute a cell; what its last line evaluates to is shown as a notebook would."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, "cell", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        # Tables of the reference are made when the documentation is built.
+        if "://" not in target and "api/" not in target:
+            assert (page.parent / target).exists(), target
 
 
-def cells(notebook: Path) -> Iterator[str]:
-    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            yield "".join(cell["source"])
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebook_runs_and_shows(notebook: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
-    shown = [value for source in cells(notebook) if (value := run(source, names)) is not None]
-    assert shown
-    for value in shown:
-        html = getattr(value, "_repr_html_", None)
-        # A figure answers None where it has no HTML of its own; then a notebook shows its picture.
-        assert ((html() if html else None) or repr(value)).strip()
-    if notebook.stem == "01_first_steps":
-        printed = capsys.readouterr().out
-        assert "64 rows" in printed
-        assert "T[" in names["refusal"]
-
-
-def test_readme_links_and_names_exist() -> None:
+def test_readme_names_workloads_commands_and_targets() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (ROOT / target).exists(), target
     for name in re.findall(r"^\| `([^|]+)` \|", text, re.MULTILINE):
         for workload in name.split("`, `"):
             assert (ROOT / "workloads" / f"{workload}.yaml").exists(), workload
+    (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (told,) = re.findall(r"`polymodel validate`.*?\(a commented", text, re.DOTALL)
+    assert set(re.findall(r"`(?:polymodel )?(\w+)`", told)) == set(commands.choices)
+    for target in ("demo", "test", "test-slow", "docs", "bench", "reference"):
+        assert f"make {target}" in text
+
+
+def keys(*models: type[SchemaObject]) -> set[str]:
+    """All keys that a part of a spec may have, at any depth."""
+    schemas = [model.model_json_schema() for model in models]
+    parts = [part for schema in schemas for part in (*schema.get("$defs", {}).values(), schema)]
+    return {key for part in parts for key in part.get("properties", {})} - {"type"}
+
+
+@pytest.mark.parametrize("page", ["workload", "architecture", "mapping"])
+def test_howto_has_every_key(page: str) -> None:
+    """Keys of sparse data and of their tiles have chapters of their own."""
+    sections = {"workload": ("workload", "renames"), "architecture": ("arch",), "mapping": ("mapping",)}[page]
+    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text(encoding="utf-8")
+    elsewhere = keys(SparseSection, DataTiles) - {"name", "tensors", "actions"}
+    wanted = keys(*(SECTIONS[name] for name in sections)) - elsewhere
+    assert len(wanted) >= 8
+    assert not {key for key in wanted if not re.search(rf"\b{key}\b", text)}
+
+
+def test_glossary_has_the_words_that_pages_use() -> None:
+    glossary = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    words = set(re.findall(r"^(\w[\w -]*)\n  \S", glossary, re.MULTILINE))
+    assert len(words) > 50
+    used = {w for p in PAGES for w in re.findall(r"\{term\}`([^`]+)`", p.read_text(encoding="utf-8"))}
+    assert {re.sub(r".*<(.*)>", r"\1", w) for w in used} <= words
