@@ -1,6 +1,7 @@
 """Small Timeloop specs, drawn in all spellings of the format, count as imported what a literal walk does.
 
-Spatial factors are even: what an instance holds while it has no work is our rule, not Timeloop's.
+Factors of variables that are spread over instances are even: what an instance holds while it has no work is
+our rule, not Timeloop's.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ def nests(draw: st.DrawFn) -> tuple[tuple[str, ...], list[Loop], list[Tensor], d
         orders[gap, spatial] = list(draw(st.permutations(variables)))
         for v in orders[gap, spatial]:
             bound = draw(st.sampled_from([1, 1, 2] if spatial else [1, 2, 3]))
-            last = bound if spatial or outermost[v] else draw(st.sampled_from([bound, bound, 1]))
+            last = bound if outermost[v] else draw(st.sampled_from([bound, bound, 1]))
             outermost[v] = outermost[v] and bound == 1
             loops.append(Loop(v, bound, last, spatial, gap))
+    spread = {x.variable for x in loops if x.spatial and x.bound > 1}
+    loops = [replace(x, last=x.bound) if x.variable in spread else x for x in loops]
     kept = {0: set(kernel), **{m: {t for t in kernel if draw(st.integers(0, 3))} for m in range(1, memories)}}
     tensors = [
         Tensor(t, tuple(tuple(r) for r in ranks), t in "CO", tuple(m for m in kept if t in kept[m]))
