@@ -6,6 +6,7 @@ The models are binary, so they are built here; what is said of each stands in te
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -208,6 +209,40 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     ):
         with pytest.raises(pm.SpecError, match=said):
             import_onnx(path)
+
+
+def test_functions_of_the_model_are_written_out() -> None:
+    proto = model([node("Twice", ["X"], ["Y"], domain="own")], X, ["Y"])
+    body = [helper.make_node("Relu", ["a"], ["t"]), helper.make_node("Neg", ["t"], ["b"])]
+    opsets = [helper.make_opsetid("", 20)]
+    proto.functions.append(helper.make_function("own", "Twice", ["a"], ["b"], body, opsets))
+    proto.opset_import.append(helper.make_opsetid("own", 1))
+    found = import_onnx(proto, fuse="none")
+    assert found.complete
+    assert [dict(e.operations)["map"] for e in found.spec.workload] == ["relu", "neg"]
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(pm.SpecError, match=r"the package onnx.*\n  remedy: install it: .*polymodel\[onnx\]"):
+        import_onnx("m.onnx")
+
+
+def test_control_flow_is_left_out() -> None:
+    """Its graphs are not looked at; what it computes has a shape only where the file says so."""
+    branch = helper.make_graph([node("Relu", ["X"], ["b"])], "branch", [],
+                               [helper.make_tensor_value_info("b", TensorProto.FLOAT, [2, 3, 4])])  # fmt: skip
+    nodes = [
+        node("If", ["c"], ["T"], name="choice", then_branch=branch, else_branch=branch),
+        node("Relu", ["T"], ["Y"]),
+    ]
+    proto = model(nodes, X, ["Y"], {"c": np.array(True)})
+    proto.graph.value_info.append(helper.make_tensor_value_info("T", TensorProto.FLOAT, [2, 3, 4]))
+    found = import_onnx(proto)
+    assert [(d.path, d.message) for d in found.left_out] == [
+        ("node choice (If)", "no counterpart: it runs a graph of its own, as often as data says")
+    ]
+    assert [e.name for e in found.spec.workload] == ["Y"]
 
 
 def test_options_that_are_unknown() -> None:

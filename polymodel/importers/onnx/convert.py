@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from polymodel.errors import Diagnostic, Place, SpecError
@@ -112,8 +112,3 @@ def _left(b: Builder, node: Node, error: Unsupported) -> Diagnostic:
     remedy = f"{error.remedy}; {after}" if error.remedy else after
     shown = replace(node, domain="" if node.domain == BODY else node.domain)
     return Diagnostic(f"no counterpart: {error.reason}", remedy, str(shown), Place(b.source))
-
-
-def kinds() -> Mapping[str, str]:
-    """Every operator that is converted, and the module that does it."""
-    return {op: h.__module__.rsplit(".", 1)[1] for op, h in HANDLERS.items()}

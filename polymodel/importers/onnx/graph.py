@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Diagnostic
-
 Array = NDArray[np.generic]
 Attribute = int | float | str | list[int] | list[float] | list[str] | Array | None
 
@@ -74,7 +72,6 @@ class Graph:
     unknown: Mapping[str, str]
     constants: Mapping[str, Array]
     weights: frozenset[str]
-    notes: tuple[Diagnostic, ...] = ()
 
 
 class Unsupported(Exception):

@@ -88,7 +88,7 @@ def decode_error() -> type[Exception]:
 def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     """What the conversion needs of a ModelProto, which is left as it is. Raises SpecError."""
     onnx = library()
-    model, weights, notes = _lean(onnx, given, source)
+    model, weights = _lean(onnx, given, source)
     called = fixed(model.graph, weights, sizes, source)
     _check(onnx, model, source)
     model, constants = _inferred(onnx, model, source)
@@ -107,18 +107,15 @@ def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
         unknown,
         constants,
         frozenset(weights | constant_nodes | (set(constants) - made)),
-        notes,
     )
 
 
-def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str], tuple[Diagnostic, ...]]:
+def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
     """A copy without functions, without long tensors (inputs stand for them) and bodies of control flow."""
     model = onnx.ModelProto()
-    for field in ("ir_version", "opset_import", "functions"):
-        if field == "ir_version":
-            model.ir_version = given.ir_version
-        else:
-            getattr(model, field).extend(getattr(given, field))
+    model.ir_version = given.ir_version
+    model.opset_import.extend(given.opset_import)
+    model.functions.extend(given.functions)
     graph = model.graph
     graph.name = given.graph.name or "graph"
     for field in ("node", "input", "output", "value_info"):
@@ -151,9 +148,7 @@ def _as_input(onnx: Any, graph: Any, tensor: Any, name: str, inputs: set[str]) -
         graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
 
 
-def _without_bodies(
-    onnx: Any, model: Any, weights: set[str], inputs: set[str]
-) -> tuple[Any, frozenset[str], tuple[Diagnostic, ...]]:
+def _without_bodies(onnx: Any, model: Any, weights: set[str], inputs: set[str]) -> tuple[Any, frozenset[str]]:
     kept = []
     graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
     for node in model.graph.node:
@@ -176,7 +171,7 @@ def _without_bodies(
         copies[-1].CopyFrom(node)
     del model.graph.node[:]
     model.graph.node.extend(copies)
-    return model, frozenset(weights), ()
+    return model, frozenset(weights)
 
 
 def _is_data(onnx: Any, tensor: Any) -> bool:
