@@ -62,9 +62,12 @@ class Row:
 
 def worded(note: str) -> str:
     """A note of the checker, shorter and fit for a table."""
-    for old, new in (("tool differs: ", ""), ("tool ", ""), ("reference", "the tool"), ("|", "\\|")):
+    for old, new in (
+        ("the tool says", "theirs"), ("reference", "theirs"), ("tool differs: ", ""), ("tool ", ""),
+        ("|", "\\|"), ("_", "\\_"), ("*", "\\*"),
+    ):  # fmt: skip
         note = note.replace(old, new)
-    return note.replace("the tool says", "the tool").replace("_", "\\_").replace("*", "\\*")
+    return note
 
 
 def described(path: Path) -> str:

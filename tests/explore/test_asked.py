@@ -17,8 +17,6 @@ from polymodel.explore.asked import asked_for
 from polymodel.explore.records import Found, Request
 from polymodel.mapping.wanted import PLAIN
 from polymodel.spec.explore_schema import ExploreSection
-from tests.test_documents import ROOT
-from tests.test_documents import run as execute
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +181,9 @@ def test_what_waits_for_a_symbol_is_told_by_the_exploration() -> None:
         read.bind(N=-1)
 
 
-def test_the_page_on_exploring_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its section reaches the search, its example runs, and its tables have every objective and key."""
-    text = (ROOT / "docs" / "explore.md").read_text(encoding="utf-8")
+def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
+    """Its section reaches the search, and its tables have every objective and key."""
+    text = (Path(__file__).parents[2] / "docs" / "explore.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     path = tmp_path / "wanted.yaml"
     path.write_text(section)
@@ -199,11 +197,6 @@ def test_the_page_on_exploring_is_right(tmp_path: Path, monkeypatch: pytest.Monk
     others = {"objectives", "eps", "time_limit"}
     assert set(ExploreSection.model_fields) - others <= rows
     assert set(PLAIN) <= rows
-    monkeypatch.chdir(tmp_path)
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    names: dict[str, object] = {}
-    execute(example, names)
-    assert (tmp_path / "best.yaml").is_file()
 
 
 @pytest.mark.parametrize(
