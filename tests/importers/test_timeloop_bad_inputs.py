@@ -93,7 +93,7 @@ STRANGE = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(nodes_of(TREE)), STRANGE)
 def test_no_value_in_any_place_is_a_traceback(path: tuple[str | int, ...], value: Any) -> None:
     changed = put(TREE, path, value)

@@ -169,7 +169,7 @@ def counted(spec: dict[str, Any], tensors: list[Tensor]) -> Counts:
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(nests())
 def test_an_imported_spec_counts_what_a_walk_counts(
     drawn: tuple[tuple[str, ...], list[Loop], list[Tensor], dict[str, Any]],

@@ -34,7 +34,10 @@ _REASONS: dict[str, tuple[str, str]] = {
         " router_energy placement".split(),
         _DETAIL,
     ),
-    "min_utilization": ("no capacity has a lower bound here", "look at `used` in report.summary"),
+    "min_utilization": (
+        "no capacity has a lower bound here",
+        "look at the utilisation in report.working_sets",
+    ),
     "globals": ("it configures Timeloop's own tools", "none is needed"),
     "compound_config": ("it configures Timeloop's own tools", "none is needed"),
     "environment_variables": ("it configures Timeloop's own tools", "none is needed"),
