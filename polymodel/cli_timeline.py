@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import html
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from polymodel.report.timeline import Peak
 
 SHOWN = 40
+ON_PAGE = 2_000  # rows of a page: more than that nobody reads, and browsers slow down
 INFEASIBLE = 1
 
 
@@ -62,17 +62,19 @@ def run_timeline(options: argparse.Namespace, report: Report) -> tuple[str, int]
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:
     from polymodel.report.export import table_json
-    from polymodel.report.page import page
+    from polymodel.report.page import noted, page, preformatted
 
     if style == "csv":
         return rows.to_csv()
     if style == "json":
         return table_json(rows)
-    if style == "html":
-        return page(f"{most.component} over time", f"<pre>{html.escape(str(most))}</pre>{rows.html()}")
-    first = type(rows)(rows.name, rows.columns, rows.rows[:SHOWN])
-    left = len(rows.rows) - SHOWN
+    shown = ON_PAGE if style == "html" else SHOWN
+    first = type(rows)(rows.name, rows.columns, rows.rows[:shown])
+    left = len(rows.rows) - shown
     more = f"... and {left:,} more phases: --format csv, or --out DIR\n" if left > 0 else ""
+    if style == "html":
+        body = f"{preformatted(str(most))}{first.html()}{noted([more] if more else [])}"
+        return page(f"{most.component} over time", body)
     notes = "".join(f"note: {n}\n" for n in rows.notes[1:])
     return f"{most}\n{first.text(indent='')}\n{more}{notes}"
 
@@ -80,12 +82,13 @@ def _formatted(rows: Table, most: Peak, style: str) -> str:
 def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak) -> tuple[Path, ...]:
     """CSV, words and picture under names that say what is followed and how."""
     from polymodel.report.plots_timeline import save_picture
+    from polymodel.spec.output import write_text
 
     stem = folder / f"timeline_{found.component}_{found.measure}"
     files = tuple(stem.with_name(stem.name + end) for end in (".csv", ".txt", ".png"))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        files[0].write_text(rows.to_csv(), encoding="utf-8")
-        files[1].write_text(str(most), encoding="utf-8")
+        write_text(files[0], rows.to_csv())
+        write_text(files[1], str(most))
         save_picture(found, report.problem.hierarchy[found.component].size_bits, files[2])
     return files

@@ -151,8 +151,11 @@ def roofline(report: Report, ax: Axes) -> Axes:
         ax.text(0.5, 0.5, "no Einsum has a finite position", ha="center", transform=ax.transAxes)
         return ax
     ridges = [p.peak / p.bandwidth for p in points if _finite(p.peak / p.bandwidth)]
-    low = min([p.intensity for p in points] + ridges) / 4
-    high = max([p.intensity for p in points] + ridges) * 4
+    places = [p.intensity for p in points] + ridges
+    # Whole decades, so that there are ticks at both ends.
+    low, high = (
+        10.0 ** way(math.log10(x)) for way, x in ((math.floor, min(places) / 2), (math.ceil, max(places) * 2))
+    )
     roofs = dict.fromkeys((p.memory, p.compute, p.bandwidth, p.peak) for p in points)
     for memory, compute, bandwidth, peak in roofs:
         if math.isinf(bandwidth):
@@ -173,7 +176,8 @@ def roofline(report: Report, ax: Axes) -> Axes:
     ax.set_yscale("log")
     speeds = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
     ax.set_ylim(min(speeds) / 20, max(speeds) * 5)
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_formatter(NullFormatter())  # over few decades these would run into each other
     prefixed(ax, "op/s", "y")
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")

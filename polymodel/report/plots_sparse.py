@@ -187,7 +187,7 @@ def load_axes(
     ax = ax if ax is not None else new_axes(8, 4)
     mean = sum(loads) / len(loads) if loads else 0.0
     ax.bar(range(len(loads)), loads, width=0.85, color=SHADES[0])
-    ax.axhline(mean, color=WARNING, linewidth=1.2, label=f"mean {mean:.4g}")
+    ax.axhline(mean, color=WARNING, linewidth=1.2, label=f"mean {mean:,.6g}")
     every = max(1, -(-len(names) // 32))
     long = max(map(len, names), default=1) > 2
     ax.set_xticks(range(0, len(names), every), list(names)[::every], fontsize=8, rotation=60 if long else 0)

@@ -14,6 +14,7 @@ from polymodel.quantities import engineering
 from polymodel.report.figures import new_axes
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
+from polymodel.spec.output import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def timeline_axes(
             )  # fmt: skip
             below = below + held
     ax.step(edges, _closed(below), where="post", color=INK, linewidth=0.8 if len(shown) < _FEW else 0.3)
-    _peak(found, ax)
+    _peak(found, capacity_bits, ax)
     _capacity(found, capacity_bits, ax)
     _running(found, shown, ax)
     ax.set_xlim(0, len(found.total))
@@ -70,7 +71,8 @@ def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
 
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     timeline_axes(found, capacity_bits, figure.subplots())
-    figure.savefig(file, dpi=150)
+    with whole(file) as fresh:
+        figure.savefig(fresh, dpi=150)
 
 
 def _title(found: Timeline) -> str:
@@ -95,16 +97,18 @@ def _chosen(found: Timeline, steps: int) -> NDArray[np.int64]:
     )
 
 
-def _peak(found: Timeline, ax: Axes) -> None:
-    """A mark where most is held, for the first time."""
+def _peak(found: Timeline, capacity_bits: float, ax: Axes) -> None:
+    """A mark where most is held first; its text is below where the capacity is drawn right above."""
     at, bits = found.peak, int(found.total[found.peak])
     middle = at + 0.5
     ax.plot([middle], [bits], "v", color=WARNING, markersize=7, clip_on=False, zorder=5)
     right = middle > 0.6 * len(found.total)
+    under = bits < capacity_bits < 1.15 * bits
     ax.annotate(
         f"peak {engineering(bits, 'bit')} in phase {at}, {found.einsums[found.einsum[at]]}",
-        (middle, bits), xytext=(-6 if right else 6, 8), textcoords="offset points", fontsize=8,
-        color=WARNING, ha="right" if right else "left",
+        (middle, bits), xytext=(-6 if right else 6, -18 if under else 8), textcoords="offset points",
+        fontsize=8, color=WARNING, ha="right" if right else "left",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1},
     )  # fmt: skip
 
 

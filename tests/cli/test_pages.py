@@ -102,3 +102,11 @@ def test_pages_share_their_looks_and_script(capsys: Captured, words: tuple[str, 
 def test_a_comparison_sorts_by_exact_figures(capsys: Captured) -> None:
     _, text, _ = run(capsys, "compare", A, B, "--format", "html")
     assert '<td class="n" title="0.000262144 s">262.1 µs</td>' in text
+
+
+def test_a_long_timeline_is_cut_on_its_page(capsys: Captured) -> None:
+    _, text, _ = run(capsys, "timeline", *A.split(","), "--component", "GLB", "--format", "html")
+    _, rows, _ = run(capsys, "timeline", *A.split(","), "--component", "GLB", "--format", "csv")
+    many = len(rows.splitlines()) - 1
+    assert text.count("<tr>") == 2_000 + 1
+    assert f"... and {many - 2_000:,} more phases" in text
