@@ -88,6 +88,15 @@ def decode_error() -> type[Exception]:
 def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     """What the conversion needs of a ModelProto, which is left as it is. Raises SpecError."""
     onnx = library()
+    try:
+        return _read(onnx, given, sizes, source)
+    except (ValueError, TypeError, RuntimeError, decode_error()) as error:
+        # Damage that protobuf lets through, such as texts that are none: onnx stumbles over it anywhere.
+        message = f"the file is damaged, or beyond this onnx package: {' '.join(str(error).split())[:200]}"
+        raise one(message, "export or download the model again", source) from error
+
+
+def _read(onnx: Any, given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     model, weights = _lean(onnx, given, source)
     called = fixed(model.graph, weights, sizes, source)
     _check(onnx, model, source)
@@ -96,6 +105,10 @@ def graph_of(given: Any, sizes: Mapping[str, int], source: str) -> Graph:
     values |= {n: replace(v, axes=called[n]) for n, v in values.items() if n in called}
     opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
     made = {name for node in model.graph.node for name in node.output}
+    texts = [model.graph.name, *values, *(d for v in values.values() for d in v.axes)]
+    texts += [t for n in model.graph.node for t in (n.name, n.op_type, n.domain, *n.input, *n.output)]
+    if any(not isinstance(t, str) for t in texts):
+        raise ValueError("a name is no text")
     constant_nodes = {n.output[0] for n in model.graph.node if n.op_type == "Constant" and n.output}
     nodes = tuple(_node(onnx, n, opsets) for n in model.graph.node if n.op_type != "Constant")
     return Graph(
