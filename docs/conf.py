@@ -102,7 +102,8 @@ def signature(
     if fields is not None:
         written = {n: t for c in reversed(obj.__mro__) for n, t in vars(c).get("__annotations__", {}).items()}
         shown = [n for n in fields if n != "type"]
-        words = [f"{n}: {written[n]}" if fields[n].is_required() else f"{n}=..." for n in shown]
+        usual = {n: "..." if fields[n].default_factory else repr(fields[n].default) for n in shown}
+        words = [f"{n}: {written[n]}" + ("" if fields[n].is_required() else f" = {usual[n]}") for n in shown]
         return f"({', '.join(words)})", ""
     return None if obj.__name__ in MADE else ("", "")
 
