@@ -20,8 +20,8 @@ PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
 EXACT = (
     "Every count (operations, elements, bits, iterations, instances) is an exact integer: tiles that divide "
     "nothing, halos, strides and diagonals included. Energy and time are these counts times the numbers of "
-    "the architecture, in floating point. Figures on sparse data, where there are any, say themselves whether "
-    "they are exact, expected or a bound."
+    "the architecture, in floating point. Figures on sparse data, where there are any, say themselves "
+    "whether they are exact, expected or a bound."
 )
 ENGINES = {
     "symbolic": (
