@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_common import formatted, pairs, parsed, saved_text, symbols
+from polymodel.cli_common import Parser, formatted, pairs, parsed, saved_text, symbols
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser with all commands."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="polymodel",
         description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
         epilog=CODES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from polymodel.errors import Diagnostic, SpecError
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 BAR_AFTER = 2.0
 LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 WIDTH = 24
+_REQUIRED = re.compile(r"the following arguments are required: (.*)\Z")
+_TOO_MANY = re.compile(r"unrecognized arguments: (.*)\Z", re.DOTALL)
+_ARGUMENT = re.compile(r"argument ([^:]+): (.*)\Z", re.DOTALL)
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -33,6 +37,93 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.sources += rest
     return options
+
+
+class _Wrong(str):
+    """The text of a value that has been told as wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells every wrong option at once, each with its remedy, and exits with code 2.
+
+    argparse stops at the first one; that it looks at values with `_get_value` and `_check_value` has been so
+    in all its versions.
+    """
+
+    def parse_known_args(  # type: ignore[override]  # overloads for namespaces of other classes, never used
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        self.faults: list[Diagnostic] = []
+        found, rest = super().parse_known_args(args, namespace)
+        known = [o for a in self._actions for o in a.option_strings]
+        for text in [t for t in rest if t.startswith("-")]:
+            name = text.partition("=")[0]
+            self.faults.append(Diagnostic("there is no such option", self._near(name, known), name))
+        if self.faults:
+            self._stop()
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        found = _REQUIRED.match(message)
+        if found:
+            names = found[1].split(", ")
+            self.faults += [
+                Diagnostic("is missing", f"{self.prog} --help shows an example", n) for n in names
+            ]
+            self._stop()
+        found = _TOO_MANY.match(message)
+        if found:
+            self.faults += [
+                Diagnostic("is one argument too many", "leave it out", n) for n in found[1].split()
+            ]
+            self._stop()
+        found = _ARGUMENT.match(message)
+        path, text = (found[1].split("/")[-1], found[2]) if found else ("", message)
+        if text.startswith("expected "):
+            text, remedy = "a value is missing", f"write e.g. {path} VALUE"
+        else:
+            remedy = "leave one of them out" if "not allowed with" in text else self._help
+        self.faults.append(Diagnostic(text, remedy, path))
+        self._stop()
+
+    def _stop(self) -> NoReturn:
+        self.exit(2, "\n".join(f.render() for f in self.faults) + "\n")
+
+    def _near(self, word: str, known: Sequence[str]) -> str:
+        from polymodel.spec.faults import close_to
+
+        plain = {k.lstrip("-"): k for k in known}
+        near = close_to(word.lstrip("-"), plain)
+        return f"did you mean {plain[near]}?" if near else self._help
+
+    @property
+    def _help(self) -> str:
+        return f"{self.prog} --help lists what there is"
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            what = "whole number" if action.type is int else "number"
+            path = _named(action)
+            example = action.default if isinstance(action.default, (int, float)) else 10
+            remedy = f"write e.g. {path} {example}"
+            self.faults.append(Diagnostic(f"{arg_string!r} is no {what}", remedy, path))
+            return _Wrong(arg_string)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if isinstance(value, _Wrong) or action.choices is None or value in action.choices:
+            return
+        known = [str(c) for c in action.choices]
+        message = f"{value!r} is none of {', '.join(known)}"
+        self.faults.append(Diagnostic(message, self._near(str(value), known), _named(action)))
+        if action.nargs == argparse.PARSER:
+            self._stop()  # which options there are is not known
+
+
+def _named(action: argparse.Action) -> str:
+    """An option by its name, an argument by what it stands for."""
+    return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:

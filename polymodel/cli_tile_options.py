@@ -246,7 +246,7 @@ def most_of(options: argparse.Namespace) -> int:
 def first_of(options: argparse.Namespace) -> str:
     """A: the file."""
     if options.file is None:
-        raise SpecError([Diagnostic("no file is named", "name operand A: a .mtx or .tns file")])
+        raise SpecError([Diagnostic("no file is named", "name operand A: a .mtx or .tns file", "FILE")])
     return str(options.file)
 
 

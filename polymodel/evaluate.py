@@ -138,7 +138,7 @@ def _engine(name: str) -> Engine:
         from polymodel.analysis.symbolic import ENGINE as symbolic
 
         return symbolic
-    raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES))])
+    raise SpecError([Diagnostic(f"there is no engine {name!r}", "engines: " + ", ".join(ENGINES), "engine")])
 
 
 def _unbound_symbols(problem: Problem) -> list[Diagnostic]:

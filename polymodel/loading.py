@@ -341,7 +341,7 @@ def load(
     given = {**(variables or {}), **template_variables}
     document = Document()
     if not sources:
-        document.faults.note(Diagnostic("nothing to load", "name a file or a library spec"))
+        document.faults.note(Diagnostic("load: there is nothing to load", "name a file or a library spec"))
     pair = Pair()
     for source in sources:
         read_source(source, document, given, pair)

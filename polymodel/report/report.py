@@ -200,7 +200,7 @@ class Report(Frames):
 
             return fusion(self.counts, *self._retained)
         if name not in TABLES:
-            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
+            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"), "table")])
         made: Table = getattr(costed, name)(self.costs)
         return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, Place, SpecError, writing
 
 _HEAD = """\
 # A polymodel spec: an architecture, a workload and a mapping. Units: bits, joules, seconds.
@@ -131,7 +131,7 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
         texts = {path: STARTERS[kind]}
     there = [p for p in texts if p.exists()]
     if there:
-        raise SpecError([Diagnostic(f"{p} exists already", "name a new file") for p in there])
+        raise SpecError([Diagnostic("exists already", "name a new file", "", Place(str(p))) for p in there])
     name = f"teaal.{SCHEMA_FILE}" if kind == "teaal" else SCHEMA_FILE
     line = modeline(f"./{name}") if with_schema else ""
     for file, text in texts.items():

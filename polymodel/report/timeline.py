@@ -28,7 +28,7 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
 
     memories = [c.name for c in report.problem.hierarchy.components if c.kind == "memory"]
     if component not in memories:
-        message = f"there is no memory {component!r} to follow over time"
+        message = f"component: there is no memory {component!r} to follow over time"
         raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories))])
     if measure not in MEASURES:
         raise SpecError([Diagnostic(f"there is no measure {measure!r}", "measures: " + ", ".join(MEASURES))])

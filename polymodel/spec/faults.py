@@ -100,14 +100,15 @@ def suggestion(word: str, known: Iterable[str], what: str = "known here") -> str
     if near:
         return f"did you mean {near}?"
     if not words:
-        return f"nothing is {what}"
+        return f"nothing is {what}" if what == "known here" else f"there are no {what}"
     shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
     return f"{what}: {shown}"
 
 
 def not_a(what: str, call: str, given: object, remedy: str) -> SpecError:
     """The error of a call that was given something else in the place of a spec or a report."""
-    shown = repr(given) if isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+    plain = given is None or isinstance(given, (str, int, float))
+    shown = repr(given) if plain else f"a {type(given).__name__}"
     return SpecError([Diagnostic(f"{call}: {shown} is no {what}", remedy)])
 
 

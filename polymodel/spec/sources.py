@@ -36,10 +36,10 @@ def read_source(source: object, document: Document, variables: Mapping[str, obje
     elif isinstance(source, str):
         _read_text(source, document, variables, pair)
     else:
-        kind = type(source).__name__
-        document.faults.note(
-            Diagnostic(f"a {kind} is no source of a spec", "give a path, a name or a mapping")
-        )
+        plain = source is None or isinstance(source, (int, float))
+        shown = repr(source) if plain else f"a {type(source).__name__}"
+        remedy = "give a path, a name or a mapping"
+        document.faults.note(Diagnostic(f"load: {shown} is no source of a spec", remedy))
 
 
 def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:

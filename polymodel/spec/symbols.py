@@ -78,7 +78,7 @@ def symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) ->
     for name, value in symbols.items():
         if name not in known:
             near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
-            found.append(Diagnostic(f"unknown symbol {name}", near))
+            found.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
         elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
             found.append(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
     return found

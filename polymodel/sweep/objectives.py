@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.spec import Memory, Toll
 from polymodel.spec.faults import suggestion
@@ -31,10 +32,14 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()
     known = [*PLAIN, *(f"{w}:{n.name}" for n in nodes if isinstance(n, Memory) for w in WAYS)]
     known += [f"{w}:{n.name}" for n in nodes if isinstance(n, Toll) for w in WAYS[:-1]]
-    for name in found:
+    faults = []
+    for i, name in enumerate(found):
         meant = [sparse.PREFIX + n for n in known] if name.startswith(sparse.PREFIX) else known
         if name not in meant:
-            raise wrong(f"unknown objective {name}", suggestion(name, meant, "objectives"))
+            near = suggestion(name, meant, "objectives")
+            faults.append(Diagnostic(f"unknown objective {name}", near, f"objectives[{i}]"))
+    if faults:
+        raise SpecError(faults)
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polymodel.errors import SpecError, writing
+from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec
 from polymodel.spec.faults import Locator
 from polymodel.spec.sweep_schema import SweepSection
@@ -73,13 +73,17 @@ def asked_for(
 
 
 def check_options(eps: float, workers: int, keep: str) -> None:
-    """Raises SpecError for values out of range."""
+    """Raises SpecError with every value that is out of range."""
+    faults = []
     if keep not in ("front", "all", "top"):
-        raise wrong(f"keep={keep!r} is not known", "front, top or all")
-    if workers < 1:
-        raise wrong(f"workers={workers} is no number of processes", "use 1 or more")
-    if not 0 <= eps < float("inf"):
-        raise wrong(f"eps={eps} is no share", "use 0 for the exact front, 0.01 for one per cent")
+        faults.append(Diagnostic(f"keep={keep!r} is not known", "front, top or all"))
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        faults.append(Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more"))
+    if not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
+        remedy = "use 0 for the exact front, 0.01 for one per cent"
+        faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
+    if faults:
+        raise SpecError(faults)
 
 
 def bytes_of(text: str) -> int:
@@ -158,8 +162,10 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
     """Where each process saves its state."""
     if store is None:
         return [None] * workers
+    if not isinstance(store, (str, Path)):
+        raise wrong(f"store={store!r} is no folder", "name a folder, e.g. store='out'")
     if Path(store).is_file():
-        raise wrong(f"store {store} is a file", "name a folder; it is made if it is missing")
+        raise wrong(f"store={str(store)!r} is a file", "name a folder; it is made if it is missing")
     with writing(store):
         Path(store).mkdir(parents=True, exist_ok=True)
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]

@@ -69,4 +69,4 @@ def kernel_of(name: str) -> Kernel:
     for known, names in _NAMES.items():
         if str(name).lower() in (n.lower() for n in names):
             return KERNELS[known]
-    raise SpecError([Diagnostic(f"no kernel {name}", f"one of {', '.join(KERNELS)}")])
+    raise SpecError([Diagnostic(f"no kernel {name}", f"one of {', '.join(KERNELS)}", "kernel")])
