@@ -112,7 +112,8 @@ def _grouped(b: Builder, node: Node, x: View, w: View, groups: int) -> tuple[Vie
 def space(dims: int) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Names of ranks of the input, of the output, and of the kernel."""
     if dims > 3:
-        return tuple(tuple(f"{letter}{k}" for k in range(dims)) for letter in "HPR")  # type: ignore[return-value]  # three
+        first, second, third = (tuple(f"{letter}{k}" for k in range(dims)) for letter in "HPR")
+        return first, second, third
     chosen = CUBE if dims == 3 else SPACE
     first, second, third = (names[:dims] for names in chosen)
     return first, second, third
