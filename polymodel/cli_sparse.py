@@ -100,6 +100,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
+    from polymodel.spec.output import whole
 
     made = []
     for file in files:
@@ -107,8 +108,8 @@ def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> 
         plots = {"rows": plot_occupancies, **({"spy": plot_spy} if len(tensor.ranks) == 2 else {})}
         for name, plot in plots.items():
             path = folder / f"{tensor.name}_{name}.svg"
-            with writing(path):
-                plot(tensor).figure.savefig(path)  # type: ignore[operator]  # of several signatures
+            with writing(path), whole(path) as fresh:
+                plot(tensor).figure.savefig(fresh)  # type: ignore[operator]  # of several signatures
             made.append(path)
     return made
 
@@ -305,9 +306,11 @@ def _object(tables: list[Table]) -> str:
 
 
 def _write(path: Path, text: str) -> Path:
+    from polymodel.spec.output import write_text
+
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     return path
 
 

@@ -179,13 +179,14 @@ def _heading(found: Sweep, objective: str) -> str:
 
 
 def _save(found: Sweep, folder: Path) -> None:
+    from polymodel.spec.output import write_text
     from polymodel.sweep.stored import write_rows
 
     with writing(folder):
-        found.frame.to_csv(folder / "sweep.csv", index=False)
+        write_text(folder / "sweep.csv", found.frame.to_csv(index=False))
         write_rows(folder / "sweep.parquet", [found.columns])
         if found.frame["feasible"].any():
-            (folder / "best.yaml").write_text(found.mapping_yaml(found.best()), encoding="utf-8")
+            write_text(folder / "best.yaml", found.mapping_yaml(found.best()))
 
 
 class Bar(Line):

@@ -215,13 +215,15 @@ def _other_files(found: Drawn, tables: dict[str, Table], options: argparse.Names
 
 
 def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
+    from polymodel.spec.output import write_text
+
     made: list[Path] = []
     if options.out:
         folder = Path(options.out)
         for name, table in tables.items():
             with writing(folder / f"{name}.csv"):
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"{name}.csv").write_text(table.to_csv(), encoding="utf-8")
+                write_text(folder / f"{name}.csv", table.to_csv())
             made.append(folder / f"{name}.csv")
     return made
 

@@ -5,6 +5,7 @@ Nothing below this module exists, so every room may raise these.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class SpecError(PolymodelError):
         super().__init__("\n".join([head, *(d.render() for d in self.diagnostics)]))
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What an operating system calls an error in words of its own.
 _MEND: tuple[tuple[type[OSError], str], ...] = (
     (IsADirectoryError, "name a file, not a folder"),
@@ -91,9 +93,18 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
     """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
     if not isinstance(target, (str, PathLike)):
         raise SpecError([Diagnostic(f"cannot write {target!r}: it is no name of a file", "write e.g. 'out'")])
+    if "\0" in str(target):
+        raise SpecError(
+            [Diagnostic(f"cannot write {target!r}: a name has no zero byte", "choose another name")]
+        )
     try:
         yield
     except OSError as error:
+        if error.errno in _FULL:
+            remedy = "make room there, or choose another place; what was there before is as it was"
+            raise SpecError(
+                [Diagnostic(f"cannot write {target}: {error.strerror or error}", remedy)]
+            ) from error
         remedy = next((text for kind, text in _MEND if isinstance(error, kind)), "")
         message = f"cannot write {error.filename or target}: {error.strerror or error}"
         raise SpecError([Diagnostic(message, remedy)]) from error

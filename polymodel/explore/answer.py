@@ -18,6 +18,7 @@ from polymodel.explore.records import Diagnosis, Found, Request
 from polymodel.loading import Spec
 from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.spec.faults import suggestion
+from polymodel.spec.output import whole, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,13 +180,13 @@ class Front:
         text = self.exported.to_csv()
         if file is not None:
             with writing(file):
-                Path(file).write_text(text, encoding="utf-8")
+                write_text(file, text)
         return text
 
     def to_parquet(self, file: str | Path) -> Path:
         """The table as a parquet file; units are in the schema's pandas attributes."""
-        with writing(file):
-            self.frame.to_parquet(file)
+        with writing(file), whole(file) as fresh:
+            self.frame.to_parquet(fresh)
         return Path(file)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
@@ -194,8 +195,8 @@ class Front:
         target = Path(folder)
         with writing(target):
             target.mkdir(parents=True, exist_ok=True)
-            self.stages.to_csv(target / "stages.csv", index=False)
-            (target / "front.txt").write_text(f"{self!r}\n", encoding="utf-8")
+            write_text(target / "stages.csv", self.stages.to_csv(index=False))
+            write_text(target / "front.txt", f"{self!r}\n")
         self.to_csv(target / "front.csv")
         self.to_parquet(target / "front.parquet")
         found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]

@@ -17,6 +17,7 @@ from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.mapping.looptree import LoopTree
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
+from polymodel.spec.output import write_text
 
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
@@ -124,7 +125,7 @@ class Point:
     def save(self, path: str | Path) -> Path:
         """Write the mapping to a file: `pm.load(workload, architecture, path)` has it unchanged."""
         with writing(path):
-            Path(path).write_text(self.yaml, encoding="utf-8")
+            write_text(path, self.yaml)
         return Path(path)
 
     @cached_property

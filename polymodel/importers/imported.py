@@ -7,6 +7,7 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec, load
+from polymodel.spec.output import write_text
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -45,7 +46,7 @@ class Imported:
         if path.exists():
             raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
         with writing(path):
-            path.write_text(self.text, encoding="utf-8")
+            write_text(path, self.text)
         return path
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError, writing
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
+from polymodel.spec.output import whole, write_text
 
 if TYPE_CHECKING:
     from polymodel.report.tiling.level import TilingReport
@@ -22,12 +23,17 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 def to_csv(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
     """One file `<table>.csv` per table."""
-    return _saved(report, folder, live, "csv", lambda t, path: path.write_text(t.to_csv(), encoding="utf-8"))
+    return _saved(report, folder, live, "csv", lambda t, path: write_text(path, t.to_csv()))
 
 
 def to_parquet(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
     """One file `<table>.parquet` per table; units are in the schema's pandas attributes."""
-    return _saved(report, folder, live, "parquet", lambda t, path: t.frame().to_parquet(path))
+    return _saved(report, folder, live, "parquet", lambda t, path: _parquet(t, path))
+
+
+def _parquet(table: Table, path: Path) -> None:
+    with whole(path) as fresh:
+        table.frame().to_parquet(fresh)
 
 
 def _saved(
@@ -158,7 +164,7 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
     text = json.dumps(as_data(report, live), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if file is not None:
         with writing(file):
-            Path(file).write_text(text, encoding="utf-8")
+            write_text(file, text)
     return text
 
 
@@ -206,10 +212,10 @@ def _written(tables: Iterable[tuple[str, Table]], target: Path, parquet: bool) -
     with writing(target):
         for name, table in tables:
             found.append(target / f"{name}.csv")
-            found[-1].write_text(table.to_csv(), encoding="utf-8")
+            write_text(found[-1], table.to_csv())
             if parquet:
                 found.append(target / f"{name}.parquet")
-                table.frame().to_parquet(found[-1])
+                _parquet(table, found[-1])
     return found
 
 
@@ -232,7 +238,7 @@ def save(
     to_html(report, target / "report.html", live, command=command)
     text = whole_text(report, live)
     with writing(target):
-        (target / "report.txt").write_text(text, encoding="utf-8")
+        write_text(target / "report.txt", text)
     if says_sparse(report.problem):
         found += _save_sparse(report, target, parquet)
     if says_tiles(report.problem):

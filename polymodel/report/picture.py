@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.spec.output import write_text
 
 
 def _saved(text: str, path: str | Path, ending: str) -> Path:
@@ -15,7 +16,7 @@ def _saved(text: str, path: str | Path, ending: str) -> Path:
         message = f"{file} does not end in {ending}, and that is what it would hold"
         raise SpecError([Diagnostic(message, f"name it {file.with_suffix(ending).name}")])
     with writing(file):
-        file.write_text(text, encoding="utf-8")
+        write_text(file, text)
     return file
 
 

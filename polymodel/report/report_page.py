@@ -17,6 +17,7 @@ from polymodel.report.svg_cascade import cascade_svg
 from polymodel.report.table import Table
 from polymodel.report.text import headline, sections
 from polymodel.report.tips import component_tips, node_tips
+from polymodel.spec.output import write_text
 
 OPENED = ("summary", "bottleneck")  # tables that are unfolded at first
 ABOUT = {
@@ -79,7 +80,7 @@ def to_html(
     text = page(" on ".join(names) or "polymodel report", _head(report, beside(report)), parts)
     if file is not None:
         with writing(file):
-            Path(file).write_text(text, encoding="utf-8")
+            write_text(file, text)
     return text
 
 

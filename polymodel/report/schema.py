@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polymodel.errors import writing
+from polymodel.spec.output import write_text
 from polymodel.spec.schemas import KINDS, schema, schema_text
 
 __all__ = ["KINDS", "schema", "schema_text", "write_schemas"]
@@ -18,6 +19,6 @@ def write_schemas(folder: str) -> list[Path]:
         root.mkdir(parents=True, exist_ok=True)
         for kind in KINDS:
             path = root / f"{kind}.schema.json"
-            path.write_text(schema_text(kind), encoding="utf-8")
+            write_text(path, schema_text(kind))
             found.append(path)
     return found

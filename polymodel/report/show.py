@@ -13,6 +13,7 @@ from polymodel.report.page import page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
+from polymodel.spec.output import write_text
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.text import cascade_text
 
@@ -60,5 +61,5 @@ def show_pictures(
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in found:
-            file.write_text(text, encoding="utf-8")
+            write_text(file, text)
     return tuple(file for file, _ in found)

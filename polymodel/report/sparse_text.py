@@ -10,6 +10,7 @@ from polymodel.quantities import engineering
 from polymodel.report.page import CSS, page
 from polymodel.report.sparse import TABLES, SparseReport
 from polymodel.report.table import Table
+from polymodel.spec.output import write_text
 
 
 def headline(report: SparseReport) -> list[tuple[str, str]]:
@@ -88,5 +89,5 @@ def to_html(report: SparseReport, file: str | Path | None = None) -> str:
     text = page("Sparse report", body(report))
     if file is not None:
         with writing(file):
-            Path(file).write_text(text, encoding="utf-8")
+            write_text(file, text)
     return text

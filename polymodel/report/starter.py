@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError, writing
+from polymodel.spec.output import write_text
 
 _HEAD = """\
 # A polymodel spec: an architecture, a workload and a mapping. Units: bits, joules, seconds.
@@ -138,9 +139,9 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
         with writing(file):
             if len(texts) > 1:
                 file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(line + text, encoding="utf-8")
+            write_text(file, line + text)
     schemas = [next(iter(texts)).parent / name] if with_schema else []
     for file in schemas:
         with writing(file):
-            file.write_text(schema_text("teaal" if kind == "teaal" else "spec"), encoding="utf-8")
+            write_text(file, schema_text("teaal" if kind == "teaal" else "spec"))
     return [*texts, *schemas]

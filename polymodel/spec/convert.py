@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from polymodel.spec.faults import Faults, Path, close_to, suggestion
+from polymodel.spec.faults import MAX_FAULTS, Faults, Path, close_to, suggestion
 from polymodel.spec.foreign import key_of_another_tool
 from polymodel.spec.source import UNKNOWN_TAG
 
@@ -30,7 +30,7 @@ _TYPES = {
 
 def faults_of(error: ValidationError, model: type[BaseModel], prefix: Path, faults: Faults) -> None:
     """Add every error of a validation that started at `prefix` with `model` to `faults`."""
-    details = error.errors(include_url=False)
+    details = error.errors(include_url=False)[: MAX_FAULTS + 1]
     unknown = [(d["loc"][:-1], str(d["loc"][-1])) for d in details if d["type"] == "extra_forbidden"]
     for detail in details:
         loc = detail["loc"]

@@ -129,10 +129,14 @@ def confined(name: str, folder: str) -> Path:
     written = Path(name)
     if written.is_absolute() or "\0" in name:
         raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
-    found = (root / written).resolve()
+    try:
+        found = (root / written).resolve()
+        there = found.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name, or links that name each other
+        raise TextFault(f"{name[:200]} cannot be read: {error}", 0, "name a file beside the spec") from error
     if not found.is_relative_to(root):
         raise TextFault(f"the path {name} leaves the spec's folder", 0, "name a file beside the spec")
-    if not found.is_file():
+    if not there:
         known = [p.name for p in root.iterdir() if p.suffix == ".csv"] if root.is_dir() else []
         near = close_to(name, known)
         raise TextFault(f"{name} is not a file in the spec's folder", 0, f"did you mean {near}?" if near else

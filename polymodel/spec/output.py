@@ -16,8 +16,9 @@ def whole(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Pat
     """A fresh name beside `path`, with its ending; what is written there takes the place of `path` in one
     step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind.
 
-    `durable`: only after it has reached the disk, so that a power failure loses nothing either. A pipe or a
-    device is written to as it stands; of a link, the file it names is replaced. Raises OSError.
+    `durable`: only after it has reached the disk, so that a power failure leaves no half of it either, which
+    costs some milliseconds. A pipe or a device is written to as it stands; of a link, the file it names is
+    replaced. Raises OSError.
     """
     given = Path(path)
     if (given.exists() and not given.is_file()) or given.absolute().is_relative_to("/dev"):
@@ -34,14 +35,11 @@ def whole(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Pat
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
-    if durable and os.name == "posix":
-        with contextlib.suppress(OSError):  # some file systems have no folders to wait for
-            _to_disk(target.parent)
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until it is there. Windows wants a handle that may write."""
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    """Wait until its contents are there; a power failure may still undo the step, and leave the old file."""
+    handle = os.open(path, os.O_RDWR)  # Windows wants one that may write
     try:
         os.fsync(handle)
     finally:

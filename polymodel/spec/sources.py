@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         remedy = "write it to a file, or parse it and pass the mapping"
         document.faults.note(Diagnostic("YAML text is not a source", remedy))
         return
-    if not library.is_name(text) or Path(text).is_file():
+    if not library.is_name(text) or os.path.isfile(text):
         path = existing(text, document)
         if path is not None:
             read_file(path, document, variables)

@@ -11,7 +11,7 @@ import re
 import yaml
 
 from polymodel.errors import Diagnostic
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import MAX_FAULTS, suggestion, too_many
 from polymodel.spec.foreign import tag_of_another_tool
 from polymodel.spec.source import UNKNOWN_TAG, Entry, Node, Source
 
@@ -45,10 +45,9 @@ def parse_yaml(
     `tags`: those that the dialect knows; all others are faults.
     """
     try:
-        deep = _too_deep(text)
-        if deep is not None:
-            fault = Diagnostic("the document is nested too deeply", "flatten it", "", source.place(*deep))
-            return None, (fault,)
+        beyond = _beyond(text, source)
+        if beyond is not None:
+            return None, (beyond,)
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         return None, (_syntax_fault(error, source, text),)
@@ -65,17 +64,25 @@ def parse_yaml(
     return node, tuple(reader.faults)
 
 
-def _too_deep(text: str) -> tuple[int, int] | None:
-    """Where the nesting exceeds the bound. libyaml's composer recurses in C and would crash on it."""
-    depth = 0
+def _beyond(text: str, source: Source) -> Diagnostic | None:
+    """Where the text exceeds a bound, before anything is made of it.
+
+    libyaml's composer recurses in C and would crash on what is nested; and each value costs it a kilobyte.
+    """
+    depth = count = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
-            if depth > MAX_DEPTH:
-                mark = event.start_mark
-                return (mark.line + 1, mark.column + 1) if mark else (1, 1)
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
+            continue
+        count += 1
+        if depth > MAX_DEPTH or count > 2 * MAX_NODES:
+            what = "is nested too deeply" if depth > MAX_DEPTH else f"has more than {MAX_NODES} values"
+            remedy = "flatten it" if depth > MAX_DEPTH else "split it up, or say it with fewer"
+            mark = event.start_mark
+            place = source.place(mark.line + 1, mark.column + 1) if mark else source.place(1, 1)
+            return Diagnostic(f"the document {what}", remedy, "", place)
     return None
 
 
@@ -128,6 +135,9 @@ class _Reader:
 
     def fault(self, mark: yaml.Mark, path: str, message: str, remedy: str) -> None:
         place = self.source.place(mark.line + 1, mark.column + 1)
+        if len(self.faults) >= MAX_FAULTS:
+            self.faults.append(too_many(place))
+            raise _Abort
         shown = path if len(path) <= 200 else path[:200] + "..."
         self.faults.append(Diagnostic(message, remedy, shown, place))
 

@@ -135,8 +135,8 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
     exact = None not in sizes and tree.op not in ("/", "**")
     if exact and (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
         left, right = _own(left), _own(right)
-    elif max(a, b) >= 2**63:  # beyond what arrays of integers hold
-        left, right = np.asarray(left, float), np.asarray(right, float)
+    elif not exact:
+        left, right = _floating(left), _floating(right)
     found = _BINARY[tree.op](left, right)
     if tree.op == "**" and np.all(np.abs(found) < 2.0**53) and np.all(found == np.floor(found)):
         return np.asarray(found).astype(np.int64)
@@ -154,6 +154,11 @@ def _size(value: Value) -> int | None:
 def _own(value: Value) -> Value:
     """The value as Python's own numbers; numpy's do not meet those beyond 64 bits."""
     return np.asarray(value).astype(object)
+
+
+def _floating(value: Value) -> Value:
+    """The value in floating point, if it is made of Python's own numbers."""
+    return np.asarray(value, float) if np.asarray(value).dtype.kind == "O" else value
 
 
 def _roomy(values: list[Value]) -> list[Value]:
@@ -177,8 +182,7 @@ def _called(tree: Call, values: list[Value]) -> Value:
     if tree.name not in _ROUNDING or len(values) != 1:
         raise wrong(f"unknown function {tree.name}", suggestion(tree.name, FUNCTIONS, "functions"))
     value = values[0]
-    if (_size(value) or 0) >= 2**63:
-        if tree.name in ("ceil", "floor"):
-            return value
-        value = np.asarray(value, float)
+    if tree.name in ("ceil", "floor") and _size(value) is not None:
+        return value
+    value = _floating(value)
     return _ROUNDING[tree.name](value)

@@ -194,3 +194,18 @@ def test_sizes_of_ranks_that_are_no_number(size: str, capsys: pytest.CaptureFixt
     assert "a whole number of at least 1 is expected" in capsys.readouterr().err
     with pytest.raises(pm.SpecError, match="no amount of memory"):
         bytes_of(f"{size}GB")
+
+
+def test_digits_of_other_scripts_in_a_template() -> None:
+    text = "a: {{ 1e3٣08 }}"
+    rendered, faults = render(text, Source("t.yaml", (text,)), {})
+    assert rendered is None
+    assert "digits 0 to 9" in faults[0].message
+
+
+@pytest.mark.parametrize(
+    "text", ["TM ** {} >= 1", "TM / {} <= 4", "log2({}) <= 2", "sqrt({}) < 9", "ceil({}) = {}"]
+)
+def test_what_becomes_of_a_huge_number_that_is_left_out(text: str) -> None:
+    least = f"min(TM, 3, {2**63})"
+    assert constraint(text.replace("{}", least)).holds({"TM": np.arange(1, 9)}).all()

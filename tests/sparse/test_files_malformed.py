@@ -269,7 +269,7 @@ def test_no_damage_passes_for_an_error_of_another_kind(size: int, tmp_path: Path
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert told(tmp_path / "none.mtx") == ["cannot read the file: No such file or directory"]
     (tmp_path / "folder.tns").mkdir()
-    assert told(tmp_path / "folder.tns") == ["cannot read the file: Is a directory"]
+    assert told(tmp_path / "folder.tns") == ["a folder, not a file"]
     for name, remedy in (("a.csv", "name a .mtx"), ("a.tar.gz", "unpack it"), ("a", "name a .mtx")):
         with pytest.raises(SpecError, match=f"no format of tensors\n  remedy: {remedy}"):
             read_tensor(tmp_path / name)

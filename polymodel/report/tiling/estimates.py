@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
@@ -19,6 +18,7 @@ from polymodel.report.tiling.text import room
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.output import write_text
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.estimate import Estimate, estimate
 from polymodel.tiling.estimate.fitted import FITTED, fitted
@@ -123,7 +123,7 @@ class TilingEstimates:
         text = self.table.to_csv()
         if path is not None:
             with writing(path):
-                Path(path).write_text(text, encoding="utf-8")
+                write_text(path, text)
         return text
 
     def plot(self, quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.report.tiling.swift import Quantity
+from polymodel.spec.output import whole, write_text
 from polymodel.tiling.fits.fit import Op
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def save(found: Tiling, folder: str | PathLike[str], tilers: Sequence[str] | Non
     }
     for name, text in texts.items():
         with writing(target / name):
-            (target / name).write_text(text, encoding="utf-8")
+            write_text(target / name, text)
     pictures = {
         "tiles.svg": lambda: found.plot().figure,
         "tilers.svg": lambda: found.plot_tilers(tilers),
@@ -89,6 +90,7 @@ def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> P
     assert isinstance(figure, Figure)
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, dpi=_DOTS)
+        with whole(file) as fresh:
+            figure.savefig(fresh, dpi=_DOTS)
     plt.close(figure)
     return file

@@ -16,6 +16,7 @@ from polymodel.report.tiling.inputs import Source, fitting, operand, operation, 
 from polymodel.report.tiling.tables import BASE, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.output import write_text
 from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
 from polymodel.tiling.cost.cost_bound import cost_bound
 from polymodel.tiling.cost.model import Costs, Launch
@@ -271,5 +272,5 @@ class Tiling:
 def _written(text: str, file: str | PathLike[str] | None) -> str:
     if file is not None:
         with writing(file):
-            Path(file).write_text(text, encoding="utf-8")
+            write_text(file, text)
     return text

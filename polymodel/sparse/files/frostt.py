@@ -18,10 +18,11 @@ import numpy as np
 from polymodel.errors import InternalError
 from polymodel.sparse.files.entries import Entries, Field, Rule, read_entries
 from polymodel.sparse.files.record import TensorFile, record
-from polymodel.sparse.files.text import Text
+from polymodel.sparse.files.text import Text, comment_of, keep
 
 _SAID = re.compile(r"(shape|field)\s*:\s*(.*)\Z", re.IGNORECASE)
 _LARGEST = 2**63 - 1
+MOST_RANKS = 32  # numpy counts no further
 
 
 @dataclass
@@ -72,10 +73,9 @@ def _comments(text: Text) -> tuple[_Told, bytes | None]:
     """What stands above the first entry, and its line."""
     told = _Told([])
     while (line := text.peek()) is not None and (not line.strip() or line.lstrip()[:1] in (b"#", b"%")):
-        said = line.lstrip(b"#% \t").decode("utf-8", errors="replace").rstrip()
-        if said:
-            told.comments.append(said)
-            _said(text, told, said, line)
+        if words := comment_of(line, b"#%"):
+            keep(told.comments, words)
+            _said(text, told, words, line)
         text.skip()
     return told, line
 
@@ -97,6 +97,10 @@ def _said(text: Text, told: _Told, said: str, line: bytes) -> None:
 def _columns(text: Text, first: bytes, order: int | None, field: Field | None) -> tuple[int, Field]:
     """Order and field, from the number of columns of the first entry and what is known before."""
     columns = len(first.split())
+    if columns > MOST_RANKS + 1:
+        message = f"{columns} numbers in the first entry: a tensor has at most {MOST_RANKS} ranks"
+        text.faults.add(message, "join some of them: i * J + j in the place of i and j", text.line, first)
+        return columns, field or "real"
     if order is None:
         order = columns - (field != "pattern")
         if order < 1:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polymodel.errors import InternalError
 from polymodel.sparse.files.entries import WHOLE, Entries, Field, Ints, Rule, read_entries
 from polymodel.sparse.files.record import TensorFile, record
-from polymodel.sparse.files.text import Text
+from polymodel.sparse.files.text import Text, comment_of, keep
 
 Symmetry = Literal["general", "symmetric", "skew-symmetric", "hermitian"]
 _BANNER = b"%%matrixmarket"
@@ -81,10 +81,10 @@ def _header(text: Text) -> Header | None:
         return None
     words = _banner(text, banner)
     text.skip()
-    comments = []
+    comments: list[str] = []
     while (line := text.peek()) is not None and (not line.strip() or line.lstrip().startswith(b"%")):
         if line.strip():
-            comments.append(line.lstrip(b"% \t").decode("utf-8", errors="replace").rstrip())
+            keep(comments, comment_of(line, b"%"))
         text.skip()
     if line is None:
         if not text.broken:

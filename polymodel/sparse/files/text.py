@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +21,8 @@ _RATIO, _SMALL = 250, 64 << 20
 # Read at a time; a line has to fit in one piece.
 _PIECE = 8 << 20
 _LONGEST = 1 << 20
+# Comments kept, and characters of each.
+_COMMENTS, _WORDS = 1000, 2000
 _SHOWN, _COUNTED = 20, 1000
 _PACKED = b"\x1f\x8b"
 
@@ -60,6 +64,17 @@ class Faults:
         raise SpecError([*self.told, *rest])
 
 
+def comment_of(line: bytes, signs: bytes) -> str:
+    """What a comment says behind its `signs`, as far as anyone reads."""
+    return line.lstrip(signs + b" \t").decode("utf-8", errors="replace").rstrip()[:_WORDS]
+
+
+def keep(comments: list[str], text: str) -> None:
+    """Add a comment, unless there are more than anyone reads."""
+    if len(comments) < _COMMENTS:
+        comments.append(text)
+
+
 @dataclass(frozen=True)
 class Block:
     """Whole lines: `data` ends where a line ends, its first line is number `line`."""
@@ -90,10 +105,16 @@ class Text:
 
     def __enter__(self) -> Text:
         try:
+            # To open a pipe would wait for whoever writes to it, and a device has no end.
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                what = "a folder" if self.path.is_dir() else "a pipe or a device"
+                self.faults.add(f"{what}, not a file", "save the text in a file, and name that")
+                self.faults.check()
             self._raw = self.path.open("rb")
             start = self._raw.read(2)
-        except OSError as error:
-            self.faults.add(f"cannot read the file: {error.strerror or error}", "name a file that exists")
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+            reason = getattr(error, "strerror", "") or error
+            self.faults.add(f"cannot read the file: {reason}", "name a file that exists")
             self.faults.check()
         self._raw.seek(0)
         self.packed = start == _PACKED

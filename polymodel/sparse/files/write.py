@@ -15,17 +15,21 @@ from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.sparse.files.entries import Field
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.output import whole
 
 # Entries turned into text at a time.
 _PIECE = 1 << 20
 
 
-def write_tensor(tensor: SparseTensor, path: str | PathLike[str], *, comment: str = "") -> None:
+def write_tensor(
+    tensor: SparseTensor, path: str | PathLike[str], *, comment: str = "", durable: bool = True
+) -> None:
     """Write .mtx, .mtx.gz (matrices, coordinate, general) or .tns, .tns.gz (any order but 0).
 
     Coordinates count from 1, in lexicographic order; floats are written to the last bit. A .tns file gets its
-    shape and field as comments, which `read_tensor` honours. Raises SpecError for endings of other formats,
-    for tensors the format cannot hold, and where the file cannot be written.
+    shape and field as comments, which `read_tensor` honours. The file is written whole or not at all; if
+    `durable`, in spite of a power failure too, which takes some milliseconds. Raises SpecError for endings of
+    other formats, for tensors the format cannot hold, and where the file cannot be written.
     """
     if not isinstance(tensor, SparseTensor):
         raise not_a(
@@ -56,7 +60,7 @@ def write_tensor(tensor: SparseTensor, path: str | PathLike[str], *, comment: st
     else:
         head = [f"# {line}" for line in said]
         head += [f"# shape: {' '.join(str(s) for s in tensor.shape)}", f"# field: {_field(tensor)}"]
-    with writing(file), _opened(file, packed) as sink:
+    with writing(file), whole(file, durable=durable) as fresh, _opened(fresh, packed) as sink:
         sink.write(("\n".join(head) + "\n").encode())
         for start in range(0, tensor.nnz, _PIECE):
             _entries(tensor, slice(start, start + _PIECE), sink)
