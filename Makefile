@@ -38,7 +38,7 @@ types: $(READY)
 	$(PY) -m mypy
 
 docs: $(READY)
-	$(PY) -m sphinx -W --keep-going -q -b html docs out/docs
+	$(PY) -m sphinx -W --keep-going -q -b html -c docs . out/docs
 	@echo "open out/docs/index.html"
 
 dist: $(READY)

@@ -8,7 +8,6 @@ columns are made from the program, for every build. Nothing of it needs a networ
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -76,15 +75,6 @@ copybutton_only_copy_prompt_lines = True
 write_all(DOCS)
 
 
-def without_absent(app: Sphinx, name: str, source: list[str]) -> None:
-    """The menu lists some pages that may still be to come."""
-    if name == root_doc:
-        entry = re.compile(
-            r"^(?:howto|migrate|reference|semantics_worked|libraries|limits|validation)[\w/]*\n", re.MULTILINE
-        )
-        source[0] = entry.sub(lambda m: m[0] if (DOCS / f"{m[0].strip()}.md").exists() else "", source[0])
-
-
 # Classes that one makes oneself; of all others, which functions give, arguments would be in the way.
 MADE = frozenset(
     "Actual Alone Banded Diagnostic ExecutionReport FixedStructured Hierarchical Launch Limits LoopTree "
@@ -111,4 +101,3 @@ def signature(
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", signature)
-    app.connect("source-read", without_absent)
