@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3 python; do \
   $$p -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1 \
   && { echo $$p; break; }; done)
 
-.PHONY: demo test test-slow lint types docs dist browser bench reference clean setup
+.PHONY: demo test test-slow lint types docs dist browser editor bench reference clean setup
 .DEFAULT_GOAL := test
 
 setup: $(READY)
@@ -28,8 +28,8 @@ demo: $(READY)
 test: lint types browser
 	$(PY) -m pytest -n $(JOBS)
 
-test-slow: $(READY)
-	POLYMODEL_RANDOM=1 $(PY) -m pytest -n $(JOBS) -m slow
+test-slow: $(READY) editor
+	POLYMODEL_RANDOM=1 POLYMODEL_YAML_SERVER=$(SERVER) $(PY) -m pytest -n $(JOBS) -m slow
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -54,6 +54,13 @@ browser:
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium; } \
 	  >/dev/null 2>&1 || echo "chromium could not be installed: tests in a browser are skipped" >&2; \
 	fi
+
+# What editors ask about YAML, for the slow tests of the schemas; without npm they say that they were skipped.
+SERVER := $(CURDIR)/$(VENV)/editor/node_modules/.bin/yaml-language-server
+editor: $(READY)
+	@test -x $(SERVER) || ! command -v npm >/dev/null 2>&1 \
+	|| npm install --silent --no-audit --no-fund --prefix $(VENV)/editor yaml-language-server@1.25.0 >/dev/null 2>&1 \
+	|| echo "yaml-language-server could not be installed: tests of editors are skipped" >&2
 
 bench: $(READY)
 	$(PY) -m benchmarks.bench $(if $(LONG),--long)

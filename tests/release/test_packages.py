@@ -74,6 +74,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return wheel, sdist
 
 
+def modelines(wheel: Path) -> Iterator[tuple[str, Path]]:
+    """(schema, file) of each YAML file of the libraries, as an editor reads them."""
+    with zipfile.ZipFile(wheel) as packed:
+        for name in packed.namelist():
+            if "_library" in name and name.endswith(".yaml"):
+                first = packed.read(name).decode().splitlines()[0]
+                assert first.startswith("# yaml-language-server: $schema="), name
+                yield first.partition("=")[2], Path(name)
+
+
 def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     wheel, sdist = built
     names = zipfile.ZipFile(wheel).namelist()
@@ -84,6 +94,8 @@ def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     for folder in ("arch", "workloads"):
         files = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
         assert {f"_library/{f}" for f in files} <= inside
+    for line, at in modelines(wheel):
+        assert Path(os.path.normpath(at.parent / line)).as_posix() in names, at
     licences = {p.name for p in (ROOT / "LICENSES").iterdir()}
     assert licences <= {Path(n).name for n in names if "/licenses/" in n}
     assert not [n for n in names if n.startswith(("tests", "docs"))]
