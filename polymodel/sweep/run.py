@@ -20,6 +20,7 @@ from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
 from polymodel.sweep.kernel import BLOCK
+from polymodel.sweep.lock import locked
 from polymodel.sweep.objectives import check_objectives
 from polymodel.sweep.parallel import (
     Asked,
@@ -107,7 +108,9 @@ def sweep(
         Order(specs, asked, names, memory, share, workers, sizes, place, about, resume, eps)
         for share, place in enumerate(files(store, workers))
     ]
-    found = _search(orders[0], grids[0], progress).run(orders[1:], Path(store) if store is not None else None)
+    place = Path(store) if store is not None else None
+    with locked(place):
+        found = _search(orders[0], grids[0], progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
     return replace(found, notes=(*found.notes, *notes))
 

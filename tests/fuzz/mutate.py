@@ -38,6 +38,10 @@ def bytewise(random: Random, data: bytes, others: Sequence[bytes] = (), most: in
     return bytes(found)
 
 
+def _length(random: Random, usual: float) -> int:
+    return 1 + int(min(random.expovariate(1 / usual), 1000))
+
+
 def _flip(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
     if data:
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
@@ -55,7 +59,7 @@ def _insert(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
 
 def _cut(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
     at = random.randint(0, len(data))
-    del data[at : at + int(random.expovariate(1 / 12)) + 1]
+    del data[at : at + _length(random, 12)]
 
 
 def _shorten(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
@@ -65,7 +69,7 @@ def _shorten(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
 
 def _double(random: Random, data: bytearray, _: Sequence[bytes]) -> None:
     at = random.randint(0, len(data))
-    piece = bytes(data[at : at + int(random.expovariate(1 / 20)) + 1])
+    piece = bytes(data[at : at + _length(random, 20)])
     data[at:at] = piece * random.choice((1, 1, 2, 50))
 
 
@@ -73,7 +77,7 @@ def _splice(random: Random, data: bytearray, others: Sequence[bytes]) -> None:
     if others:
         other = random.choice(others)
         at, start = random.randint(0, len(data)), random.randint(0, len(other))
-        data[at : at + random.randint(0, 40)] = other[start : start + int(random.expovariate(1 / 60))]
+        data[at : at + random.randint(0, 40)] = other[start : start + _length(random, 60)]
 
 
 def _line(random: Random, data: bytearray, _: Sequence[bytes]) -> None:

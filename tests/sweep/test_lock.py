@@ -1,0 +1,135 @@
+"""One process at a time for a store; whoever has died makes room."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.sweep import lock, units
+from polymodel.sweep import run as sweeping
+from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLD = """
+import sys, time
+from pathlib import Path
+from polymodel.sweep.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+SWEEP = """
+import sys
+import polymodel as pm
+from polymodel.sweep import run, units
+from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul
+run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
+print("begun", flush=True)
+pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=sys.argv[1])
+print("done", flush=True)
+"""
+
+
+def started(code: str, store: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(store)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_a_second_process_is_told_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
+    holder = started(HOLD, tmp_path)
+    with pytest.raises(pm.Refused, match=f"process {holder.pid} is at work in this store"):
+        pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=tmp_path)
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    assert (tmp_path / lock.NAME).exists()
+    pm.sweep(matmul(), {"TM": [1], "TN": [2], "TK": [3]}, objectives=OBJECTIVES, store=tmp_path)
+    assert not (tmp_path / lock.NAME).exists()
+    assert not list(tmp_path.glob("*.new*"))
+
+
+def held(tmp_path: Path, host: str, pid: int, born: str = "") -> Path:
+    file = tmp_path / lock.NAME
+    file.write_text(json.dumps({"host": host, "pid": pid, "born": born, "token": "x"}), encoding="utf-8")
+    return file
+
+
+def test_a_later_process_of_the_same_number_is_another_one(tmp_path: Path) -> None:
+    here = socket.gethostname()
+    held(tmp_path, here, os.getppid(), "1")  # it is there, but was not started then
+    if sys.platform == "linux":
+        with lock.locked(tmp_path):
+            pass
+    held(tmp_path, here, os.getppid(), "")
+    with pytest.raises(pm.Refused, match="at work"), lock.locked(tmp_path):
+        pass
+
+
+def test_another_host_is_gone_when_it_is_silent(tmp_path: Path) -> None:
+    file = held(tmp_path, "elsewhere", 1)
+    with pytest.raises(pm.Refused, match="process 1 on elsewhere"), lock.locked(tmp_path):
+        pass
+    os.utime(file, (time.time() - lock.LOST - 1,) * 2)
+    with lock.locked(tmp_path):
+        assert json.loads(file.read_text(encoding="utf-8"))["pid"] == os.getpid()
+
+
+def test_a_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "BEAT", 0.02)
+    with lock.locked(tmp_path):
+        os.utime(tmp_path / lock.NAME, (1, 1))
+        time.sleep(0.3)
+        assert (tmp_path / lock.NAME).stat().st_mtime > 1
+
+
+def test_half_a_lock_is_nobodys(tmp_path: Path) -> None:
+    file = tmp_path / lock.NAME
+    file.write_text('{"host": "he', encoding="utf-8")
+    os.utime(file, (time.time() - 60,) * 2)
+    with lock.locked(tmp_path):
+        pass
+    assert not file.exists()
+
+
+def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    with lock.locked(tmp_path):
+        with pytest.raises(pm.Refused, match="at work"), lock.locked(tmp_path):
+            pass
+        assert (tmp_path / lock.NAME).exists()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_ended_at_random_moments_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
+) -> None:
+    """However often it was ended, what comes out is what an undisturbed sweep gives."""
+    monkeypatch.setattr(sweeping, "LINES", 2)
+    monkeypatch.setattr(sweeping, "BLOCK", 64)
+    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    moment = random.Random(ending)
+    for _ in range(2):
+        process = started(SWEEP, tmp_path)
+        time.sleep(moment.uniform(0.05, 0.8))
+        process.send_signal(ending)
+        process.communicate(timeout=60)
+    whole = pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES)
+    same(pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=tmp_path), whole)
+    assert {f.name for f in tmp_path.iterdir()} == {"rows.parquet", "state-0-of-1.parquet"}
