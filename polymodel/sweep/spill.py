@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -16,12 +17,13 @@ from polymodel.errors import Refused, writing
 from polymodel.spec.output import whole
 from polymodel.sweep.pareto import Front
 
-if TYPE_CHECKING:
-    import pyarrow
-
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
-RELEASE = 3  # of the columns and what is said about them
+RELEASE = 4  # of the columns, what is said about them, and how they are sealed
+# The fingerprint of a whole file stands inside it; it is taken with zeros in its own place. Parquet itself
+# does not notice a changed byte.
+_SEAL = re.compile(rb'"file_sha256": "([0-9a-f]{64})"')
+_ZEROS = "0" * 64
 
 
 def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, object]) -> None:
@@ -29,13 +31,15 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
     import pyarrow as pa
     from pyarrow import parquet
 
-    said = json.dumps(about)
-    table = pa.table(dict(columns))
-    seal = {"release": _release(), "digest": _digest(_arrays(table), said)}
-    table = table.replace_schema_metadata({b"polymodel": said.encode(), b"seal": json.dumps(seal).encode()})
+    seal = {"release": _release(), "file_sha256": _ZEROS}
+    said = {b"polymodel": json.dumps(about).encode(), b"seal": json.dumps(seal).encode()}
+    table = pa.table(dict(columns)).replace_schema_metadata(said)
     file.parent.mkdir(parents=True, exist_ok=True)
     with writing(file), whole(file) as fresh:
         parquet.write_table(table, fresh)
+        data = fresh.read_bytes()
+        zeros = f'"file_sha256": "{_ZEROS}"'.encode()
+        fresh.write_bytes(data.replace(zeros, zeros.replace(_ZEROS.encode(), _digest(data).encode())))
 
 
 def _release() -> str:
@@ -45,44 +49,39 @@ def _release() -> str:
     return f"{__version__}, stores of kind {RELEASE}"
 
 
-def _arrays(table: pyarrow.Table) -> dict[str, Array]:
-    return {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
-
-
-def _digest(columns: Mapping[str, Array], said: str) -> str:
-    """A fingerprint of all values: parquet itself does not notice a changed byte among them."""
-    found = hashlib.sha256(said.encode())
-    for name, column in columns.items():
-        found.update(f"{name} {column.dtype} {column.shape}".encode())
-        plain = column.dtype.kind != "O"
-        found.update(
-            np.ascontiguousarray(column).tobytes() if plain else json.dumps(column.tolist()).encode()
-        )
-    return found.hexdigest()
+def _digest(data: bytes) -> str:
+    """The fingerprint of a file, whatever stands in the place of the fingerprint."""
+    found = _SEAL.search(data)
+    start, end = found.span(1) if found else (0, 0)
+    return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(found) + data[end:]).hexdigest()
 
 
 def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """The columns as arrays, and what was written about them.
 
-    Refused if the file is damaged, or of another release.
+    Refused if any byte of the file has changed, or if it is of another release.
     """
-    from pyarrow import ArrowException, parquet
+    import pyarrow as pa
+    from pyarrow import parquet
 
     damaged = Refused(f"{file} is damaged, and no state of a sweep can be read from it", ANEW)
     try:
-        table = parquet.read_table(file)
+        data = file.read_bytes()
+        sealed = _SEAL.search(data)
+        if sealed is not None and sealed.group(1).decode() != _digest(data):
+            raise damaged
+        table = parquet.read_table(pa.BufferReader(data))
         metadata = table.schema.metadata or {}
-        said = metadata.get(b"polymodel", b"{}").decode()
-        about, seal = json.loads(said), json.loads(metadata.get(b"seal", b"{}"))
-        columns = _arrays(table)
-    except (ArrowException, OSError, ValueError, MemoryError) as error:
+        about, seal = (json.loads(metadata.get(name, b"{}")) for name in (b"polymodel", b"seal"))
+        columns = {n: table[n].to_numpy(zero_copy_only=False) for n in table.column_names}
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise damaged from error
     if not isinstance(seal, dict) or not isinstance(about, dict):
         raise damaged
     if seal.get("release") != _release():
         by = f"polymodel {seal['release']}" if seal.get("release") else "an earlier release"
         raise Refused(f"{file} was written by {by}, this is {_release()}", f"go on with that one, or {ANEW}")
-    if seal.get("digest") != _digest(columns, said):
+    if sealed is None:
         raise damaged
     return columns, about
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.sweep import run as sweeping
 from polymodel.sweep import units
+from polymodel.sweep.spill import read_table
 from tests.matmul import Actions, matmul
 
 SYMBOLS = {"TM": pm.all_sizes("m"), "TN": pm.all_sizes("n"), "TK": pm.all_sizes("k")}
@@ -148,3 +150,25 @@ def test_an_interrupted_sweep_counts_what_it_evaluated(spec: pm.Spec, tmp_path: 
     assert again.feasible == whole.feasible
     two = pm.sweep(spec, SYMBOLS, **options, workers=2)
     assert two.feasible == whole.feasible
+
+
+def test_any_changed_byte_of_a_state_is_told(spec: pm.Spec, tmp_path: Path) -> None:
+    """Bytes that hold no figure as well: names, lengths, sums, the fingerprint itself."""
+    pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, store=tmp_path)
+    file = tmp_path / "state-0-of-1.parquet"
+    sound = file.read_bytes()
+    columns, about = read_table(file)
+    random = Random(6)
+    seal = range(sound.index(b'"release"') - 20, sound.index(b'"file_sha256"') + 90)
+    for at in (*random.sample(range(len(sound)), 200), *seal):
+        file.write_bytes(sound[:at] + bytes([sound[at] ^ 1 << random.randrange(8)]) + sound[at + 1 :])
+        with pytest.raises(pm.Refused, match="is damaged"):
+            read_table(file)
+    for end in (0, 1, len(sound) // 2, len(sound) - 1):
+        file.write_bytes(sound[:end])
+        with pytest.raises(pm.Refused, match="is damaged"):
+            pm.sweep(spec, SYMBOLS, objectives=OBJECTIVES, store=tmp_path)
+    file.write_bytes(sound)
+    again = read_table(file)
+    assert again[1] == about
+    assert all((again[0][name] == column).all() for name, column in columns.items())
