@@ -15,6 +15,7 @@ from polymodel.mapping.looptree import Loop, LoopTree, Reuse
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import not_a_spec
+from polymodel.spec.symbols import given_symbols
 from polymodel.spec.teaal.records import TeaalSpec
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
 
     if not isinstance(spec, Loaded):
         raise not_a_spec("evaluate", spec)
-    bound = spec.bind(**symbols) if symbols else spec
+    named = given_symbols(symbols)
+    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind tells
     if bound.mapping is None:
         raise bound.no_mapping()
     faults = bound.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from os.path import isfile
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
@@ -29,9 +30,12 @@ from polymodel.spec.document import SECTIONS, Document, check_variables, existin
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
+from polymodel.spec.plain import by_name, plainly
 from polymodel.spec.sources import Pair, add_default_mapping, read_source
 from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.symbols import symbol_faults, symbol_values, used_symbols, words_of
+from polymodel.spec.symbols import (
+    check_symbols, given_symbols, right_symbols, symbol_values, used_symbols, words_of,
+)  # fmt: skip
 from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
@@ -188,10 +192,8 @@ class Spec:
 
     def bind(self, **symbols: Value) -> Spec:
         """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
-        faults = symbol_faults(symbols, self.symbols)
-        if faults:
-            raise SpecError(faults)
-        return replace(self, given={**self.given, **symbols})._checked()
+        check_symbols(symbols, self.symbols)
+        return replace(self, given={**self.given, **plainly(symbols)})._checked()
 
     def with_mapping(self, mapping: LoopTree | MappingSpec | str | Path) -> Spec:
         """The same spec under another mapping: a LoopTree, a file, or the name of a library mapping."""
@@ -240,7 +242,7 @@ class Spec:
             remedy = "write it to a file, or give the LoopTree"
             document.faults.note(Diagnostic("YAML text is not a mapping", remedy))
             return None
-        if library.is_name(text) and not Path(text).is_file():
+        if library.is_name(text) and not isfile(text):
             head, _, tail = text.partition("/")
             variant = tail or head
             owner = head if tail else workload
@@ -338,7 +340,7 @@ def load(
     ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
     are no fault here (see `Spec.check`).
     """
-    given = {**(variables or {}), **template_variables}
+    given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
     document = Document()
     if not sources:
         document.faults.note(Diagnostic("load: there is nothing to load", "name a file or a library spec"))
@@ -347,23 +349,21 @@ def load(
         read_source(source, document, given, pair)
     add_default_mapping(document, given, pair)
     check_variables(given, document)
-    if "renames" in document.sections and "workload" not in document.sections:
+    if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), symbols or {}, document.faults)
-    broken = [s for s in document.entries if s not in document.sections and s in SECTIONS]
+    spec = _with_symbols(_spec(document, given, pair), given_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
-        partial = () if {*broken} - {"mapping", "sweep", "explore"} else spec.check()
-        document.faults.extend(d for d in partial if d.code != UNBOUND)
+        document.faults.extend(d for d in spec.check() if d.code != UNBOUND)
         document.faults.raise_if_any()
     return spec._checked()
 
 
-def _with_symbols(spec: Spec, symbols: Mapping[str, Value], faults: Faults) -> Spec:
-    known = {**spec.symbols, **dict.fromkeys(symbols.keys() & spec._words())}
-    for fault in symbol_faults(symbols, known):
-        faults.note(fault)
-    return replace(spec, given=dict(symbols)) if symbols else spec
+def _with_symbols(spec: Spec, symbols: Mapping[str, object], document: Document) -> Spec:
+    words = spec._words() | words_of([e.value.plain() for e in document.entries.values()])
+    used = symbols.keys() if document.unread else symbols.keys() & words
+    known = {**spec.symbols, **dict.fromkeys(used)}
+    return replace(spec, given=right_symbols(symbols, known, document.faults)) if symbols else spec
 
 
 def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:

@@ -13,6 +13,7 @@ from polymodel.loading import Spec
 from polymodel.mapping.wanted import Wanted
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Path
+from polymodel.spec.plain import plainly
 from polymodel.workload.resolve import resolve_workload
 
 
@@ -42,9 +43,10 @@ def asked_for(
         several = isinstance(objectives, Sequence) and not isinstance(objectives, str)
         reader.give("objectives", tuple(objectives) if several else (objectives,))
     if eps is not None:
-        reader.give("eps", eps)
+        reader.give("eps", plainly(eps))
     if time_limit is not None:
-        reader.give("time_limit", time_limit)
+        reader.give("time_limit", plainly(time_limit))
+    workers = plainly(workers)
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         fault = Diagnostic(f"{workers!r} is no number of processes", "use 1 or more", "workers")
         reader.given_faults.note(fault)

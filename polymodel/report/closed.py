@@ -21,6 +21,7 @@ from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energie
 from polymodel.report.frames import Frames
 from polymodel.report.table import series
 from polymodel.spec.faults import close_to, suggestion
+from polymodel.spec.plain import as_whole, by_name, plainly, shown, unknown
 
 if TYPE_CHECKING:
     import pandas
@@ -50,7 +51,10 @@ class SymbolicTable:
         """One cell: a SymPy expression, or a plain value. SpecError for an unknown column."""
         if column not in self.columns:
             message = f"symbolic table {self.name} has no column {column!r}"
-            raise SpecError([Diagnostic(message, suggestion(str(column), self.columns, "columns"))])
+            raise SpecError([Diagnostic(message, suggestion(str(column), self.columns, "columns"), "column")])
+        if as_whole(row) is None or not -len(self.rows) <= row < len(self.rows):
+            message = f"symbolic table {self.name} has no row {shown(row)}"
+            raise SpecError([Diagnostic(message, f"rows: 0 to {len(self.rows) - 1}", "row")])
         return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
 
     def frame(self) -> pandas.DataFrame:
@@ -62,10 +66,25 @@ class SymbolicTable:
         return pandas.DataFrame(cells, columns=list(self.columns))
 
     def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
-        """The rows with numbers for given symbols (name -> int)."""
+        """The rows with numbers for given symbols (name -> int). SpecError unless all have one."""
+        known = self.renderer.symbols
+        chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
+        faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
+        faults += [
+            Diagnostic(f"{n} = {shown(v)} is no size", "give a whole number from 1 on", f"values.{n}")
+            for n, v in chosen.items()
+            if (as_whole(v) or 0) < 1
+        ]
+        if any(n not in chosen for n in known):
+            lacking = [n for n in known if n not in chosen]
+            remedy = f"give {', '.join(f'{n}=...' for n in lacking)} a number"
+            faults.append(Diagnostic(f"no value is given to {', '.join(lacking)}", remedy, "values"))
+        if faults:
+            raise SpecError(faults)
+        numbers = {n: whole for n, v in chosen.items() if (whole := as_whole(v)) is not None}
         return [
             {
-                n: value(c, values) if isinstance(c, Formula) else c
+                n: value(c, numbers) if isinstance(c, Formula) else c
                 for n, c in zip(self.columns, row, strict=True)
             }
             for row in self.rows
@@ -123,9 +142,11 @@ class SymbolicReport(Frames):
         for name, size in values.items():
             if name not in self.analysis.symbols:
                 faults.append(self._unknown(name))
-            elif isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                faults.append(Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on"))
-        chosen = {**self.values, **values}
+            elif (as_whole(size) or 0) < 1:
+                faults.append(
+                    Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on", name)
+                )
+        chosen = {**self.values, **plainly(values)}
         for chain in self.analysis.chains if not faults else ():
             known = [(s, size_in(s, chosen)) for s in chain if all(name in chosen for name in names_in((s,)))]
             faults += [

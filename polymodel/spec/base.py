@@ -14,6 +14,7 @@ from polymodel.spec.affine_text import parse_affine, parse_constraints
 from polymodel.spec.convert import faults_of, shown
 from polymodel.spec.faults import Faults, TextFault
 from polymodel.spec.numbers import evaluate_number, symbols_in
+from polymodel.spec.plain import plainly
 from polymodel.spec.setexpr import parse_set
 
 Expression = int | float | str
@@ -30,7 +31,7 @@ class SchemaObject(BaseModel):
 
     def __init__(self, /, **data: object) -> None:
         try:
-            super().__init__(**data)
+            super().__init__(**{name: plainly(value) for name, value in data.items()})
         except ValidationError as error:
             faults = Faults()
             faults_of(error, type(self), (), faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.foreign import foreign
 from polymodel.spec.mapping_schema import MappingSpec
+from polymodel.spec.plain import plainly
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
@@ -62,15 +64,21 @@ class Document:
     bound: dict[str, int | float | str] = field(default_factory=dict)  # symbols as a mapping alone gives them
     files: list[str] = field(default_factory=list)
     teaal: TeaalSpec | None = None
+    unread: bool = False  # a part of some file could not be read: what seems to be missing may stand there
 
     def __post_init__(self) -> None:
         self.faults.locator = NodeLocator(self.entries)
+
+    def may_have(self, section: str) -> bool:
+        """True if the section is there, or may be in what could not be read."""
+        return self.unread or section in self.sections or section in self.entries
 
 
 def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
     """Read one YAML file into the document; every fault is noted, none is raised."""
     before = len(document.faults)
     root, broken = root_of(path, document, variables, shown)
+    document.unread |= broken
     other = foreign(root) if root is not None else None
     if other is not None:
         del document.faults.found[before:]  # its tags and keys are not ours
@@ -135,13 +143,17 @@ def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
 def existing(text: str, document: Document) -> FilePath | None:
     """The path of a file; if there is none, that is noted and the answer is None."""
     path = FilePath(text)
-    if "\0" not in text and path.exists():
+    if os.path.exists(text):  # False, and no error, for names that no file can have
         return path
+    if os.path.islink(text):
+        document.faults.note(Diagnostic("the link leads nowhere", "name the file itself", "", Place(text)))
+        return None
     near = ""
-    if "\0" not in text and path.parent.is_dir():
+    if os.path.isdir(path.parent):
         near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
     remedy = f"did you mean {path.parent / near}?" if near else "check the path"
-    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(text)))
+    shown = text if len(text) <= 300 else f"{text[:300]}..."
+    document.faults.note(Diagnostic("there is no such file", remedy, "", Place(shown)))
     return None
 
 
@@ -154,7 +166,7 @@ def read_mapping(data: Mapping[str, object], document: Document) -> None:
         if isinstance(value, SchemaObject) and key in SECTIONS:
             add_object(value, document)
         else:
-            plain[str(key)] = value
+            plain[str(key)] = plainly(value)
     if plain or not data:
         add_root(node_of(plain, source, 0), document)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import Faults, TextFault, suggestion
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
+from polymodel.spec.plain import as_number, by_name, shown
 
 MAX_CHAIN = 100  # symbols that stand between a symbol and the numbers that it is made of
 # Fields that hold names, set expressions or remarks, never numbers.
@@ -79,6 +80,28 @@ def symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) ->
         if name not in known:
             near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
             found.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            found.append(Diagnostic(f"symbol {name} = {value!r} is not a number", "bind a number"))
+        elif (number := as_number(value)) is None or number != number:
+            what = f"symbol {name} = {shown(value)} is not a number"
+            found.append(Diagnostic(what, f"give a number, e.g. {name}=16", f"symbols.{name}"))
     return found
+
+
+def check_symbols(symbols: Mapping[str, object], known: Mapping[str, object]) -> None:
+    """Raises SpecError with `symbol_faults`."""
+    faults = symbol_faults(symbols, known)
+    if faults:
+        raise SpecError(faults)
+
+
+def right_symbols(
+    symbols: Mapping[str, object], known: Mapping[str, object], faults: Faults
+) -> dict[str, Value]:
+    """Those that are numbers, made plain; the faults of all are noted."""
+    faults.extend(symbol_faults(symbols, known))
+    numbers = {name: as_number(value) for name, value in symbols.items()}
+    return {name: number for name, number in numbers.items() if number is not None and number == number}
+
+
+def given_symbols(symbols: object) -> dict[str, object]:
+    """The argument `symbols` of a call, its numbers plain. SpecError where it is no table by name."""
+    return by_name("symbols", {} if symbols is None else symbols, 'symbols={"TM": 16}')

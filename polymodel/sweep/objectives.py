@@ -11,6 +11,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.spec import Memory, Toll
 from polymodel.spec.faults import suggestion
+from polymodel.spec.plain import listed
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
 from polymodel.sweep.sparse import rows as sparse
@@ -26,7 +27,8 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
 
     Raises SpecError.
     """
-    found = tuple(dict.fromkeys((names,) if isinstance(names, str) else names))
+    given = listed("objectives", names, "['energy', 'latency']")
+    found = tuple(dict.fromkeys(name if isinstance(name, str) else repr(name) for name in given))
     if not found:
         raise wrong("a sweep needs an objective", "name energy or latency")
     nodes = spec.raw_arch.nodes if spec.raw_arch else ()

@@ -11,6 +11,7 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec
 from polymodel.spec.faults import Locator
+from polymodel.spec.plain import by_name, listed, plainly, shown
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.choices import choices_of
 from polymodel.sweep.grid import Grid
@@ -53,18 +54,25 @@ def asked_for(
 ) -> Asked:
     """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
     plan = spec.raw_sweep or SweepSection()
-    if symbols is not None and not isinstance(symbols, Mapping):
-        raise wrong(f"symbols={symbols!r} has no values", 'give them by name: {"TM": divisors("m")}')
+    given: object = symbols
+    if given is not None and not isinstance(given, Mapping):
+        raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
+    if symbols is not None:
+        by_name("symbols", symbols, '{"TM": divisors("m")}')
     chosen = choices_of(plan.symbols if symbols is None else symbols)
     if not chosen:
         raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
-    limits = plan.where if where is None else where
-    most = plan.top if top is None else top
+    limits = listed("where", plan.where if where is None else where, "['TM <= 64']")
+    for i, limit in enumerate(limits):
+        if not isinstance(limit, str):
+            fault = Diagnostic(f"{shown(limit)} is no comparison", "write e.g. 'TM <= 64'", f"where[{i}]")
+            raise SpecError([fault])
+    most = plainly(plan.top if top is None else top)
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
         raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
     return Asked(
         chosen,
-        (limits,) if isinstance(limits, str) else tuple(limits),
+        tuple(str(limit) for limit in limits),
         known_objectives(plan.objectives if objectives is None else objectives, spec),
         plan.keep if keep is None else keep,
         10 if most is None else most,
@@ -72,18 +80,25 @@ def asked_for(
     )
 
 
-def check_options(eps: float, workers: int, keep: str) -> None:
-    """Raises SpecError with every value that is out of range."""
+def options(eps: float, workers: int, keep: str, memory: object, progress: object) -> tuple[float, int]:
+    """`eps` and `workers` as plain numbers. Raises SpecError with every value that is out of range."""
     faults = []
+    eps, workers = plainly((eps, workers))
     if keep not in ("front", "all", "top"):
         faults.append(Diagnostic(f"keep={keep!r} is not known", "front, top or all"))
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         faults.append(Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more"))
-    if not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
+    if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
         faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
+    if not isinstance(memory, str):
+        faults.append(Diagnostic(f"memory={memory!r} is no amount of memory", "write e.g. '500MB' or '2GB'"))
+    if progress is not None and not callable(progress):
+        remedy = "pass a function of points done, points in all and seconds"
+        faults.append(Diagnostic(f"progress={shown(progress)} is no function", remedy))
     if faults:
         raise SpecError(faults)
+    return eps, workers
 
 
 def bytes_of(text: str) -> int:

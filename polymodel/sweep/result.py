@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.spec.plain import as_number, shown
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.values import Number
 
@@ -25,7 +27,7 @@ class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
     `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
     of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
-    sweep was interrupted or its front outgrew its memory."""
+    sweep was interrupted or its front outgrew its memory; `eps`: what its front was thinned by."""
 
     specs: tuple[Spec, ...]
     grid: Grid
@@ -42,6 +44,7 @@ class Sweep:
     complete: bool = True
     before: int = 0
     feasible: int = 0
+    eps: float = 0
 
     @property
     def rate(self) -> float:
@@ -144,22 +147,36 @@ class Sweep:
             return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
         raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
 
+    def to_html(self, file: str | Path | None = None, *, plots: bool = True, command: str = "") -> str:
+        """The sweep as one page that opens from a file: the kept points as a table that sorts (up to 3,000),
+        plots, LoopTree and mapping YAML of the best, where the other points went, and what it was made from.
+
+        `plots=False` leaves out what takes matplotlib; `command`: the command line that asked, to be told.
+        """
+        from polymodel.sweep.paged import to_html
+
+        return to_html(self, file, plots, command)
+
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""
-        number = int(row) if isinstance(row, int) else int(row["point"])
-        return self.grid.point(number % self.grid.size)
+        return self.grid.point(self._number(row) % self.grid.size)
 
     def spec(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> Spec:
         """The spec bound to a row's symbols: `evaluate` finds the row's numbers."""
-        number = int(row) if isinstance(row, int) else int(row["point"])
-        total = len(self.specs) * self.grid.size
-        if not 0 <= number < total:
-            remedy = "take a row: sweep.best(), sweep.frame.iloc[0], or its `point`"
-            raise SpecError(
-                [Diagnostic(f"there is no point {number}: they run from 0 to {total - 1}", remedy)]
-            )
+        number = self._number(row)
         chosen = self.specs[number // self.grid.size]
         return chosen.bind(**{n: v for n, v in self.point(number).items() if n in chosen.symbols})
+
+    def _number(self, row: object) -> int:
+        """The point number of a row, or the number itself."""
+        keyed: Any = row if hasattr(row, "keys") else {}  # a table, or a row of pandas
+        given = keyed.get("point", row)
+        number, total = as_number(given), len(self.specs) * self.grid.size
+        if number is None or number != number // 1 or not 0 <= number < total:
+            remedy = "take a row: sweep.best(), sweep.frame.iloc[0], or its `point`"
+            what = f"there is no point {shown(given)}: they run from 0 to {total - 1}"
+            raise SpecError([Diagnostic(what, remedy, "row")])
+        return int(number)
 
     def mapping_yaml(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> str:
         """The row's mapping as YAML that loads back, with the symbols of workload and architecture."""

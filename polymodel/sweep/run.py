@@ -16,6 +16,7 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
 from polymodel.spec.faults import not_a_spec
 from polymodel.spec.output import clear_unfinished
+from polymodel.spec.plain import listed
 from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
@@ -27,9 +28,9 @@ from polymodel.sweep.parallel import (
     Order,
     asked_for,
     bytes_of,
-    check_options,
     files,
     in_section,
+    options,
     signature,
     together,
 )
@@ -94,7 +95,7 @@ def sweep(
         raise not_a_spec("sweep", spec)
     try:
         asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
-        check_options(eps, workers, asked.keep)
+        eps, workers = options(eps, workers, asked.keep, memory, progress)
         specs = _mapped(spec, mappings)
         grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
     except SpecError as error:
@@ -112,14 +113,16 @@ def sweep(
     with locked(place):
         found = _search(orders[0], grids[0], progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
-    return replace(found, notes=(*found.notes, *notes))
+    return replace(found, notes=(*found.notes, *notes), eps=eps)
 
 
 def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
     """The spec under each mapping."""
     if mappings is None and spec.template is None:
         raise spec.no_mapping()
-    found = tuple(spec.with_mapping(m) for m in mappings) if mappings is not None else (spec,)
+    given: object = (mappings,) if isinstance(mappings, (LoopTree, MappingSpec, Path)) else mappings
+    several = listed("mappings", given, "['a.yaml', 'b.yaml']") if mappings is not None else ()
+    found = tuple(spec.with_mapping(m) for m in several) if mappings is not None else (spec,)  # type: ignore[arg-type]  # it tells
     if not found:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     return found

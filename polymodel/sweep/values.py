@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import suggestion
+from polymodel.spec.plain import as_number, as_whole, shown
 
 Number = int | float
 
@@ -72,14 +73,17 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
     elif isinstance(choice, AllSizes):
         found = range(1, _extent(choice.of, extents) + 1)
     elif isinstance(choice, Powers):
-        if choice.base < 2:
-            raise wrong(f"powers of {choice.base} of symbol {name} do not grow", "use a base of 2 or more")
+        if (as_whole(choice.base) or 0) < 2:
+            remedy = 'write e.g. powers(2, "m")'
+            raise wrong(f"powers of {choice.base!r} of symbol {name} do not grow", remedy)
         most = _extent(choice.up_to, extents)
         found = [choice.base**k for k in range(most.bit_length()) if choice.base**k <= most]
-    elif isinstance(choice, (int, float)):
+    elif as_number(choice) is not None:
         found = [choice]
     elif isinstance(choice, str):
         raise wrong(f"symbol {name}: `{choice}` is an expression", "give numbers to sweep over")
+    elif not isinstance(choice, Iterable):
+        raise wrong(f"symbol {name}: {shown(choice)} has no values", 'give numbers, or divisors("m")')
     else:
         found = choice
     values: dict[Number, None] = {}
@@ -91,9 +95,8 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
 
 
 def _number(name: str, value: object) -> Number:
-    item = getattr(value, "item", None)
-    plain = item() if callable(item) else value
-    if isinstance(plain, bool) or not isinstance(plain, (int, float)) or plain != plain:
+    plain = as_number(value)
+    if plain is None or plain != plain:
         raise wrong(f"symbol {name}: {value!r} is not a number", "give numbers to sweep over")
     return plain
 
@@ -103,6 +106,7 @@ def _extent(of: int | str, extents: Mapping[str, int]) -> int:
         if of not in extents:
             raise wrong(f"unknown rank variable {of}", suggestion(of, extents, "rank variables"))
         return extents[of]
-    if of < 1:
-        raise wrong(f"{of} has no sizes", "give a number of at least 1")
-    return of
+    size = as_whole(of)
+    if size is None or size < 1:
+        raise wrong(f"{shown(of)} has no sizes", "give a rank variable, or a whole number of at least 1")
+    return size

@@ -19,6 +19,8 @@ from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writ
 from polymodel.sparse.files import write_tensor
 from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.output import write_text
+from polymodel.spec.plain import plainly
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
 from polymodel.tiling.plane.pattern import Flags, Ints
@@ -36,6 +38,7 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     and so are files of the same names; others are left. Refused for more than `most` tiles; SpecError where
     a file cannot be written.
     """
+    most = plainly(most)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise SpecError([Diagnostic(f"most={most!r} is no whole number above 0", "write e.g. most=20000")])
     if costs.kernels > most:
@@ -64,7 +67,7 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     index = target / INDEX
     with writing(index):
         text = json.dumps({**_head(a, costs), "tiles": tiles}, indent=1, ensure_ascii=False)
-        index.write_text(text + "\n", encoding="utf-8")
+        write_text(index, text + "\n")
     return index
 
 
@@ -118,7 +121,7 @@ class _Parts:
             f"{height} x {width}"
         )
         part = SparseTensor(path.stem, self.ranks, shape, coords, self.values[here])
-        write_tensor(part, path, comment=said)
+        write_tensor(part, path, comment=said, durable=False)  # thousands of them
 
 
 def _parts(tensor: SparseTensor, costs: Costs, held: Flags) -> _Parts:

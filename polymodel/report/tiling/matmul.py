@@ -32,6 +32,8 @@ from polymodel.report.tiling.matmul_tables import (
     tiles_table,
 )
 from polymodel.spec.faults import suggestion
+from polymodel.spec.output import write_text
+from polymodel.spec.plain import plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import Product, product_of
@@ -86,6 +88,7 @@ def tile_matmul(
     machine = Machine(pes, bandwidth, launch_of(launch))
     chosen = strategy_of(strategy, tile, capacity)
     orders = orders_of(order)
+    overbook, time_limit = plainly((overbook, time_limit))
     check_figures(objective, overbook, time_limit)
     buffers, sizes = buffers_of(capacity), grid_of(grid)
     shape = None if tile is None else shape_of(tile)
@@ -204,7 +207,7 @@ class MatmulTiling:
             base.mkdir(parents=True, exist_ok=True)
             for name in TABLES:
                 file = base / f"{name}.csv"
-                file.write_text(self.table(name).to_csv(), encoding="utf-8")
+                write_text(file, self.table(name).to_csv())
                 written.append(file)
         return written
 

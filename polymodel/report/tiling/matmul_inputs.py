@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import not_a
+from polymodel.spec.plain import as_number, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.shapes import Grid, Objective
 from polymodel.tiling.matmul.uniform import Shape
@@ -69,20 +70,21 @@ def check_figures(objective: str, overbook: float, time_limit: float) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return as_number(value) is not None
 
 
 def shape_of(tile: object) -> Shape:
     if not isinstance(tile, Iterable):
         fault = f"tile {tile!r} is no list of sizes"
         raise SpecError([Diagnostic(fault, "write three, along i, k and j: (64, 64, 64)")])
-    given = tuple(tile)
+    given = plainly(tuple(tile))
     if len(given) != 3:
         raise SpecError([Diagnostic(f"tile {given} has {len(given)} sizes", "write three: along i, k and j")])
     return given[0], given[1], given[2]
 
 
 def buffers_of(capacity: int | Sequence[int | None] | None) -> Shape:
+    capacity = plainly(capacity)
     if capacity is not None and not isinstance(capacity, int | Sequence):
         # Such as a fit: what holds for tiles that are added holds for no product.
         raise SpecError(
@@ -108,7 +110,7 @@ def grid_of(grid: Sequence[Sequence[int]] | None) -> Grid | None:
     if not isinstance(grid, Iterable) or not all(isinstance(along, Iterable) for along in grid):
         fault = f"grid {grid!r} has no sizes for each of i, k and j"
         raise SpecError([Diagnostic(fault, "pass three lists of whole numbers above 0")])
-    given = tuple(tuple(along) for along in grid)
+    given = plainly(tuple(tuple(along) for along in grid))
     wrong = [t for along in given for t in along if isinstance(t, bool) or not isinstance(t, int) or t < 1]
     if len(given) != 3 or not all(given) or wrong:
         fault = f"grid {given} has no sizes for each of i, k and j"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.figures import axes, new_axes
 from polymodel.report.plots import INK, WARNING, prefixed
+from polymodel.spec.plain import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
 
     Tiles that are not launched are grey, those that do not fit red. SpecError for bins outside 1 to 4,000.
     """
+    bins = plainly(bins)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 0 < bins <= _MOST_BINS:
         raise SpecError(
             [Diagnostic(f"{bins!r} bins are not drawn", f"give 1 to {_MOST_BINS:,}, e.g. {BINS}")]

@@ -7,9 +7,11 @@ from math import prod
 
 import numpy as np
 
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints, Label
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
 
 # Tilings of up to this many tiles per nonzero, or in all, are counted in an array; others by sorting.
 _PER_NONZERO, _IN_ALL = 4, 1 << 22
@@ -21,9 +23,19 @@ class Actual(Placed):
 
     tensor: SparseTensor
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.tensor, SparseTensor):
+            raise not_a("sparse tensor", "Actual", self.tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
+        if (self.ranks, self.shape) != (self.tensor.ranks, self.tensor.shape):
+            what = f"{list(self.ranks)} of {list(self.shape)} is not {self.tensor!r}"
+            raise SpecError([Diagnostic(what, "make it with Actual.of(tensor)", "tensor")])
+
     @classmethod
     def of(cls, tensor: SparseTensor) -> Actual:
         """The model of a tensor."""
+        if not isinstance(tensor, SparseTensor):
+            raise not_a("sparse tensor", "Actual.of", tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
         return cls(tensor.ranks, tensor.shape, tensor)
 
     @property

@@ -7,9 +7,10 @@ from math import gcd, prod
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.spec.plain import shown
 
 
 @dataclass(frozen=True)
@@ -27,21 +28,24 @@ class Banded(Placed):
     def __post_init__(self) -> None:
         super().__post_init__()
         points_of(self.shape)
+        read = Arguments()
         if len(self.ranks) < 2:
-            raise SpecError([Diagnostic("a band needs two ranks", f"there are {list(self.ranks)}")])
-        if self.band == ("", ""):
-            object.__setattr__(self, "band", (self.ranks[-2], self.ranks[-1]))
-        faults = [
-            Diagnostic(f"a band on rank {r}", f"the ranks are {list(self.ranks)}")
-            for r in self.band
-            if r not in self.ranks
-        ]
-        if self.width < 0:
-            faults.append(Diagnostic(f"a band of width {self.width}", "0 is the diagonal alone"))
-        if self.band[0] == self.band[1]:
-            faults.append(Diagnostic(f"a band between {self.band[0]} and itself", "name two ranks"))
-        if faults:
-            raise SpecError(faults)
+            what = f"a band needs two ranks, and there is {', '.join(self.ranks) or 'none'}"
+            read.add("ranks", what, "add a rank, or take Uniform")
+            read.raise_if_any()
+        itself = "a band between a rank and itself, {}"
+        band = (
+            self.ranks[-2:] if self.band == ("", "") else read.names("band", self.band, "('M', 'K')", itself)
+        )
+        for i, rank in enumerate(band):
+            read.one_of(f"band[{i}]", rank, self.ranks, "a band on")
+        if len(band) != 2 and not read.faults:
+            read.add("band", f"a band lies between two ranks, not {len(band)}", "name two of the ranks")
+        what = f"a band of width {shown(self.width)}: that is no whole number from 0 on"
+        width = read.whole("width", self.width, 0, what=what)
+        read.raise_if_any()
+        object.__setattr__(self, "band", band)
+        object.__setattr__(self, "width", width)
 
     @property
     def _axes(self) -> tuple[int, int]:

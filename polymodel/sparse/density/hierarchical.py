@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
 from polymodel.sparse.density.model import Floats, Ints, Label, Placeless, edge_classes, points_of
 from polymodel.sparse.density.placed import by_law
+from polymodel.spec.plain import shown
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,23 @@ class Hierarchical(Placeless):
     def __post_init__(self) -> None:
         super().__post_init__()
         points_of(self.shape)
-        faults = [
-            Diagnostic(f"density {d} of rank {r} is outside [0, 1]", "give the share of nonempty fibers")
-            for r, d in zip(self.ranks, self.densities, strict=False)
-            if not 0 <= d <= 1
-        ]
-        if len(self.densities) != len(self.ranks):
-            faults.append(Diagnostic(f"{len(self.densities)} densities for {len(self.ranks)} ranks"))
-        if faults:
-            raise SpecError(faults)
+        read = Arguments()
+        given: object = self.densities
+        if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
+            remedy = "write e.g. (0.5, 0.1): one per rank"
+            read.add("densities", f"{shown(given)} is no list of densities", remedy)
+            read.raise_if_any()
+        several = tuple(self.densities)
+        if len(several) != len(self.ranks):
+            what = f"{len(several)} densities for {len(self.ranks)} ranks"
+            read.add("densities", what, "give one per rank")
+        names = (*(f" of rank {r}" for r in self.ranks), *[""] * len(several))
+        found = tuple(
+            float(read.share(f"densities[{i}]", d, names[i], "give the share of nonempty fibers"))
+            for i, d in enumerate(several)
+        )
+        read.raise_if_any()
+        object.__setattr__(self, "densities", found)
 
     @property
     def expected_nnz(self) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
 from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
@@ -36,15 +37,20 @@ class RankNnz(Placed):
     def __post_init__(self) -> None:
         super().__post_init__()
         points_of(self.shape)
-        kept = tuple(self.along)
-        if not kept or len(set(kept)) != len(kept) or not set(kept) <= set(self.ranks):
-            what = f"a histogram along {list(kept)} of a tensor of ranks {list(self.ranks)}"
-            raise SpecError([Diagnostic(what, "name ranks of the tensor")])
+        read = Arguments()
+        kept = read.names("along", self.along)
+        for i, rank in enumerate(kept):
+            read.one_of(f"along[{i}]", rank, self.ranks, "a histogram along")
+        if not kept and not read.faults:
+            read.add("along", "a histogram along no rank counts nothing", "name ranks of the tensor")
         given = np.asarray(self.histogram)
+        if given.dtype.kind not in "iuf":
+            read.add("histogram", "it holds something else than numbers", "give the nonzeros of each fiber")
+        read.raise_if_any()
         wanted = tuple(self.shape[self.ranks.index(r)] for r in kept)
         if given.shape != wanted:
             what = f"the histogram along {list(kept)} has {given.shape} entries, not {wanted}"
-            raise SpecError([Diagnostic(what, "one number of nonzeros per coordinate")])
+            raise SpecError([Diagnostic(what, "one number of nonzeros per coordinate", "histogram")])
         room = self.size // prod(wanted)
         with np.errstate(invalid="ignore"):
             wrong = np.argwhere(~((given >= 0) & (given <= room) & (given == np.floor(given))))
@@ -52,7 +58,7 @@ class RankNnz(Placed):
             place = tuple(int(x) for x in wrong[0])
             what = f"{len(wrong)} entries of the histogram are no whole number of 0 to {room}"
             first = f"the first is {given[place]} at {place if len(place) > 1 else place[0]}"
-            raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points")])
+            raise SpecError([Diagnostic(f"{what}, {first}", f"a fiber has {room} points", "histogram")])
         counts = given.astype(np.int64)
         counts.flags.writeable = False
         object.__setattr__(self, "histogram", counts)
@@ -67,14 +73,20 @@ class RankNnz(Placed):
         along: Sequence[str] | None = None,
     ) -> RankNnz:
         """Of the top rank unless `along` names others."""
-        names = tuple(ranks)
-        kept = tuple(along) if along is not None else names[:1]
-        return cls(names, tuple(int(s) for s in shape), np.asarray(histogram), kept)
+        read = Arguments()
+        names, sizes = read.ranks(ranks, shape)
+        read.raise_if_any()
+        kept = names[:1] if along is None else read.names("along", along)
+        return cls(names, sizes, np.asarray(histogram), kept)
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor, along: Sequence[str] | None = None) -> RankNnz:
         """The histogram of a tensor, by default of its rows."""
-        kept = tuple(along) if along is not None else tensor.ranks[:1]
+        read = Arguments()
+        kept = tensor.ranks[:1] if along is None else read.names("along", along)
+        for i, rank in enumerate(kept):
+            read.one_of(f"along[{i}]", rank, tensor.ranks, "a histogram along")
+        read.raise_if_any()
         sizes = tuple(tensor.shape[tensor.ranks.index(r)] for r in kept)
         points_of(sizes, "a histogram")
         numbers = np.zeros(tensor.nnz, dtype=np.int64)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.density.arguments import Arguments
 
 Label = Literal["exact", "expected", "bound"]
 Floats = NDArray[np.float64]
@@ -43,15 +44,11 @@ class DensityModel(ABC):
 
     def __post_init__(self) -> None:
         # Names given as text or list, and sizes of numpy, become what everything below counts on.
-        object.__setattr__(self, "ranks", tuple(self.ranks))
-        object.__setattr__(self, "shape", tuple(int(s) for s in self.shape))
-        if len(self.ranks) != len(self.shape) or len(set(self.ranks)) != len(self.ranks):
-            what = f"ranks {list(self.ranks)} and shape {list(self.shape)} do not fit"
-            raise SpecError([Diagnostic(what, "one size per rank")])
-        if any(s < 1 for s in self.shape):
-            raise SpecError(
-                [Diagnostic(f"the shape {list(self.shape)} has a size below 1", "sizes are at least 1")]
-            )
+        read = Arguments()
+        ranks, shape = read.ranks(self.ranks, self.shape)
+        read.raise_if_any()
+        object.__setattr__(self, "ranks", ranks)
+        object.__setattr__(self, "shape", shape)
 
     @property
     def label(self) -> Label:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Refused
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import not_a
+from polymodel.spec.plain import as_whole, shown
 
 # More nonzeros than this do not fit into the memory of a workstation.
 _MOST = 10**9
@@ -34,47 +35,34 @@ def random_tensor(
 
     Raises SpecError for densities outside [0, 1] or not one per rank; Refused above 10^9 nonzeros.
     """
-    _check_kinds(shape, density)
-    whole = [s for s in shape if not isinstance(s, (int, np.integer))]
-    if whole:
-        what = f"{name}: size {whole[0]!r} of a rank is no whole number"
-        raise SpecError([Diagnostic(what, "write e.g. [400, 300]")])
-    ranks, sizes = tuple(ranks), tuple(int(s) for s in shape)
-    several = not isinstance(density, int | float | Fraction)
-    densities = tuple(density) if isinstance(density, Sequence) else (density,)
-    faults = [
-        Diagnostic(f"{name}: density {d!r} is outside [0, 1]", "give a share of the points")
-        for d in densities
-        if not 0 <= d <= 1
-    ]
-    if not isinstance(seed, (int, np.integer)) or seed < 0:
-        faults.append(Diagnostic(f"{name}: seed {seed!r}", "a whole number of at least 0"))
+    read = Arguments()
+    ranks, sizes = read.ranks(ranks, shape)
+    asked: object = density
+    several = isinstance(asked, Iterable) and not isinstance(asked, str) and np.ndim(density) == 1
+    remedy = "give a share of the points, from 0 to 1" + (", one per rank" if several else "")
+    given: tuple[object, ...] = tuple(asked) if isinstance(asked, Iterable) and several else (asked,)
+    places = [f"density[{i}]" if several else "density" for i in range(len(given))]
+    densities = tuple(read.share(place, d, "", remedy) for place, d in zip(places, given, strict=True))
     if several and len(densities) != len(ranks):
-        what = f"{name}: {len(densities)} densities for {len(ranks)} ranks"
-        faults.append(Diagnostic(what, "one per rank, or a single number for uniform data"))
-    if len(ranks) != len(sizes) or any(s < 1 for s in sizes):
-        faults.append(Diagnostic(f"{name}: ranks {list(ranks)} and shape {list(sizes)} do not fit"))
-    if faults:
-        raise SpecError(faults)
-    generator = np.random.default_rng(seed)
-    coords = _thinned(generator, sizes, densities) if several else _uniform(generator, sizes, densities[0])
+        what = f"{len(densities)} densities for {len(ranks)} ranks"
+        read.add("density", what, "give one per rank, or a single number for uniform data")
+    start = as_whole(seed)
+    if start is None or start < 0:
+        read.add("seed", f"{shown(seed)} is no seed", "give a whole number from 0 on")
+    called: object = name
+    if not isinstance(called, str):
+        read.add("name", f"{shown(name)} is no name", "write e.g. 'A'")
+    read.raise_if_any()
+    generator = np.random.default_rng(start)
+    if several:
+        coords = _thinned(generator, sizes, tuple(float(d) for d in densities))
+    else:
+        coords = _uniform(generator, sizes, densities[0])
     values = generator.integers(1, 10, coords.shape[1])
     return SparseTensor.from_coo(name, ranks, sizes, coords, values)
 
 
-def _check_kinds(shape: object, density: object) -> None:
-    """SpecError where one of them is something else altogether."""
-    if not isinstance(shape, (Sequence, np.ndarray)) or isinstance(shape, str):
-        raise not_a("shape", "random_tensor", shape, "write e.g. [400, 300]: one size per rank")
-    several = (
-        density if isinstance(density, (Sequence, np.ndarray)) and not isinstance(density, str) else [density]
-    )
-    wrong = [d for d in several if not isinstance(d, (int, float, Fraction, np.number))]
-    if wrong:
-        raise not_a("density", "random_tensor", wrong[0], "give a share of the points, or one per rank")
-
-
-def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float) -> Ints:
+def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float | Fraction) -> Ints:
     size = points_of(shape)
     numbers = _distinct(generator, size, round(Fraction(density) * size))
     coords = np.empty((len(shape), numbers.size), dtype=np.int64)

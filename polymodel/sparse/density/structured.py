@@ -9,7 +9,7 @@ from math import comb, gcd, prod
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
 from polymodel.sparse.density.model import Floats, edge_classes, points_of
 from polymodel.sparse.density.placed import Placed, Tiling
@@ -38,15 +38,16 @@ class FixedStructured(Placed):
     def __post_init__(self) -> None:
         super().__post_init__()
         points_of(self.shape)
-        faults = []
-        if not 0 <= self.n <= self.m or self.m < 1:
-            faults.append(Diagnostic(f"{self.n} of {self.m}", "n is 0 to m, m at least 1"))
-        if not self.rank and self.ranks:
-            object.__setattr__(self, "rank", self.ranks[-1])
-        if self.rank not in self.ranks:
-            faults.append(Diagnostic(f"groups along rank {self.rank}", f"the ranks are {list(self.ranks)}"))
-        if faults:
-            raise SpecError(faults)
+        read = Arguments()
+        m = read.whole("m", self.m, 1)
+        n = read.whole("n", self.n, 0)
+        if not read.faults and n > m:
+            read.add("n", f"{n} of {m} coordinates cannot be nonzero", f"give 0 to {m}")
+        rank = self.rank if self.rank or not self.ranks else self.ranks[-1]
+        read.one_of("rank", rank, self.ranks, "groups along")
+        read.raise_if_any()
+        for name, value in (("n", n), ("m", m), ("rank", rank)):
+            object.__setattr__(self, name, value)
 
     @property
     def _axis(self) -> int:

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.density import maxima
+from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats, Ints, Placeless, edge_classes, points_of
+from polymodel.spec.plain import as_number, shown
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,15 @@ class Uniform(Placeless):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        size, read = points_of(self.shape), Arguments()
+        number, given = as_number(self.nnz), shown(self.nnz)
+        if number is None or number != number or (number >= 0 and number != number // 1):
+            remedy = f"give 0 to {size:,}, or a share: Uniform.of(ranks, shape, density=...)"
+            read.add("nnz", f"{given} is no number of nonzeros", remedy)
+        elif not 0 <= number <= size:
+            read.add("nnz", f"{given} nonzeros do not fit into {size} points", f"give 0 to {size}")
+        read.raise_if_any()
         object.__setattr__(self, "nnz", int(self.nnz))
-        size = points_of(self.shape)
-        if not 0 <= self.nnz <= size:
-            what = f"{self.nnz} nonzeros do not fit into {size} points"
-            raise SpecError([Diagnostic(what, f"give 0 to {size}")])
 
     @classmethod
     def of(
@@ -45,16 +51,18 @@ class Uniform(Placeless):
     ) -> Uniform:
         """From a density in [0, 1], which places round(density * points) nonzeros (half to even), or from
         nnz."""
-        sizes = tuple(int(s) for s in shape)
+        read = Arguments()
+        names, sizes = read.ranks(ranks, shape)
         if (density is None) == (nnz is None):
-            raise SpecError([Diagnostic("uniform needs a density or a number of nonzeros, not both")])
+            given = "neither is" if nnz is None else "both are"
+            what = f"uniform needs a density or a number of nonzeros, not both: {given} given"
+            read.add("density", what, "write density=0.1, or nnz=40")
+        elif nnz is None:
+            share = read.share("density", density, "", "give the share of nonzero points, from 0 to 1")
+        read.raise_if_any()
         if nnz is None:
-            if density is None or not 0 <= density <= 1:
-                raise SpecError(
-                    [Diagnostic(f"density {density} is outside [0, 1]", "give the share of nonzero points")]
-                )
-            nnz = round(Fraction(density) * points_of(sizes))
-        return cls(tuple(ranks), sizes, int(nnz))
+            nnz = round(Fraction(share) * points_of(sizes))
+        return cls(names, sizes, nnz)
 
     @property
     def expected_nnz(self) -> float:

@@ -84,9 +84,7 @@ def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None) 
         faults.append(Diagnostic(f"ranks {list(ranks)} are not all different names", "one name per rank"))
     if kind == ".mtx" and ranks is not None and len(ranks) != 2:
         faults.append(
-            Diagnostic(
-                f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns", "ranks"
-            )
+            Diagnostic(f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns", "ranks")
         )
     if kind == ".mtx" and shape is not None:
         faults.append(Diagnostic("a .mtx file says its shape itself", "leave out `shape`"))

@@ -10,13 +10,14 @@ published with Tiler-Swift (see docs/tiling/tiler_swift.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.plain import plainly
 from polymodel.tiling.cost.bounds import lower_bound
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.counts import Counts, starts
@@ -51,6 +52,8 @@ class Launch:
     clock_mhz: float = 1000.0
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            object.__setattr__(self, f.name, plainly(getattr(self, f.name)))
         faults = [
             Diagnostic(f"{name} {value!r} is no whole number of cycles up to 10^9", "write e.g. 824, or 0")
             for name in ("config_add", "config_multiply", "ramp", "empty")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.plain import plainly
 from polymodel.tiling.cost.model import Launch
 
 
@@ -21,6 +22,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         faults = []
+        for name in ("pes", "bandwidth"):
+            object.__setattr__(self, name, plainly(getattr(self, name)))
         if isinstance(self.pes, bool) or not isinstance(self.pes, int) or self.pes < 1:
             faults.append(Diagnostic(f"pes {self.pes!r} is no whole number above 0", "write e.g. 16"))
         rate = self.bandwidth

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.spec.plain import plainly
 from polymodel.tiling.matmul.product import CHUNK, Places, Product, changes, partial_outputs, spread
 from polymodel.tiling.matmul.tiles import NUMBERED, Tiles, counted, grid_of, numbers, tiles_of
 from polymodel.tiling.matmul.walk import Pairs, Traffic, traffic
@@ -29,6 +30,7 @@ class Uniform:
     tile: Shape
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "tile", plainly(self.tile))
         faults = [
             Diagnostic(f"tile size {t!r} of rank {rank} is no whole number above 0", "write e.g. 64,64,64")
             for rank, t in zip("ikj", self.tile, strict=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.spec.plain import plainly
 from polymodel.tiling.cost.cost_bound import Objective, cost_bound
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.fits.fit import Fit, Op
@@ -38,6 +39,8 @@ class Ending:
 
     def __post_init__(self) -> None:
         faults = []
+        for name in ("patience", "budget", "runs"):
+            object.__setattr__(self, name, plainly(getattr(self, name)))
         if isinstance(self.patience, bool) or not isinstance(self.patience, int) or self.patience < 1:
             faults.append(
                 Diagnostic(f"patience {self.patience!r} is no whole number above 0", "write e.g. 8")

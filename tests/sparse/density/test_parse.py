@@ -103,7 +103,7 @@ def test_histograms_and_data_are_read() -> None:
         ({"fixed_structured": 2}, ("fixed_structured",), "no mapping"),
         ({"banded": {"width": -1}}, ("banded", "width"), "width -1"),
         ({"banded": {"width": 1, "ranks": ["I"]}}, ("banded", "ranks"), "a band on 1 ranks"),
-        ({"banded": {"width": 1, "ranks": ["I", "I"]}}, ("banded",), "between I and itself"),
+        ({"banded": {"width": 1, "ranks": ["I", "I"]}}, ("banded",), "between a rank and itself"),
         ({"banded": {"wide": 1, "width": 1}}, ("banded", "wide"), "unknown parameter 'wide'"),
         ({"rank_nnz": {"histogram": [1, 2]}}, ("rank_nnz", "histogram"), r"has \(2,\) entries, not \(4,\)"),
         ({"rank_nnz": {"histogram": [1, 9, 0, 0]}}, ("rank_nnz", "histogram"), "the first is 9 at 1"),

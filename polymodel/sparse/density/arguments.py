@@ -1,0 +1,85 @@
+"""Arguments of density models and of random tensors, checked: one message per fault, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import inf
+from numbers import Rational
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.faults import suggestion
+from polymodel.spec.plain import as_number, as_whole, shown
+
+
+class Arguments:
+    """Reads the arguments of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
+
+    def __init__(self) -> None:
+        self.faults: list[Diagnostic] = []
+
+    def add(self, argument: str, message: str, remedy: str) -> None:
+        self.faults.append(Diagnostic(message, remedy, argument))
+
+    def raise_if_any(self) -> None:
+        if self.faults:
+            raise SpecError(self.faults)
+
+    def names(
+        self, argument: str, given: object, example: str = "['M', 'K']", twice: str = "names {} do not fit"
+    ) -> tuple[str, ...]:
+        """Names, none of them twice; a text is one letter each, as `IJ`."""
+        if not isinstance(given, Iterable) or isinstance(given, Mapping):
+            self.add(argument, f"{shown(given)} is no list of names", f"write e.g. {example}")
+            return ()
+        found = tuple(given)
+        for i, name in enumerate(found):
+            if not isinstance(name, str) or not name:
+                self.add(f"{argument}[{i}]", f"{shown(name)} is no name", f"write e.g. {example}")
+        plain = tuple(str(name) for name in found)
+        if len(set(plain)) < len(plain):
+            self.add(argument, twice.format(list(plain)) + ": one name stands there twice", "name each once")
+        return plain
+
+    def ranks(self, ranks: object, shape: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Names of ranks, and a size of at least 1 for each."""
+        names = self.names("ranks", ranks)
+        if not isinstance(shape, Iterable) or isinstance(shape, (str, Mapping)):
+            self.add("shape", f"{shown(shape)} is no list of sizes", "write e.g. [400, 300]: one per rank")
+            return names, (1,) * len(names)
+        sizes = tuple(shape)
+        for i, size in enumerate(sizes):
+            if (as_whole(size) or 0) < 1:
+                what = f"size {shown(size)} of a rank is no whole number above 0"
+                self.add(f"shape[{i}]", what, "sizes are at least 1: write e.g. [400, 300]")
+        if len(names) != len(sizes) and not any(f.path == "ranks" for f in self.faults):
+            what = f"ranks {list(names)} and shape {[as_whole(s) or 1 for s in sizes]} do not fit"
+            self.add("shape", what, f"give {len(names)} sizes, one per rank" if names else "name the ranks")
+        return names, tuple(max(1, as_whole(s) or 1) for s in sizes)
+
+    def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
+        """A whole number within bounds; 7.7e7 is one."""
+        number = as_number(given)
+        if number is not None and low <= number <= high and abs(number) != inf and number == int(number):
+            return int(number)
+        room = f"{low} to {high:,}" if high < inf else f"{low} on"
+        self.add(argument, what or f"{shown(given)} is no whole number from {room}", f"give one from {room}")
+        return low
+
+    def share(self, argument: str, given: object, what: str, remedy: str) -> Fraction | float:
+        """A number from 0 to 1; fractions stay exact."""
+        found = Fraction(given) if isinstance(given, Rational) else as_number(given)
+        if isinstance(given, bool) or found is None:
+            self.add(argument, f"{shown(given)} is no density", remedy)
+        elif not 0 <= found <= 1:
+            self.add(argument, f"density {shown(given)}{what} is outside [0, 1]", remedy)
+        else:
+            return found
+        return 0.0
+
+    def one_of(self, argument: str, given: object, ranks: tuple[str, ...], what: str) -> str:
+        """The name of a rank."""
+        if not isinstance(given, str) or given not in ranks:
+            known = suggestion(str(given), ranks, "name ranks of the tensor")
+            self.add(argument, f"{what} rank {given}: there is none", known)
+        return str(given)
