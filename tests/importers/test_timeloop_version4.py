@@ -70,6 +70,20 @@ def test_row_stationary_convolution() -> None:
     assert any("!Parallel" in (d.place.text) for d in imported.notes)
 
 
+def test_branches_of_parallel_pass_by_what_they_do_not_keep(tmp_path: Path) -> None:
+    text = (HERE / "eyeriss_like.yaml").read_text(encoding="utf-8")
+    for others in ("Weights, Outputs", "Inputs, Outputs", "Inputs, Weights"):
+        assert f"], bypass: [{others}]}}}}" in text
+        text = text.replace(f"], bypass: [{others}]}}}}", "]}}")
+    short = tmp_path / "short.yaml"
+    short.write_text(text, encoding="utf-8")
+    full = pm.import_timeloop(HERE / "eyeriss_like.yaml")
+    assert pm.import_timeloop(short).text.splitlines()[2:] == full.text.splitlines()[2:]
+    short.write_text(text.replace("keep: [Weights]}}", "keep: [Inputs]}}"), encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="Input is kept in two branches of one !Parallel"):
+        pm.import_timeloop(short)
+
+
 def test_imperfect_factors_templates_and_energies() -> None:
     files = HERE / "output_stationary.yaml", HERE / "energies.yaml"
     imported = pm.import_timeloop(*files, variables={"M": 9})

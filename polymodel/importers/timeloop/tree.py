@@ -91,10 +91,7 @@ class _Builder:
             what = f"!{node.tag} nodes are not known"
             self.reading.fault(node, what, "use !Component, !Container, !Hierarchical or !Parallel", path)
             return outer
-        enabled = fields.take("enabled")
-        if enabled is not None and enabled.scalar is False:
-            self.reading.whole(node)
-            self.reading.note(node, f"{fields.text('name')} is not enabled, so it is not there", "", path)
+        if self.absent(fields):
             return outer
         given = fields.take("attributes")
         attributes = Fields(self.reading, self.joined(given, node), f"{path}.attributes", outer)
@@ -104,6 +101,16 @@ class _Builder:
             self.inherited = tuple(e for e in attributes.node.entries or () if plain_key(e.key) not in _OWN)
         self.new_part(node, fields, attributes, scope)
         return scope if node.tag == "Container" else outer
+
+    def absent(self, fields: Fields) -> bool:
+        """Whether a part says `enabled: false`: then nothing of it is read."""
+        enabled = fields.take("enabled")
+        if enabled is None or enabled.scalar is not False:
+            return False
+        self.reading.whole(fields.node)
+        what = f"{fields.text('name')} is not enabled, so it is not there"
+        self.reading.note(fields.node, what, "", fields.path)
+        return True
 
     def joined(self, given: Node | None, node: Node) -> Node:
         """The attributes of a node: its own, and those of the containers around it."""
@@ -117,19 +124,40 @@ class _Builder:
     def branch(self, node: Node, fields: Fields, path: str, outer: dict[str, Value]) -> None:
         fields.ignore("name")
         before, inherited = len(self.found), self.inherited
-        self.new_nodes(fields.items("nodes"), f"{path}.nodes", outer)
+        starts, scope = [], outer
+        for i, child in enumerate(fields.items("nodes")):
+            starts.append(len(self.found))
+            scope = self.new_node(child, f"{path}.nodes[{i}]", scope)
         self.inherited = inherited
         below = self.found[before:]
         if node.tag == "Parallel" and len(below) > 1:
+            self.share_out(node, path, starts)
             if any(p.instances > 1 for p in below[:-1]):
                 what = "branches of !Parallel with instances of their own have no counterpart"
                 self.reading.fault(node, what, "write one branch of components, and bypass by tensor", path)
             names = ", ".join(p.name for p in below)
-            what = f"{names} are read as one behind the other: what one does not keep bypasses it"
+            what = f"{names} are read as one behind the other: what a branch does not keep bypasses it"
             self.reading.note(node, what, "", path)
         if node.tag == "Pipelined":
             remedy = "write the stages as a fused mapping (docs/howto/fuse.md)"
             self.reading.fault(node, "!Pipelined nodes have no counterpart", remedy, path)
+
+    def share_out(self, node: Node, path: str, starts: list[int]) -> None:
+        """A tensor takes one branch of a !Parallel: what a branch does not keep passes it by, as in Timeloop.
+
+        Where no branch says what it keeps, the mapping does.
+        """
+        bounds = list(zip(starts, [*starts[1:], len(self.found)], strict=True))
+        kept = [frozenset[str]().union(*(p.held.keep for p in self.found[a:b])) for a, b in bounds]
+        every = frozenset[str]().union(*kept)
+        for tensor in sorted(t for t in every if sum(t in k for k in kept) > 1):
+            what = f"{tensor} is kept in two branches of one !Parallel"
+            self.reading.fault(node, what, "keep it in one of them", path)
+        for (a, b), own in zip(bounds, kept, strict=True):
+            for i in range(a, b if every else a):
+                held = self.found[i].held
+                past = frozenset(self.tensors.values()) - own
+                self.found[i] = replace(self.found[i], held=replace(held, bypass=held.bypass | past))
 
     def new_part(self, node: Node, fields: Fields, attributes: Fields, scope: Mapping[str, Value]) -> None:
         title = fields.need("name", example="name: PE")
@@ -209,6 +237,8 @@ class _Builder:
             text, many = name_and_count(fields.text("name"))
             shared = fields.fields("attributes")
             inner = scope_of(self.reading, shared, scope)
+            if shared is not None:
+                shared.ignore("version", "global_cycle_seconds")
             for j, local in enumerate(fields.items("local")):
                 self.old_local(local, f"{fields.path}.local[{j}]", outer * many, inner)
             below = f"{above}.{text}" if above else text
@@ -217,7 +247,7 @@ class _Builder:
     def old_local(self, node: Node, path: str, outer: int, scope: Mapping[str, Value]) -> None:
         fields = Fields(self.reading, node, path, scope)
         title = fields.need("name", example="name: RegisterFile[0..15]")
-        if title is None:
+        if title is None or self.absent(fields):
             return
         text, many = name_and_count(str(title.scalar))
         name = tidy_name(self.reading, title, text)
