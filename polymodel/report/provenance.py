@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -11,11 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.report.page import Part, facts, noted, preformatted
+from polymodel.report.page import Part, facts, noted, saveable
 from polymodel.report.report import Report
 from polymodel.report.table import Column, Table
 from polymodel.spec.whole import files_as_read, whole_yaml
 
+Pairs = Sequence[tuple[str, str]]
 PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
 EXACT = (
     "Every count (operations, elements, bits, iterations, instances) is an exact integer: tiles that divide "
@@ -41,11 +43,11 @@ def provenance(report: Report, command: str = "") -> list[Part]:
     parts = [Part("How it was made", _made(report, command))]
     spec = report.spec
     if spec is not None:
-        parts.append(Part("Spec as loaded", _spec(spec)))
+        parts.append(spec_part(spec))
     else:
         text = mapping_to_yaml(report.problem.tree)
         said = noted(["evaluated from objects, not from a loaded spec; the mapping as YAML:"])
-        parts.append(Part("Spec as loaded", said + preformatted(text)))
+        parts.append(Part("Spec as loaded", said + saveable(text, "mapping.yaml")))
     return parts
 
 
@@ -66,24 +68,25 @@ def versions() -> list[tuple[str, str]]:
             found.append((name, version(name)))
         except PackageNotFoundError:  # pandas and others are not needed for a page
             continue
-    return [*found, ("system", platform.platform(terse=True))]
+    return [*found, ("system", f"{platform.system()}-{platform.release()}")]
+
+
+def made(command: str, asked: Pairs) -> str:
+    """When, by which command and which versions; `asked`: what else is to be told, by name."""
+    pairs = [("date", _now()), *([("command", command)] if command else []), *asked]
+    return f"{facts(pairs)}<h3>Versions</h3>{facts(versions())}"
 
 
 def _made(report: Report, command: str) -> str:
     engine = report.analysis.engine
-    pairs = [("date", _now())]
-    pairs += [("command", command)] if command else []
-    pairs += [("exactness", EXACT), *((f"engine {e}", told) for e, told in ENGINES.items() if e == engine)]
+    asked = [("exactness", EXACT), *((f"engine {e}", told) for e, told in ENGINES.items() if e == engine)]
     columns = (Column("einsum"), Column("engine"), Column("iterations"), Column("operations", "operation"))
     operations = {t.einsum: t.operations for t in report.costs.latency}
     rows = tuple(
         (e.name, engine, _points(report, e.name), operations.get(e.name)) for e in report.problem.cascade
     )
     counted = Table("engines", columns, rows).html()
-    return (
-        f"{facts(pairs)}<h3>Versions</h3>{facts(versions())}"
-        f'<h3>Who counted what</h3><div class="wide">{counted}</div>'
-    )
+    return f'{made(command, asked)}<h3>Who counted what</h3><div class="wide">{counted}</div>'
 
 
 def _points(report: Report, einsum: str) -> str:
@@ -107,7 +110,12 @@ def spec_text(spec: Spec) -> str:
     return text
 
 
-def _spec(spec: Spec) -> str:
+def spec_part(spec: Spec, title: str = "Spec as loaded") -> Part:
+    """The section that has all of a spec, so that it can be evaluated again."""
+    return Part(title, _spec(spec, Part(title, "").anchor))
+
+
+def _spec(spec: Spec, file: str) -> str:
     text = spec_text(spec)
     files = files_as_read(spec.locator)
     listed = [(name, f"sha256 {_digest(words)}") for name, words in files.items()]
@@ -123,7 +131,8 @@ def _spec(spec: Spec) -> str:
         said.append(f"Its data files lie beside it, as they do in {spec.data_folder}.")
     if spec.raw_teaal is not None:
         said = ["A TeAAL spec, as it was understood."]
-    parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{preformatted(text)}")
+    shown = saveable(text, f"{file}.yaml")
+    parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{shown}")
     return "\n".join(parts)
 
 

@@ -16,7 +16,7 @@ from tests.fuzz.mutate import NUMBERS, WORDS, wordwise
 MATRIX = (
     "%%MatrixMarket matrix coordinate real general\n6 6 7\n1 1 1\n2 2 2\n3 1 3\n4 5 4\n5 5 5\n6 1 6\n6 6 7\n"
 )
-_SPEC = """\
+SPEC = """\
 schema_version: 1
 symbols: {TM: null}
 arch:
@@ -103,7 +103,7 @@ def _huge(word: str) -> bool:
 
 def run(words: list[str], folder: Path) -> None:
     """In a folder with a spec and a matrix. Any exit code but that of a bug."""
-    (folder / "s.yaml").write_text(_SPEC, encoding="utf-8")
+    (folder / "s.yaml").write_text(SPEC, encoding="utf-8")
     (folder / "a.mtx").write_text(MATRIX, encoding="utf-8")
     out, err = io.StringIO(), io.StringIO()
     try:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -336,6 +337,8 @@ _EVERY = (
     Target("FROSTT", 40, _of(corpus.frostt), _tensor(".tns")),
     Target("gzip", 20, _packed, _tensor(".mtx.gz")),
     Target("energy tables", 30, _of(corpus.energies), _energy),
+    Target("Timeloop's YAML", 15, *_late("tests.fuzz.imports", "timeloop_input", "read_timeloop")),
+    Target("ONNX models", 15, *_late("tests.fuzz.imports", "onnx_input", "read_onnx")),
     Target("sweep stores", 3, *_late("tests.fuzz.stores", "damaged", "resumed")),
     Target("command lines", 12, *_late("tests.fuzz.lines", "line", "run")),
 )  # fmt: skip
@@ -345,4 +348,4 @@ TARGETS: Mapping[str, Target] = {t.name: t for t in _EVERY}
 def scaled(total: int) -> list[Target]:
     """The targets with `share` as a number of inputs, `total` together."""
     whole = sum(t.share for t in _EVERY)
-    return [replace(t, share=max(1, round(total * t.share / whole))) for t in _EVERY]
+    return [replace(t, share=ceil(total * t.share / whole)) for t in _EVERY]

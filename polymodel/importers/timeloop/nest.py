@@ -14,7 +14,8 @@ from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node
 
 _FACTOR = re.compile(
-    r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d+)(?:\s*,\s*(?P<last>\d+))?(?=[\s,]|$)",
+    r"\s*,?\s*(?P<name>[A-Za-z_]\w*?)\s*(?P<sign><=|>=|<|>|=)?\s*(?P<bound>\d{1,18})"
+    r"(?:\s*,\s*(?P<last>\d{1,18}))?(?=[\s,]|$)",
     re.ASCII,
 )
 _TYPES = {
@@ -104,9 +105,14 @@ class _Builder:
         else:
             self.across(fields, target)
 
-    def named(self, target: Node, known: Sequence[str], path: str) -> str | None:
+    def called(self, target: Node) -> str:
+        """The part that a target means; the mapper calls the fanout of container PE inter_PE_spatial."""
         name, _ = name_and_count(str(target.scalar))
-        name = re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
+        every = [p.name for p in self.parts]
+        return name if name in every else re.sub(r"^inter_(\w+)_spatial$", r"\1", name)
+
+    def named(self, target: Node, known: Sequence[str], path: str) -> str | None:
+        name = self.called(target)
         if name in known:
             return name
         what = "compute unit" if name == self.parts[-1].name else "level"
@@ -116,7 +122,14 @@ class _Builder:
         self.reading.fault(target, message, suggestion(name, known, "levels"), path)
         return None
 
+    def hollow(self, target: Node) -> bool:
+        """Whether the target is a container: it has no loops and holds nothing, as some files say of it."""
+        return any(p.name == self.called(target) and p.kind == "container" for p in self.parts)
+
     def kept(self, fields: Fields, target: Node) -> None:
+        if self.hollow(target) and not fields.words("keep"):
+            fields.ignore("bypass", "keep")
+            return
         level = self.named(target, self.memories, fields.path)
         tensors = self.shape.tensors
         for key, into in (("keep", self.keep), ("bypass", self.bypass)):
@@ -134,9 +147,11 @@ class _Builder:
             self.reading.fault(fields.node, what, "name it once", fields.path)
 
     def loops(self, fields: Fields, target: Node) -> None:
-        level = self.named(target, self.memories, fields.path)
         fields.ignore("split")
-        found = self.factors(fields, level or "")
+        found = self.factors(fields, self.called(target))
+        if self.hollow(target) and all(x.bound == 1 for x, _ in found):
+            return
+        level = self.named(target, self.memories, fields.path)
         if level is None:
             return
         if level in self.temporal:
@@ -261,9 +276,10 @@ class _Builder:
     def order(self, fields: Fields) -> list[str]:
         """Our variables, innermost first; those that the permutation leaves out are outermost."""
         dims = self.shape.dims
-        given = fields.words("permutation") or ()
-        if len(given) == 1 and given[0][0] not in dims:
-            given = tuple((w, given[0][1]) for w in _letters(given[0][0], dims))
+        words = fields.words("permutation") or ()
+        given = [
+            (w, node) for word, node in words for w in ([word] if word in dims else _letters(word, dims))
+        ]
         found: list[str] = []
         for word, node in given:
             if word not in dims:
@@ -352,10 +368,14 @@ class _Builder:
         """What each storage keeps: all that nothing says otherwise of."""
         found: dict[str, tuple[str, ...]] = {}
         every = tuple(self.shape.tensors.values())
-        held = {p.name: p.held for p in self.parts}
+        by_name = {p.name: p for p in self.parts}
         for level in self.memories:
+            part = by_name[level]
             silent = set(every) - self.keep[level] - self.bypass[level]
-            gone = self.bypass[level] | (silent & held[level].bypass)
+            gone = self.bypass[level] | (silent if part.entries == 0 else silent & part.held.bypass)
+            if part.entries == 0 and self.keep[level]:
+                what, remedy = f"{level} has no words, so it keeps nothing", "give it a size, or bypass it"
+                self.reading.fault(part.node, what, remedy, "mapping")
             found[level] = tuple(t for t in every if t not in gone)
         for t in every:
             if t not in {x for kept in found.values() for x in kept}:

@@ -1,0 +1,163 @@
+"""Files that are none, that never end, or that cannot be written: told at once, and nothing is left half."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+import polymodel as pm
+from polymodel.cli import main
+from polymodel.sparse.files.frostt import MOST_RANKS
+from polymodel.spec.energy import confined
+from polymodel.spec.output import clear_unfinished, write_text
+from tests.fuzz.lines import MATRIX, SPEC
+
+ROOT = Path(__file__).resolve().parents[2]
+POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")
+HEAD = b"%%MatrixMarket matrix coordinate real general\n"
+
+
+@POSIX
+@pytest.mark.parametrize("ending", [".yaml", ".mtx", ".tns"])
+def test_pipes_devices_and_folders(tmp_path: Path, ending: str) -> None:
+    os.mkfifo(tmp_path / f"pipe{ending}")
+    (tmp_path / f"zero{ending}").symlink_to("/dev/zero")
+    (tmp_path / f"folder{ending}").mkdir()
+    (tmp_path / f"round{ending}").symlink_to(f"round{ending}")
+    read = pm.load if ending == ".yaml" else pm.read_tensor
+    for name in ("pipe", "zero", "folder", "round", "n" * 300, "p\0"):
+        with pytest.raises(pm.SpecError) as caught:
+            read(tmp_path / f"{name}{ending}")
+        assert caught.value.diagnostics[0].remedy
+
+
+@POSIX
+def test_what_a_spec_names_stays_in_its_folder(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "out.csv").write_text("x", encoding="utf-8")
+    (inside / "link.csv").symlink_to(tmp_path / "out.csv")
+    (inside / "up").symlink_to(tmp_path)
+    (inside / "round.csv").symlink_to("round.csv")
+    os.mkfifo(inside / "pipe.csv")
+    for name in ("link.csv", "up/out.csv", "../out.csv", str(tmp_path / "out.csv"), "/dev/zero", "a\0"):
+        with pytest.raises(pm.SpecError, match="leaves the spec's folder"):
+            confined(name, str(inside))
+    for name in ("round.csv", "pipe.csv", "n" * 5000, "."):
+        with pytest.raises(pm.SpecError, match=r"cannot be read|is not a file"):
+            confined(name, str(inside))
+    (inside / "fine.csv").write_text("x", encoding="utf-8")
+    assert confined("fine.csv", str(inside)) == inside / "fine.csv"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (gzip.compress(HEAD + b"9 9 1\n1 1 1\n")[:-9], "cut off"),
+        (gzip.compress(HEAD + b"9 9 1\n1 1 1\n") + b"garbage", "damaged"),
+        (gzip.compress(HEAD + (b"%" * 999 + b"\n") * 100_000), "no list of numbers"),
+        (gzip.compress(HEAD + b"9" * 12_000_000), "more than 1,048,576 characters"),
+        (gzip.compress(HEAD + f"9 9 {10**18}\n1 1 1\n".encode()), "too few"),
+        (gzip.compress(HEAD + b"9 9 1\n1 nan 1\n"), "no whole number"),
+        (gzip.compress(HEAD + b"9 9 1\n1 1 nan\n"), "not finite"),
+        (gzip.compress(HEAD + b"9 9 1\n99999999999999999999 1 1\n"), "outside"),
+    ],
+)
+def test_packed_files_that_are_none(tmp_path: Path, data: bytes, why: str) -> None:
+    (tmp_path / "a.mtx.gz").write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(pm.SpecError, match=why):
+        pm.read_tensor(tmp_path / "a.mtx.gz")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def test_several_members_are_one_text(tmp_path: Path) -> None:
+    members = (HEAD + b"9 9 2\n1 1 ", b"1\n2 2 2\n")
+    (tmp_path / "a.mtx.gz").write_bytes(b"".join(gzip.compress(m) for m in members))
+    assert pm.read_tensor(tmp_path / "a.mtx.gz").nnz == 2
+
+
+def test_ranks_of_a_tensor(tmp_path: Path) -> None:
+    for ranks in (MOST_RANKS, MOST_RANKS + 1):
+        (tmp_path / "a.tns").write_text("1 " * ranks + "2.5\n", encoding="utf-8")
+        if ranks == MOST_RANKS:
+            assert len(pm.read_tensor(tmp_path / "a.tns").ranks) == ranks
+            continue
+        with pytest.raises(pm.SpecError, match=f"at most {MOST_RANKS} ranks"):
+            pm.read_tensor(tmp_path / "a.tns")
+
+
+def test_comments_without_end(tmp_path: Path) -> None:
+    (tmp_path / "a.tns").write_text("# word\n" * 50_000 + "1 1 2.5\n", encoding="utf-8")
+    assert pm.read_tensor(tmp_path / "a.tns").nnz == 1
+
+
+def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    write_text(file, "old")
+    file.chmod(0o640)
+    with pytest.raises(UnicodeEncodeError):
+        write_text(file, "half" * 10_000 + "\ud800")
+    assert file.read_text(encoding="utf-8") == "old"
+    link = tmp_path / "link.txt"
+    link.symlink_to(file)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8") == "new"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "link.txt"]
+    (tmp_path / ".x.new.csv").touch()
+    clear_unfinished(tmp_path)
+    assert not list(tmp_path.glob("*.new*"))
+
+
+FULL = """
+import resource, signal, sys
+from polymodel.cli import main
+import polymodel.evaluate, pandas, pyarrow.parquet
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sweep s.yaml --symbol TM=divisors(m) --store state",
+        "evaluate s.yaml --set TM=4 --out saved --parquet",
+        "tile a.mtx --capacity 3 --out tiles",
+    ],
+)
+def test_a_disk_that_is_full(line: str, tmp_path: Path) -> None:
+    """No file may outgrow 1500 bytes: what the system says then is what it says of a full disk."""
+    (tmp_path / "s.yaml").write_text(SPEC, encoding="utf-8")
+    (tmp_path / "a.mtx").write_text(MATRIX, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, *line.split()],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot write" in done.stderr
+    assert "make room" in done.stderr
+    assert not list(tmp_path.rglob("*.new*"))
+    for file in tmp_path.rglob("*.parquet"):
+        assert parquet.read_table(file).num_rows >= 0
+
+
+def test_a_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s.yaml").write_text(SPEC, encoding="utf-8")
+    (tmp_path / "file").touch()
+    line = ["evaluate", str(tmp_path / "s.yaml"), "--set", "TM=4", "--out", str(tmp_path / "file")]
+    assert main(line) == 2
+    assert "cannot write" in capsys.readouterr().err
