@@ -331,11 +331,16 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
     import json
 
+    from polymodel.evaluate import evaluate
     from polymodel.report.compare import compare
     from polymodel.report.page import page
+    from polymodel.spec.faults import each
 
     common = [name for text in options.common for name in text.split(",")]
-    a, b = (_evaluated(options, [*common, *side.split(",")]) for side in (options.a, options.b))
+    a, b = (
+        evaluate(spec, engine=options.engine)
+        for spec in each(*(partial(_load, options, [*common, *s.split(",")]) for s in (options.a, options.b)))
+    )
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     if options.format == "json":

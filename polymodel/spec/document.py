@@ -15,9 +15,10 @@ from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import Faults, close_to, suggestion
+from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
 from polymodel.spec.foreign import foreign
 from polymodel.spec.mapping_schema import MappingSpec
+from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.plain import plainly
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
@@ -72,6 +73,11 @@ class Document:
     def may_have(self, section: str) -> bool:
         """True if the section is there, or may be in what could not be read."""
         return self.unread or section in self.sections or section in self.entries
+
+    def certain(self, fault: Diagnostic) -> bool:
+        """False for names that what could not be read may declare, and for symbols that only lack a value."""
+        whole = not self.unread and ("renames" in self.sections or "renames" not in self.entries)
+        return fault.code != UnboundSymbol.code and (whole or fault.code != UnknownName.code)
 
 
 def read_file(path: FilePath, document: Document, variables: Mapping[str, object], shown: str = "") -> None:
@@ -145,6 +151,7 @@ def existing(text: str, document: Document) -> FilePath | None:
     path = FilePath(text)
     if os.path.exists(text):  # False, and no error, for names that no file can have
         return path
+    document.unread = True
     if os.path.islink(text):
         document.faults.note(Diagnostic("the link leads nowhere", "name the file itself", "", Place(text)))
         return None
@@ -286,6 +293,7 @@ def _symbols(entry: Entry, document: Document, binds: bool, problem: bool) -> No
     except ValidationError as error:
         faults_of(error, SchemaObject, ("symbols",), faults)
         document.faults.extend(faults.found)
+        document.unread = True
         return
     for name, value in found.items():
         earlier = document.symbols.get(name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from polymodel.errors import Diagnostic, Place, SpecError
 
 Path = tuple[str | int, ...]
+T = TypeVar("T")
 # Nobody mends more at once; the words compared with a misspelt one.
 MAX_FAULTS = 500
 MAX_NEAR = 2000
@@ -26,6 +27,26 @@ class TextFault(SpecError):
         self.offset = offset
         self.remedy = remedy
         super().__init__((Diagnostic(message, remedy),))
+
+
+class UnknownName(TextFault):
+    """A name that nothing declares, as far as could be read."""
+
+    code = "unknown-name"
+
+
+def each(*calls: Callable[[], T]) -> list[T]:
+    """What every call gives, in order. The faults of all that raise SpecError are one SpecError."""
+    answers: list[T] = []
+    found = Faults()
+    for call in calls:
+        try:
+            answers.append(call())
+        except SpecError as error:
+            found.extend(error.diagnostics)
+    if found.found:
+        raise SpecError(found.found)
+    return answers
 
 
 class Locator(Protocol):

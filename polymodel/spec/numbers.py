@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from polymodel.spec.faults import TextFault, close_to, suggestion
+from polymodel.spec.faults import TextFault, UnknownName, close_to, suggestion
 from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, names_in, parse_arithmetic
 
 Value = int | float
@@ -83,7 +83,7 @@ def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:
     near = close_to(tree.name, symbols)
     declare = f"declare it: symbols: {{{tree.name}: ...}}, or give it a value: --set {tree.name}=..."
     near = f"did you mean {near}?" if near else declare
-    raise TextFault(f"unknown symbol {tree.name}", tree.offset, near)
+    raise UnknownName(f"unknown symbol {tree.name}", tree.offset, near)
 
 
 def _called(tree: Call, values: list[Value]) -> Value:

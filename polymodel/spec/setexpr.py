@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from polymodel.spec.faults import TextFault, suggestion
+from polymodel.spec.faults import TextFault, UnknownName, suggestion
 from polymodel.spec.scan import Cursor
 
 KEYWORDS = ("All", "Tensors", "Inputs", "Outputs", "Intermediates", "Shared", "Persistent", "Nothing")
@@ -224,7 +224,7 @@ def _lookup(tree: SetName, scope: SetScope) -> NamedSet:
     if name in scope.component_names:
         raise TextFault(f"{name} is a component", tree.offset, f"write {name}.tensors")
     words = [*sorted(scope.known), *scope.named, "Nothing", *scope.rename_names]
-    raise TextFault(f"unknown name {name}", tree.offset, suggestion(name, words, "names"))
+    raise UnknownName(f"unknown name {name}", tree.offset, suggestion(name, words, "names"))
 
 
 def _attribute(tree: Attribute, scope: SetScope) -> NamedSet:

@@ -55,6 +55,7 @@ def _read_text(text: str, document: Document, variables: Mapping[str, object], p
         return
     found = library.find(text)
     if found is None:
+        document.unread = True
         known = (*library.names(), *library.specs())
         near = close_to(text, library.specs()) if "/" in text else ""
         near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")

@@ -179,7 +179,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         ("../nowhere/spec", "no such file"),
         ("a\0b.yaml", "no such file"),
         (tmp_path, "not a regular file"),
-        (3, "a int is no source"),
+        (3, "3 is no source"),
     ):
         with pytest.raises(SpecError, match=word):
             load(source)
