@@ -25,17 +25,15 @@ from polymodel.mapping.teaal import EXECUTE, Derived, derive, why
 from polymodel.mapping.wanted import check_section
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
+from polymodel.spec import symbols as naming
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import SECTIONS, Document, check_variables, existing, read_file
+from polymodel.spec.document import Document, check_variables, existing, read_file
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.plain import by_name, plainly
 from polymodel.spec.sources import Pair, add_default_mapping, read_source
 from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.symbols import (
-    check_symbols, given_symbols, right_symbols, symbol_values, used_symbols, words_of,
-)  # fmt: skip
 from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
@@ -79,7 +77,7 @@ class Spec:
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:
         """Every symbol with its value, None where it has none yet."""
-        found = dict(symbol_values(self.declared, self.given, Faults(self.locator)))
+        found = dict(naming.symbol_values(self.declared, self.given, Faults(self.locator)))
         for name in unbound_symbols(self.template) if self.raw_mapping and self.template else ():
             found.setdefault(name, None)
         return found
@@ -162,10 +160,10 @@ class Spec:
 
     def used_symbols(self) -> dict[str, Value | str]:
         """Symbols that workload and architecture use, as written or as bound; tile sizes are none of them."""
-        return used_symbols({**self.declared, **self.given}, self._words())
+        return naming.used_symbols({**self.declared, **self.given}, self._words())
 
     def _words(self) -> set[str]:
-        return words_of(s.model_dump() if s else None for s in (self.raw_workload, self.raw_arch))
+        return naming.words_of(s.model_dump() if s else None for s in (self.raw_workload, self.raw_arch))
 
     def no_mapping(self) -> PolymodelError:
         """The error of a call that needs a mapping; it names the library's, where there are some.
@@ -192,7 +190,7 @@ class Spec:
 
     def bind(self, **symbols: Value) -> Spec:
         """The same spec with values for symbols. Raises SpecError for unknown names and bad values."""
-        check_symbols(symbols, self.symbols)
+        naming.check_symbols(symbols, self.symbols)
         return replace(self, given={**self.given, **plainly(symbols)})._checked()
 
     def with_mapping(self, mapping: LoopTree | MappingSpec | str | Path) -> Spec:
@@ -271,7 +269,7 @@ class _Resolution:
 
 def _resolve(spec: Spec) -> _Resolution:
     faults = Faults(spec.locator)
-    values = symbol_values(spec.declared, spec.given, faults)
+    values = naming.symbol_values(spec.declared, spec.given, faults)
     symbols = {**spec.symbols, **values}
     workload = arch = mapping = derived = None
     refused: tuple[Diagnostic, ...] = ()
@@ -351,7 +349,7 @@ def load(
     check_variables(given, document)
     if "renames" in document.sections and not document.may_have("workload"):
         document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), given_symbols(symbols), document)
+    spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
         document.faults.extend(d for d in spec.check() if document.certain(d))
@@ -360,10 +358,10 @@ def load(
 
 
 def _with_symbols(spec: Spec, symbols: Mapping[str, object], document: Document) -> Spec:
-    words = spec._words() | words_of([e.value.plain() for e in document.entries.values()])
+    words = spec._words() | naming.words_of([e.value.plain() for e in document.entries.values()])
     used = symbols.keys() if document.unread else symbols.keys() & words
     known = {**spec.symbols, **dict.fromkeys(used)}
-    return replace(spec, given=right_symbols(symbols, known, document.faults)) if symbols else spec
+    return replace(spec, given=naming.right_symbols(symbols, known, document.faults)) if symbols else spec
 
 
 def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:

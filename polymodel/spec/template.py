@@ -147,6 +147,9 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise _TooMuch("a number in the template is too large")
         return found
 
+    def wrap_str_format(self, value: Any) -> None:
+        """jinja2 would hide `format` in a function of its own, which `call` does not know."""
+
     def call(self, context: Any, obj: Any, /, *args: object, **kwargs: object) -> Any:
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, (int, float)):

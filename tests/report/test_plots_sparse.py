@@ -110,9 +110,9 @@ def test_a_spy_plot_says_its_scale() -> None:
 
 def test_a_million_nonzeros_are_seen_at_once() -> None:
     tensor = matrix(10**6, 10**6, 10**6)
-    before = time.perf_counter()
+    before = time.process_time()
     plots.plot_spy(tensor).figure.savefig(io.BytesIO())
-    assert time.perf_counter() - before < 5
+    assert time.process_time() - before < 5
 
 
 def test_rows_are_counted_and_expected() -> None:

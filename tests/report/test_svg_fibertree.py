@@ -261,7 +261,7 @@ def test_colours_follow_the_rank_not_its_parts() -> None:
 def test_a_large_tensor_is_drawn_at_once() -> None:
     rows = np.random.default_rng(0).integers(0, 1000, (3, 500_000))
     tensor = SparseTensor.from_coo("L", ("I", "J", "K"), (1000, 1000, 1000), rows, np.ones(500_000))
-    before = time.perf_counter()
+    before = time.process_time()
     svg = draw_fibertree(tensor).svg
-    assert time.perf_counter() - before < 5
+    assert time.process_time() - before < 5
     assert len(svg) < 100_000

@@ -16,10 +16,10 @@ FILES = sorted(BAD.glob("*.yaml"))
 
 
 def refusal(name: str) -> SpecError:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(SpecError) as caught:
         load(name)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     return caught.value
 
 

@@ -97,6 +97,8 @@ DAG = "{% set a = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}{% set a.x
         "{{ 5 | round(10**9) }}",
         "{{ '%1000000000d' % 1 }}",
         "{{ '{:1000000000}'.format(1) }}",
+        "{{ '{x:1000000000}'.format_map({'x': 1}) }}",
+        "{{ '{x:1000000000}'['format_map']({'x': 1}) }}",
         "{{ 'a'.center(10**9) }}",
         "{{ 'aaaa'.replace('a', 'b' * 100000) }}",
         DAG + "{{ a.x | upper }}",
@@ -132,10 +134,11 @@ DAG = "{% set a = namespace(x=(1,), y=(1,)) %}{% for i in range(60) %}{% set a.x
 )
 def test_refused_quickly(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.yaml").write_text("workload: {einsums: []}\n", encoding="utf-8")
-    start = time.perf_counter()
+    path = spec_file(tmp_path, f"workload:\n  name: a\n{text}\n")
+    start = time.process_time()  # of this process alone, however busy the machine is
     with pytest.raises(SpecError) as caught:
-        load(spec_file(tmp_path, f"workload:\n  name: a\n{text}\n"))
-    assert time.perf_counter() - start < 10
+        load(path)
+    assert time.process_time() - start < 5
     (fault,) = caught.value.diagnostics
     assert fault.message.startswith(("template", "the template"))
     assert fault.remedy

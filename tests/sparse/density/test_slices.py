@@ -136,13 +136,13 @@ def test_bounds_are_those_of_the_text() -> None:
 
 
 def test_a_tensor_of_77_million_nonzeros_is_quick() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     model = Uniform.of("IJK", (12_000, 9_000, 28_000), nnz=77_000_000)
     found = greedy(model, 8)
     assert found.lower < found.max_load < found.upper
     assert float(model.expected_fibers(2)) == pytest.approx(55_060_000, rel=1e-3)
     assert nway(model, 8).max_load == pytest.approx(9_625_000 + 1.4236 * (77e6 / 8 * 7 / 8) ** 0.5, rel=2e-4)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_edges() -> None:
