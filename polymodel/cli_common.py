@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EISDIR, ENOENT
 from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, NoReturn
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -37,6 +38,25 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.sources += rest
     return options
+
+
+def add_html(parser: argparse.ArgumentParser) -> None:
+    """The option of what a search found as a page."""
+    parser.add_argument(
+        "--html", metavar="FILE", help="also save all of it as one page, with plots and the best mappings"
+    )
+
+
+def check_html(file: str | None) -> None:
+    """SpecError for a file that cannot be written, before hours of work."""
+    if not file:
+        return
+    with writing(file):
+        place = Path(file)
+        if place.is_dir():
+            raise IsADirectoryError(EISDIR, "it is a folder", file)
+        if not place.absolute().parent.is_dir():
+            raise FileNotFoundError(ENOENT, "there is no such folder", str(place.parent))
 
 
 class _Wrong(str):

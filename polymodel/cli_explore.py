@@ -12,7 +12,7 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line
+from polymodel.cli_common import Line, add_html, check_html
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
     )
+    add_html(parser)
 
 
 def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
@@ -61,6 +62,7 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if options.out:  # told before minutes of work
         with writing(options.out):
             Path(options.out).mkdir(parents=True, exist_ok=True)
+    check_html(options.html)
     names = ("eps", "time_limit", "max_fused_loops", "sizes", "fuse", "unfused")
     given = {n: getattr(options, n) for n in names if getattr(options, n) is not None}
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty(), best=_first(options, spec))
@@ -79,6 +81,9 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
             text += told
         else:
             sys.stderr.write(told)
+    if options.html:
+        found.to_html(options.html, command=options.command)
+        sys.stderr.write(f"saved {options.html}\n")
     if found.interrupted:
         return text, INTERRUPTED
     return text, FINE if len(found) else NOTHING

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line
+from polymodel.cli_common import Line, add_html, check_html
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
+    add_html(parser)
     parser.add_argument(
         "--no-prune",
         action="store_true",
@@ -81,6 +82,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     if options.out:  # told before hours of work
         with writing(options.out):
             Path(options.out).mkdir(parents=True, exist_ok=True)
+    check_html(options.html)
     bar = Bar(sys.stderr.write, live=sys.stderr.isatty())
     found = sweep(
         spec,
@@ -101,6 +103,9 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     bar.finish()
     if options.out:
         _save(found, Path(options.out))
+    if options.html:
+        found.to_html(options.html, command=options.command)
+        sys.stderr.write(f"saved {options.html}\n")
     for note in found.notes if options.format != "table" and not found.complete else ():
         sys.stderr.write(note + "\n")
     if not found.complete:

@@ -30,7 +30,6 @@ SHOWN = 20
 UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
 UNITS |= {f"sparse_{n}": u for n, u in UNITS.items() if n != "buffer"} | {"speedup": RATIO}
 ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
-STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +134,9 @@ class Front:
     def stages(self) -> pd.DataFrame:
         """What each step of the search looked at: templates, points combined, those too large for a memory,
         points kept after dominance, seconds."""
-        units = {"seconds": "s"}
-        rows = tuple(tuple(getattr(s, n) for n in STAGES) for s in self.found.stages)
-        return Table("stages", tuple(Column(n, units.get(n, "")) for n in STAGES), rows).frame()
+        from polymodel.explore.paged import stages
+
+        return stages(self).frame()
 
     def best(self, objective: str = "") -> Point:
         """The point with the least of an objective (the first, if none is named), or of energy_delay.
@@ -201,6 +200,18 @@ class Front:
         self.to_parquet(target / "front.parquet")
         found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]
         return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
+
+    def to_html(self, file: str | Path | None = None, *, plots: bool = True, command: str = "") -> str:
+        """The front as one page that opens from a file: a table that sorts (up to 3,000 points), plots,
+        LoopTree and mapping YAML of the best, what was looked at, what it was made from. `plots=False` leaves
+        out what takes matplotlib; `command`: the command line that asked, to be told."""
+        from polymodel.explore.paged import to_html
+
+        return to_html(self, file, plots, command)
+
+    def unit(self, name: str) -> str:
+        """The unit of a figure: J, s, J s, bit, or none."""
+        return self.table.units.get(name, "bit" if name.startswith("buffer") else "")
 
     def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
         """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,

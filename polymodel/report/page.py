@@ -70,22 +70,31 @@ def page(title: str, body: str, parts: Sequence[Part] = ()) -> str:
 def _folded(parts: Sequence[Part]) -> str:
     if not parts:
         return ""
-    links = "".join(f'<li><a href="#{p.anchor}">{escape(p.title)}</a></li>' for p in parts)
+    places: dict[str, Part] = {}
+    for part in parts:  # names that differ in signs alone would lead to one place
+        again = sum(p.anchor == part.anchor for p in places.values())
+        places[f"{part.anchor}-{again + 1}" if again else part.anchor] = part
+    links = "".join(f'<li><a href="#{at}">{escape(p.title)}</a></li>' for at, p in places.items())
     sections = "\n".join(
-        f'<details class="part" id="{p.anchor}"{" open" if p.opened else ""}>'
+        f'<details class="part" id="{at}"{" open" if p.opened else ""}>'
         f"<summary><h2>{escape(p.title)}</h2></summary>\n{p.body}</details>"
-        for p in parts
+        for at, p in places.items()
     )
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n{sections}\n'
 
 
 def preformatted(text: str) -> str:
-    return f"<pre>{escape(text)}</pre>"
+    return f'<pre tabindex="0">{escape(text)}</pre>'
+
+
+def saveable(text: str, name: str) -> str:
+    """Text that a reader may copy, or save as the file `name`."""
+    return f'<pre class="file" data-file="{escape(name)}" tabindex="0">{escape(text)}</pre>'
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and what they are, as a table without a head."""
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in pairs)
+    rows = "".join(f'<tr><th scope="row">{escape(k)}</th><td>{escape(v)}</td></tr>' for k, v in pairs)
     return f'<table class="facts">{rows}</table>'
 
 
@@ -94,6 +103,6 @@ def noted(notes: Iterable[str]) -> str:
     return "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
 
 
-def drawn(svg: str) -> str:
+def drawn(svg: str, name: str = "picture") -> str:
     """An SVG picture as large as it is, which scrolls where it is larger than the page."""
-    return f'<div class="picture" tabindex="0" role="region" aria-label="picture">{svg}</div>'
+    return f'<div class="picture" tabindex="0" role="region" aria-label="{escape(name)}">{svg}</div>'

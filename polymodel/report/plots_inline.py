@@ -30,7 +30,7 @@ def plots_of(report: Report) -> list[Shown]:
     """Working sets, energy, roofline, and over time each memory that holds anything."""
     found: list[Shown] = []
     for name in ("working_sets", "energy", "roofline"):
-        figure, ax = _blank(8, plot_height(report, name))
+        figure, ax = blank(8, plot_height(report, name))
         plot(report, name, ax)
         title = f"Plot: {name.replace('_', ' ')}"
         found.append((title, inline(figure, title, f"p{len(found)}"), ()))
@@ -49,13 +49,13 @@ def _over_time(report: Report, number: int) -> Iterator[Shown]:
             continue
         if not held.buffets:
             continue
-        figure, ax = _blank(9, 4.5)
+        figure, ax = blank(9, 4.5)
         timeline_axes(held, c.size_bits, ax, steps=STEPS)
         yield title, inline(figure, title, f"p{number}"), ()
         number += 1
 
 
-def _blank(width: float, height: float) -> tuple[Figure, Axes]:
+def blank(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure that pyplot does not know, inches wide and high."""
     from matplotlib.figure import Figure
 

@@ -27,6 +27,9 @@ RATIO = "b/a"
 Cell = int | float | str | bool | None
 
 
+_PRINTED = 60  # rows of a table in a terminal
+
+
 @dataclass(frozen=True)
 class Column:
     """A column; the unit is also the end of the name where the name would not say it otherwise."""
@@ -91,6 +94,17 @@ class Table:
             frame.attrs["notes"] = list(self.notes)
         return frame
 
+    def __repr__(self) -> str:
+        """The table as it reads, at most 60 rows of it."""
+        head = f"{self.name}: {len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
+        more = len(self.rows) - _PRINTED
+        rest = [f"... {more} more rows in .frame()"] if more > 0 else []
+        shown_rows = Table(self.name, self.columns, self.rows[:_PRINTED]).text(indent="")
+        return "\n".join([head, shown_rows, *rest, *(f"note: {n}" for n in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return self.html() + "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
+
     def to_csv(self) -> str:
         """CSV text with a header line."""
         out = io.StringIO()
@@ -130,10 +144,13 @@ class Table:
                 found[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
         return found
 
-    def html(self, exact: Callable[[int, int], str] | None = None) -> str:
+    def html(
+        self, exact: Callable[[int, int], str] | None = None, link: Callable[[int], str] | None = None
+    ) -> str:
         """The table as an HTML element; exact values are in the cells' titles, and pages sort by them.
 
         `exact(row, column)`: the title of a cell whose figure is text already, empty for other cells.
+        `link(row)`: the place on the page that a row's first cell leads to, empty for none.
         """
         esc = html.escape
         right = [
@@ -141,7 +158,7 @@ class Table:
             for i in range(len(self.columns))
         ]
         heads = zip(self.columns, right, strict=True)
-        head = "".join(f"<th{_side(r)}{_meaning(c)}>{esc(c.heading)}</th>" for c, r in heads)
+        head = "".join(f'<th scope="col"{_side(r)}{_meaning(c)}>{esc(c.heading)}</th>' for c, r in heads)
         lines = []
         for at, row in enumerate(self.rows):
             cells = []
@@ -149,7 +166,10 @@ class Table:
                 title = f' title="{esc(str(v))} {esc(c.unit)}"' if r and v is not None else ""
                 if exact is not None and (said := exact(at, i)):
                     title = f' title="{esc(said)}"'
-                cells.append(f"<td{_side(r)}{title}>{esc(shown(v, c))}</td>")
+                text = esc(shown(v, c))
+                if not i and link is not None and (place := link(at)):
+                    text = f'<a href="#{esc(place)}">{text}</a>'
+                cells.append(f"<td{_side(r)}{title}>{text}</td>")
             lines.append(f"<tr>{''.join(cells)}</tr>")
         body = "\n".join(lines)
         return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

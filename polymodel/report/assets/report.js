@@ -3,6 +3,7 @@
 // and goes back by textContent alone; nothing is fetched and nothing is kept.
 (function () {
   var FEW = 5; // rows of a table that needs no filter
+  var words = new Intl.Collator('en', {numeric: true});
 
   function made(name, text, attributes) {
     var element = document.createElement(name);
@@ -36,7 +37,7 @@
     });
     keys.sort(function (a, b) {
       if (a.key === null || b.key === null) { return (a.key === null) - (b.key === null) || a.at - b.at; }
-      var way = numeric ? order(a.key, b.key) : a.key.localeCompare(b.key, 'en', {numeric: true});
+      var way = numeric ? order(a.key, b.key) : words.compare(a.key, b.key);
       return sign * way || a.at - b.at;
     });
     return keys.map(function (key) { return key.row; });
@@ -76,13 +77,13 @@
       return Array.from(row.cells).map(function (cell) { return cell.textContent; }).join(' ').toLowerCase();
     });
     input.addEventListener('input', function () {
-      var words = input.value.toLowerCase().split(/\s+/).filter(Boolean), shown = 0;
+      var asked = input.value.toLowerCase().split(/\s+/).filter(Boolean), shown = 0;
       rows.forEach(function (row, at) {
-        var fits = words.every(function (word) { return texts[at].includes(word); });
+        var fits = asked.every(function (word) { return texts[at].includes(word); });
         row.hidden = !fits;
         shown += Number(fits);
       });
-      told.textContent = (words.length ? shown + ' of ' : '') + rows.length + ' rows';
+      told.textContent = (asked.length ? shown + ' of ' : '') + rows.length + ' rows';
     });
   }
 
@@ -101,6 +102,16 @@
     place.parentNode.insertBefore(more, place.nextSibling);
   }
 
+  // What stands above: the heading of the section, or the last one before.
+  function heading(element) {
+    var part = element.closest('details'), head = part && part.querySelector('summary');
+    var before = '';
+    document.querySelectorAll('h1, h2, h3, h4').forEach(function (at) {
+      if (at.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING) { before = at.textContent; }
+    });
+    return (before || (head && head.textContent) || 'table').trim();
+  }
+
   document.querySelectorAll('table').forEach(function (table) {
     if (!table.tHead || !table.tHead.rows.length || !table.tBodies.length) { return; }
     var place = table.parentNode;
@@ -110,8 +121,8 @@
       place.appendChild(table);
     }
     place.tabIndex = 0; // so that keys scroll it
-    place.setAttribute('role', 'region');
-    place.setAttribute('aria-label', 'table');
+    place.setAttribute('role', 'group');
+    place.setAttribute('aria-label', heading(table));
     var rows = Array.from(table.tBodies[0].rows);
     explained(table, place);
     sortable(table, rows);
@@ -139,13 +150,37 @@
     settle();
   });
 
+  // Text that is a file can be taken along.
+  document.querySelectorAll('pre.file').forEach(function (pre) {
+    var name = pre.getAttribute('data-file');
+    var box = made('div', '', {'class': 'tools'}), told = made('output', '', {'aria-live': 'polite'});
+    var copy = made('button', 'copy', {type: 'button', 'aria-label': 'copy ' + name});
+    var save = made('button', 'save as ' + name, {type: 'button'});
+    copy.addEventListener('click', function () {
+      var range = document.createRange();
+      range.selectNodeContents(pre);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      // From a file there may be no clipboard to write to; what is selected can be copied all the same.
+      told.textContent = document.execCommand('copy') ? 'copied' : 'selected: copy it with the keyboard';
+    });
+    save.addEventListener('click', function () {
+      var link = made('a', '', {download: name});
+      link.href = URL.createObjectURL(new Blob([pre.textContent], {type: 'application/yaml'}));
+      link.click();
+      setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
+    });
+    [copy, save, told].forEach(function (element) { box.appendChild(element); });
+    pre.parentNode.insertBefore(box, pre);
+  });
+
   var parts = Array.from(document.querySelectorAll('details'));
   function reveal() {
     var goal = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var at = goal; at; at = at.parentElement) { if (at.tagName === 'DETAILS') { at.open = true; } }
     if (goal) { goal.scrollIntoView(); }
   }
-  document.querySelectorAll('nav a').forEach(function (link) {
+  document.querySelectorAll('a[href^="#"]').forEach(function (link) {
     link.addEventListener('click', function () { setTimeout(reveal); }); // also if it is the place already
   });
   window.addEventListener('hashchange', reveal);
