@@ -176,13 +176,15 @@ class Machine:
 def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Sequence[str]) -> Written:
     """A part as a node of `arch:`."""
     fields: dict[str, object] = {"name": part.name}
-    if part.kind == "memory" and part.entries is not None:
+    if part.kind == "memory" and part.entries:
         fields["size"] = f"{int(part.entries)} * {machine.bits}"
     if axes:
         fields["spatial"] = fanouts(axes)
     if part.kind == "container":
         return "Container", fields
-    if part.kind == "memory" and (part.held.keep or part.held.bypass):
+    if part.entries == 0:
+        fields["tensors"] = {"keep": "Nothing", "may_keep": "Nothing"}
+    elif part.kind == "memory" and (part.held.keep or part.held.bypass):
         fields["tensors"] = _held(part, tensors)
     prices = machine.energies.of(part.name)
     if prices.leak:

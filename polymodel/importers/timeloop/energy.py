@@ -101,6 +101,10 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
             found[name] = max(found[name], exact(energy))
         else:
             found[name] = exact(energy)
+    writes = [n for n in _WRITES if n in found]
+    if len({found[n] for n in writes}) > 1 and writes[0] == "write":
+        what = f"{writes[1]} costs other than write: its price is not used, all that is written costs a write"
+        reading.leave(table.node, what, "set the energy of write by hand", table.path)
     for name in found:
         if name not in {*_READS, *_WRITES, *_COMPUTES, *_LEAKS}:
             what = f"the energy of {name} has no counterpart"

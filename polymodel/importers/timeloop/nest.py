@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
-from polymodel.importers.timeloop.reading import Fields, Reading, count_of, mended, name_and_count
+from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended, name_and_count
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node
@@ -277,9 +277,7 @@ class _Builder:
         """Our variables, innermost first; those that the permutation leaves out are outermost."""
         dims = self.shape.dims
         words = fields.words("permutation") or ()
-        given = [
-            (w, node) for word, node in words for w in ([word] if word in dims else _letters(word, dims))
-        ]
+        given = [(w, node) for word, node in words for w in ([word] if word in dims else letters(word, dims))]
         found: list[str] = []
         for word, node in given:
             if word not in dims:
@@ -390,13 +388,3 @@ def _product(loops: Sequence[Loop], axis: str) -> int:
     for x in loops:
         total *= x.bound if x.axis == axis else 1
     return total
-
-
-def _letters(text: str, dims: Mapping[str, str]) -> list[str]:
-    """`SRQPCKN` as its dimensions; the longest name that fits counts."""
-    found, at = [], 0
-    while at < len(text):
-        name = max((d for d in dims if text.startswith(d, at)), key=len, default=text[at])
-        found.append(name)
-        at += len(name)
-    return found

@@ -34,8 +34,9 @@ class Part:
     """A level, or a container with fanout.
 
     `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
-    `entries`: words of one instance, None for no bound. `words`: words per access. `read`, `write`: words per
-    cycle, None for no bound. `path`: where it stands, dotted, as in an energy table.
+    `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a storage.
+    `words`: words per access. `read`, `write`: words per cycle, None for no bound. `path`: where it stands,
+    dotted, as in an energy table.
     """
 
     name: str
@@ -79,7 +80,8 @@ def memory_sizes(
     if fields is None:
         return None, None, Fraction(1)
     bits, width, block = fields.count(*WORD), fields.amount(*WIDTH), fields.amount(*BLOCK)
-    depth, entries = fields.amount("depth", "memory_depth", "data_storage_depth"), fields.amount("entries")
+    depth = fields.amount("depth", "memory_depth", "data_storage_depth", least=0)
+    entries = fields.amount("entries", least=0)
     kilobytes = fields.amount("sizekb")
     word = bits or 8
     words = Fraction(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -161,12 +161,12 @@ class Fields:
         found = self.take(*keys)
         return None if found is None else number_of(self.reading, found, self.scope, self.below(keys[0]))
 
-    def amount(self, *keys: str) -> Value | None:
-        """A number above 0; infinity is as good as none."""
+    def amount(self, *keys: str, least: int = 1) -> Value | None:
+        """A number above 0, or 0 too if that is the least; infinity is as good as none."""
         entry, value = self._entry(*keys), self.number(*keys)
         if entry is None or value is None or value == float("inf"):
             return None
-        if not 0 < value <= LARGEST:
+        if not 0 < value <= LARGEST and value != least:
             remedy = "use a number above 0" if value <= 0 else "keep it below 2**53"
             self.reading.fault(entry.value, f"{value} is no amount", remedy, self.below(entry.key))
             return None
@@ -249,3 +249,13 @@ def chosen(reading: Reading, word: str, node: Node, known: Mapping[str, str], wh
         return known[word]
     reading.fault(node, f"there is no {what} {word}", suggestion(word, known, f"{what}s"))
     return None
+
+
+def letters(text: str, names: Iterable[str]) -> list[str]:
+    """`SRQPCKN` as the names in it; the longest one that fits counts, else one letter."""
+    found, at, known = [], 0, tuple(names)
+    while at < len(text):
+        name = max((d for d in known if text.startswith(d, at)), key=len, default=text[at])
+        found.append(name)
+        at += len(name)
+    return found

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.imported import Imported
+from polymodel.importers.timeloop.constraints import SECTIONS as CONSTRAINTS
+from polymodel.importers.timeloop.constraints import constrained
 from polymodel.importers.timeloop.emit import (
     Axis,
     Machine,
@@ -40,7 +42,9 @@ from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node, Source, node_of
 from polymodel.spec.writer import dump
 
-_SECTIONS = ("problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables")
+_SECTIONS = (
+    "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables", *CONSTRAINTS,
+)  # fmt: skip
 WIDTH = 110
 _CALLS = re.compile(r"'(include\w*|add_to_path|find_path|cwd|path_exists|load_yaml)' is undefined")
 _HEAD = """\
@@ -64,9 +68,12 @@ def import_timeloop(
     check_variables(variables or {}, document)
     reading = Reading(Faults(document.faults.locator, list(document.faults.found)))
     sections = _sections(reading, roots)
-    if not sections and not len(reading.faults):
-        names = ", ".join(_SECTIONS)
-        reading.faults.note(Diagnostic("there is nothing of Timeloop in it", f"sections: {names}"))
+    if not sections.keys() & {"problem", "architecture", "mapping"} and not len(reading.faults):
+        names = ", ".join(s for s in _SECTIONS if s not in CONSTRAINTS)
+        what = (
+            f"{', '.join(sections)} alone make no spec" if sections else "there is nothing of Timeloop in it"
+        )
+        reading.faults.note(Diagnostic(what, f"sections: {names}"))
     _read_variables(reading, sections.get("variables"))
     found = _read(reading, sections)
     reading.faults.raise_if_any()
@@ -169,6 +176,7 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
     tensors = {t: o for s in found.shapes for t, o in s.tensors.items()}
     if "architecture" in sections:
         found.parts = parts_of(reading, sections["architecture"], tensors)
+        found.parts = constrained(reading, sections, found.parts, tensors)
         found.energies = energies_of(reading, sections.get("ert"), sections.get("art"), found.parts)
     given = sections.get("mapping")
     sparse = sections.get("sparse_optimizations")

@@ -38,6 +38,11 @@ _REASONS: dict[str, tuple[str, str]] = {
         "no capacity has a lower bound here",
         "look at the utilisation in report.working_sets",
     ),
+    "dumped_by_timeloop_front_end": ("it configures Timeloop's own tools", "none is needed"),
+    "reduction_supported": (
+        "every storage adds partial sums here",
+        "check that the mapping needs none where it is false",
+    ),
     "globals": ("it configures Timeloop's own tools", "none is needed"),
     "compound_config": ("it configures Timeloop's own tools", "none is needed"),
     "environment_variables": ("it configures Timeloop's own tools", "none is needed"),
