@@ -263,3 +263,8 @@ class Analysis:
     transfers: tuple[TransferSizes, ...] = ()
     pipelines: tuple[PipelineRun, ...] = ()
     charges: tuple[Charge, ...] = ()
+
+    def __repr__(self) -> str:
+        """What is in it; `buffets`, `traffic` and the others have the figures."""
+        names = ", ".join(dict.fromkeys(c.einsum for c in self.compute))
+        return f"Analysis({self.engine}: {names}; {len(self.buffets)} tensors in storage nodes)"

@@ -47,6 +47,9 @@ class Counts:
         self.problem = problem
         self.analysis = analysis
 
+    def __repr__(self) -> str:
+        return f"Counts({self.analysis!r})"
+
     @cached_property
     def einsums(self) -> tuple[str, ...]:
         """Einsums in order of execution."""

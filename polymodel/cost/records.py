@@ -249,6 +249,11 @@ class Costs:
     assume_overlap: bool = True
     pipelines: tuple[PipelineTime, ...] = ()
 
+    def __repr__(self) -> str:
+        """What is in it; `energy`, `times` and the others have the figures."""
+        fits = f"{len(self.violations)} violations" if self.violations else "feasible"
+        return f"Costs({fits}, latency {self.total_latency:.6g} s, energy {self.total_energy:.6g} J)"
+
     @property
     def total_energy(self) -> float:
         """Joules."""

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from polymodel.analysis.engine import Problem
@@ -227,9 +228,12 @@ class ChainSlope:
         names = " -> ".join(one.name for one in self.chain.einsums)
         return f"ChainSlope({names}: points: {points}; {self.compared} mappings of Einsums)"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.curves!r}"
+
     def _repr_html_(self) -> str:
         made: str = self.summary._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{self!r}</h4>{made}"
+        return f"<h4>{escape(repr(self))}</h4>{made}"
 
 
 def chain_slope(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -268,9 +269,12 @@ class GraphSlope:
         lengths = ", ".join(f"{name} {len(curve)}" for name, curve in self.curves.items())
         return f"GraphSlope({len(self.graph.members)} Einsums; points: {lengths})"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.curves!r}"
+
     def _repr_html_(self) -> str:
         made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{self!r}</h4>{made}"
+        return f"<h4>{escape(repr(self))}</h4>{made}"
 
 
 def told(choice: EinsumChoice) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from itertools import product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,15 @@ class Mapspace:
         return frame.astype({"chains_per_template": float})
 
     def __repr__(self) -> str:
-        return f"Mapspace({_rounded(self.size())} mappings of {len(self.spaces)} Einsums)"
+        many = len(self.spaces)
+        return f"Mapspace({_rounded(self.size())} mappings of {many} Einsum{'s' if many != 1 else ''})"
+
+    def __str__(self) -> str:
+        """The rules that prune it, without the reasons."""
+        return f"{self!r}\n{self.table().drop(columns='why').to_string(index=False, na_rep='-')}"
+
+    def _repr_html_(self) -> str:
+        return f"<h4>{escape(repr(self))}</h4>{self.table().to_html(index=False, na_rep='')}"
 
 
 def _rounded(n: int) -> str:
@@ -186,6 +195,9 @@ class EinsumMapspace:
                     known[key] = arrangements(space, limits, shape, self._reach(unit), True)
                 if known[key]:
                     self.shapes.append((unit, shape, known[key]))
+
+    def __repr__(self) -> str:
+        return f"EinsumMapspace({self.space.name}: {_rounded(self.mappings)} mappings)"
 
     def _reach(self, unit: int) -> int:
         return len(self.space.memories) if self.space.copy else self.space.units[unit].memories

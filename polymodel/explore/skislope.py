@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -150,9 +151,12 @@ class SkiSlope:
     def __repr__(self) -> str:
         return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.points!r}"
+
     def _repr_html_(self) -> str:
         made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{self!r}</h4>{made}"
+        return f"<h4>{escape(repr(self))}</h4>{made}"
 
 
 def ski_slope(

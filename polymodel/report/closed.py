@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ class SymbolicTable:
         """Everything rendered; columns without a formula have the dtype of their numbers."""
         import pandas
 
-        rows = [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
+        rows = self._filled()
         cells = {n: series(tuple(row[i] for row in rows)) for i, n in enumerate(self.columns)}
         return pandas.DataFrame(cells, columns=list(self.columns))
 
@@ -90,19 +91,18 @@ class SymbolicTable:
             for row in self.rows
         ]
 
+    def _filled(self) -> list[list[object]]:
+        return [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
+
+    def __repr__(self) -> str:
+        from polymodel.report.formula import table_text
+
+        return table_text(self.name, self.columns, self._filled())
+
     def _repr_html_(self) -> str:
-        """Formulas in LaTeX."""
-        from sympy import latex
+        from polymodel.report.formula import table_html
 
-        def shown(cell: Cell) -> object:
-            found = filled(cell, self.renderer, self.values)
-            return f"${latex(found)}$" if isinstance(cell, Formula) else found
-
-        cells = [[shown(c) for c in row] for row in self.rows]
-        import pandas
-
-        made: str = pandas.DataFrame(cells, columns=list(self.columns)).to_html(escape=False, index=False)
-        return made
+        return table_html(self.columns, self._filled())
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,8 +320,11 @@ class SymbolicReport(Frames):
         names = ", ".join(f"{n}={self.values[n]}" if n in self.values else n for n in self.analysis.symbols)
         return f"SymbolicReport({len(self.problem.cascade)} Einsums, symbols: {names or 'none'})"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n\n{self.table('summary')!r}\n"
+
     def _repr_html_(self) -> str:
-        return f"<h4>{self!r}</h4>" + self.table("summary")._repr_html_()
+        return f"<h4>{escape(repr(self))}</h4>" + self.table("summary")._repr_html_()
 
 
 def closed_forms(

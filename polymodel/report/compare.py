@@ -43,7 +43,7 @@ class Comparison:
         )
         return Table("compare", columns, rows)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         notes = "".join(f"note: {n}\n" for n in self.table.notes)
         return self._readable().text(indent="") + "\n" + notes
 

@@ -34,6 +34,9 @@ class Explanation:
     relations: tuple[str, ...]
     equations: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return str(self).rstrip()
+
     def __str__(self) -> str:
         lines = [self.title]
         for heading, body in self.sections:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
@@ -108,6 +109,12 @@ class Peak:
     stamp: tuple[tuple[str, int], ...]
     held: tuple[Held, ...]
     where: str = ""
+
+    def __repr__(self) -> str:
+        return str(self).rstrip()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         if not self.held:

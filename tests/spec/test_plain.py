@@ -99,9 +99,10 @@ def test_tiles_and_random_data() -> None:
     drawn: Any = np.array([32, 32]), np.float32(0.25), np.int64(1)
     a = pm.random_tensor(["I", "J"], *drawn)
     assert a.nnz == 256
-    assert pm.elements(np.int64(64)) == pm.elements(64)  # type: ignore[arg-type]  # a number all the same
-    launch: Any = pm.Launch(ramp=np.int64(9), clock_mhz=np.float32(500))  # type: ignore[arg-type]
-    assert launch == pm.Launch(ramp=9, clock_mhz=500.0)
+    capacity: Any = np.int64(64)
+    assert pm.elements(capacity) == pm.elements(64)
+    given: Any = {"ramp": np.int64(9), "clock_mhz": np.float32(500)}
+    assert pm.Launch(**given) == pm.Launch(ramp=9, clock_mhz=500.0)
     numbers: Any = {"capacity": np.int64(128), "overbook": np.float32(0.25), "pes": np.int64(4)}
     product = pm.tile_matmul(a, a, **numbers)
     assert product.table("summary").rows[0][1:4] == pm.tile_matmul(

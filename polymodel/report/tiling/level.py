@@ -59,6 +59,7 @@ CHARGED = (
     "tiles are counted beside the mapping, whose own figures they leave as they are; their energy is that of "
     "reads and writes of a memory and of its parent, without compute and what lies between"
 )
+_UNCUT = "no memory cuts its data into tiles: give one `data_tiles:` in the architecture"
 _AGAIN = "{} is cut at {} as if the array worked from there; in all counts it at {} alone"
 _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clock:"
 
@@ -196,7 +197,7 @@ class TilingReport:
         parts = [
             f"{title}\n{self.table(name).only(*_NARROW[name]).text()}" for name, title in _sections(self)
         ]
-        parts = [*parts, _in_all(self)] if self.counted else parts
+        parts = [*parts, _in_all(self)] if self.counted else parts or [_UNCUT]
         return "\n\n".join([*parts, "\n".join(f"note: {n}" for n in self.notes)]).rstrip() + "\n"
 
     def __repr__(self) -> str:
@@ -215,6 +216,7 @@ def body(found: TilingReport) -> str:
         for name, title in _sections(found)
     ]
     parts += [f"<p>{escape(_in_all(found))}</p>"] if found.counted else []
+    parts = parts or [f"<p>{escape(_UNCUT)}</p>"]
     return "\n".join([*parts, *(f'<p class="note">{escape(n)}</p>' for n in found.notes)])
 
 

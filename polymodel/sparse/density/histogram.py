@@ -64,6 +64,11 @@ class RankNnz(Placed):
         object.__setattr__(self, "histogram", counts)
         object.__setattr__(self, "along", kept)
 
+    def __repr__(self) -> str:
+        sizes = " x ".join(f"{r}={s:,}" for r, s in zip(self.ranks, self.shape, strict=True))
+        fibers = f"{self.histogram.size:,} fibers of {', '.join(self.along)}"
+        return f"RankNnz({sizes}, {int(self.expected_nnz):,} nonzeros in {fibers})"
+
     @classmethod
     def of(
         cls,

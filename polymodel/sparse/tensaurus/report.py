@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from typing import Literal
 
 from polymodel.quantities import engineering
@@ -98,6 +99,9 @@ class TensaurusReport:
         sizes = " x ".join(f"{r}={n:,}" for r, n in self.sizes.items())
         what = f"{self.gops:.4g} GOP/s, {self.bound}-bound, {self.label}"
         return f"TensaurusReport({self.kernel}: {sizes}, {_shown(self.nnz)} nonzeros; {what})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """A dozen lines; `rows()` has everything."""

@@ -93,6 +93,9 @@ class Costs:
     launch: Launch
     counts: Counts
 
+    def __repr__(self) -> str:
+        return f"Costs({self.cut!r}, {self.kernels:,} kernels, {self.total_cycles:,} cycles)"
+
     @cached_property
     def loads(self) -> Ints:
         """How full each tile makes the fullest memory, in the fit's unit."""

@@ -55,6 +55,10 @@ class Pattern(_Held):
     sizes: tuple[int, ...] = ()
     deep: Index | None = None
 
+    def __repr__(self) -> str:
+        rows, cols = self.shape
+        return f"Pattern({self.name}, {self.second}: {rows:,} x {cols:,}, {self.rows.size:,} places in use)"
+
     @property
     def points(self) -> int:
         """Places that A or B holds."""
@@ -103,6 +107,9 @@ class Rects(_Held):
         """One tile: everything."""
         return cls.of([(0, 0, *shape)])
 
+    def __repr__(self) -> str:
+        return f"Rects({self.tiles:,})"
+
     @property
     def tiles(self) -> int:
         return int(self.row.size)
@@ -130,6 +137,9 @@ class Cut(_Held):
     ids: Index
     tiler: str
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Cut({self.tiler}: {self.tiles:,} tile{'s' if self.tiles != 1 else ''})"
 
     @property
     def tiles(self) -> int:

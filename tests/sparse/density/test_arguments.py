@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,12 +87,14 @@ def test_what_is_not_a_tensor_has_no_model() -> None:
     with pytest.raises(pm.SpecError, match=r"Actual\.of: 'a\.mtx' is no sparse tensor"):
         pm.Actual.of("a.mtx")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(pm.SpecError, match="Actual: None is no sparse tensor"):
-        pm.Actual(("I", "J"), (4, 4), None)  # type: ignore[arg-type]
+        pm.Actual(("I", "J"), (4, 4), None)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_other_forms_of_right_arguments_are_the_same() -> None:
-    assert pm.Uniform("IJ", [4, 4], 4.0) == pm.Uniform(("I", "J"), (4, 4), 4)  # type: ignore[arg-type]
-    assert pm.Uniform("IJ", np.array([4, 4]), np.int8(4)) == pm.Uniform(("I", "J"), (4, 4), 4)  # type: ignore[arg-type]
-    assert pm.Uniform("IJ", [4, 4], 0).expected_nnz == 0  # type: ignore[arg-type]
-    thinned = pm.Hierarchical("IJ", [4, 4], np.array([0.5, 1]))  # type: ignore[arg-type]
-    assert thinned == pm.Hierarchical(("I", "J"), (4, 4), (0.5, 1.0))
+    forms: list[tuple[Any, Any]] = [([4, 4], 4.0), (np.array([4, 4]), np.int8(4)), ((4, 4), 4)]
+    letters: Any = "IJ"
+    assert {pm.Uniform(letters, *form) for form in forms} == {pm.Uniform(("I", "J"), (4, 4), 4)}
+    nothing: Any = ("IJ", [4, 4], 0)
+    assert pm.Uniform(*nothing).expected_nnz == 0
+    thinned: Any = ("IJ", [4, 4], np.array([0.5, 1]))
+    assert pm.Hierarchical(*thinned) == pm.Hierarchical(("I", "J"), (4, 4), (0.5, 1.0))

@@ -1,0 +1,218 @@
+"""What every object that a call returns is shown as: text in a terminal, HTML or a picture in a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.report.starter import STARTER
+
+# What only Python says: an address, the fields of a record, an array.
+RAW = re.compile(r" object at 0x|Column\(name=|array\(|Form\(|renderer=|Decimal\(|frozenset\(\{")
+LONGEST = 6_000  # characters of repr()
+
+
+def objects(folder: Path) -> dict[str, object]:
+    """Everything that is reached from the functions of the package, by what it is."""
+    file = folder / "spec.yaml"
+    file.write_text(STARTER, encoding="utf-8")
+    spec = pm.load(file)
+    report, forms = pm.evaluate(spec), pm.closed_forms(spec)
+    one = pm.load("simple_two_level", "matmul/output_stationary", M=32, N=32, K=32)
+    a = pm.random_tensor("IJ", (64, 64), 0.1, 1)
+    swept = pm.sweep(spec, {"TM": [1, 2]}, keep="all")
+    front, slope = pm.explore(one), pm.ski_slope(one)
+    chain, graph = pm.chain_slope(spec), pm.graph_slope(spec)
+    space, tiled = pm.mapspace(one), pm.tile(a)
+    ran = pm.execute(pm.load("tensaurus/spmm"), {"A": a, "B": np.ones((64, 8))})
+    curve = graph["tiled_fused"]
+    return {
+        "Spec": spec,
+        "LoopTree": spec.mapping,
+        "workload": spec.workload,
+        "arch": spec.arch,
+        "Report": report,
+        "table": report.table("tiles"),
+        "analysis": report.analysis,
+        "costs": report.costs,
+        "counts": report.counts,
+        "engine": report.engine,
+        "peak": report.peak("GLB"),
+        "explain": report.explain("T1", "GLB", "T0"),
+        "SymbolicReport": forms,
+        "SymbolicTable": forms.table("accesses"),
+        "Comparison": pm.compare(report, report),
+        "SparseReport": report.sparse,
+        "sparse table": report.sparse.table("summary"),
+        "TilingReport": report.tiling,
+        "Sweep": swept,
+        "row": swept.best(),
+        "grid": swept.grid,
+        "Front": front,
+        "point": front[0],
+        "front table": front.table,
+        "SkiSlope": slope,
+        "ski points": slope.points,
+        "ski point": slope.points[0],
+        "ChainSlope": chain,
+        "chain curves": chain.curves,
+        "chain points": chain.curves["unfused"],
+        "chain point": chain.curves["unfused"][0],
+        "GraphSlope": graph,
+        "graph curves": graph.curves,
+        "graph curve": curve,
+        "graph point": curve.points[0],
+        "Mapspace": space,
+        "EinsumMapspace": space.einsums[0],
+        "Tiling": tiled,
+        "rival": tiled.own,
+        "cut": tiled.cut,
+        "pattern": tiled.pattern,
+        "fit": tiled.fit,
+        "launch": tiled.launch,
+        "MatmulTiling": pm.tile_matmul(a, a, capacity=256),
+        "TilingEstimates": pm.estimate_tiling(a),
+        "Tuning": pm.tune_tiling(a),
+        "TilerSwift": pm.tiler_swift_comparison([a]),
+        "Predictions": pm.predict(a),
+        "Tensaurus": pm.tensaurus("SpMM", a),
+        "footprint": pm.footprint(a, "CSR"),
+        "tensor": a,
+        "Uniform": pm.Uniform.of("IJ", (4, 4), nnz=3),
+        "Actual": pm.Actual.of(a),
+        "RankNnz": pm.RankNnz.from_tensor(a),
+        "execution": ran,
+        "ExecutionReport": pm.ExecutionReport(ran),
+        "looptree picture": pm.draw_looptree(spec),
+        "fibertree": pm.draw_fibertree(a),
+        "Limits": pm.Limits(),
+        "Imported": pm.Imported("a.yaml", "workload: {}\n"),
+        "divisors": pm.divisors("m"),
+    }
+
+
+# These are one line, and a notebook shows that line.
+BRIEF = {
+    "Spec",
+    "analysis",
+    "costs",
+    "counts",
+    "engine",
+    "grid",
+    "rival",
+    "cut",
+    "pattern",
+    "fit",
+    "launch",
+    "footprint",
+    "tensor",
+    "Uniform",
+    "Actual",
+    "RankNnz",
+    "execution",
+    "Limits",
+    "divisors",
+    "EinsumMapspace",
+    "Imported",
+}
+# These are text, and a notebook shows the text.
+TEXT = {
+    "ski points", "ski point", "chain curves", "chain points", "chain point", "graph curves", "graph curve",
+    "graph point",
+}  # fmt: skip
+# What a call answers with: str() of it is a report of several lines.
+REPORTS = {
+    "Spec",
+    "Report",
+    "table",
+    "SymbolicReport",
+    "SymbolicTable",
+    "Comparison",
+    "SparseReport",
+    "Front",
+    "SkiSlope",
+    "ChainSlope",
+    "GraphSlope",
+    "Mapspace",
+    "Tiling",
+    "MatmulTiling",
+    "TilingEstimates",
+    "Tuning",
+    "TilerSwift",
+    "Predictions",
+    "Tensaurus",
+    "ExecutionReport",
+    "explain",
+    "peak",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return objects(tmp_path_factory.mktemp("reprs"))
+
+
+def test_a_terminal_shows_a_report(found: dict[str, object]) -> None:
+    for name, shown in found.items():
+        brief, whole = repr(shown), str(shown)
+        assert brief.strip(), name
+        assert whole.strip(), name
+        assert len(brief) < LONGEST, name
+        for text in (brief, whole):
+            assert not RAW.search(text), (name, text[:300])
+        if name in BRIEF:
+            assert "\n" not in brief, name
+        if name in REPORTS:
+            assert whole.count("\n") >= 2, (name, whole)
+
+
+def test_a_notebook_shows_html_or_a_picture(found: dict[str, object]) -> None:
+    bare = {
+        name for name, shown in found.items()
+        if not any(hasattr(shown, f"_repr_{kind}_") for kind in ("html", "svg", "latex"))
+    }  # fmt: skip
+    assert bare == BRIEF | TEXT
+    for name, shown in found.items():
+        html: Callable[[], str] | None = getattr(shown, "_repr_html_", None)
+        if html is not None:
+            page = html()
+            assert "<" in page, name
+            assert "$" not in page, name  # nothing that waits to be set
+            assert not RAW.search(page), name
+
+
+def test_closed_forms_read_without_being_set() -> None:
+    spec = pm.load("simple_two_level", "matmul/output_stationary", M=100, N=64, K=48)
+    table = pm.closed_forms(spec, tiles=True).table("accesses")
+    text, html = repr(table), table._repr_html_()
+    assert text.startswith("einsum")
+    assert "·⌈" in text
+    assert "**" not in text
+    assert "⌈" in html
+    assert "\\" not in html
+
+
+def test_formulas() -> None:
+    import sympy
+
+    from polymodel.report import formula
+
+    m, t = sympy.symbols("M TM", integer=True, positive=True)
+    piece = sympy.Piecewise((m, t <= 3), (sympy.Mod(m, t), True))
+    cases = {
+        16 * sympy.ceiling(m / t): ("16·⌈M/TM⌉", "16·⌈M/TM⌉"),
+        m**2 * sympy.floor(m / t) ** 3: ("M^2·⌊M/TM⌋^3", "M<sup>2</sup>·⌊M/TM⌋<sup>3</sup>"),
+        sympy.Max(m, 8 * t): ("max(M, 8·TM)", "max(M, 8·TM)"),
+        sympy.Min(m, t): ("min(M, TM)", "min(M, TM)"),
+        piece: ("(M if TM ≤ 3, else (M mod TM))", "(M if TM ≤ 3, else (M mod TM))"),
+        sympy.Float(1.5e-6) * m: ("1.5e-6·M", "1.5e-6·M"),
+    }
+    for given, (text, html) in cases.items():
+        assert formula.text(given) == text
+        assert html in formula.html(given)
+    assert [formula.text(v) for v in (None, 3, 2.5e-7, "GLB")] == ["-", "3", "2.5e-07", "GLB"]
