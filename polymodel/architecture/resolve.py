@@ -20,6 +20,7 @@ from polymodel.architecture.tile_rules import resolve_tiles
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
+from polymodel.spec.energy_table import TableFaults
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import SetScope
@@ -191,9 +192,11 @@ def _asked(node: Node, path: Path, numbers: Numbers, folder: str) -> EnergyAnswe
     )
     try:
         return ask(model.name, request)
+    except TableFaults as faults:
+        numbers.faults.extend(faults.diagnostics)
     except TextFault as fault:
         numbers.faults.add(_place_of(model, where), fault.message, fault.remedy)
-        return _NOTHING
+    return _NOTHING
 
 
 def _place_of(model: EnergyModel, where: Path) -> Path:

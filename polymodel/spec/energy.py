@@ -7,8 +7,6 @@ entry points of the group `polymodel.energy_models`.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +15,10 @@ from numbers import Real
 from pathlib import Path
 
 from polymodel.spec.faults import TextFault, close_to, suggestion
-from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.numbers import Value
 
 GROUP = "polymodel.energy_models"
 UNITS = {"area": "square metres", "leak_power": "watts"}
-COLUMNS = ("component", "quantity", "value")
-MAX_TABLE = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -66,59 +62,9 @@ def constants(request: EnergyRequest) -> EnergyAnswer:
 
 def table(request: EnergyRequest) -> EnergyAnswer:
     """Rows `component,quantity,value[,source]` of a CSV file in the spec's folder. Raises TextFault."""
-    if not request.file:
-        raise TextFault("the energy model `table` needs a file", 0, "add file: energies.csv")
-    path = confined(request.file, request.folder)
-    values: dict[str, float] = {}
-    provenance: dict[str, str] = {}
-    components: list[str] = []
-    for number, row in _rows(path, request.file):
-        components.append(row["component"])
-        if row["component"] != request.component:
-            continue
-        quantity = row["quantity"]
-        if quantity in values:
-            raise TextFault(f"{request.file}:{number}: {quantity} is given twice", 0, "keep one row")
-        values[quantity] = _cell(row["value"], f"{request.file}:{number}")
-        origin = row.get("source") or request.source
-        provenance[quantity] = f"table {request.file}:{number}" + (f": {origin}" if origin else "")
-    if not values:
-        near = suggestion(request.component, components, "components in it")
-        raise TextFault(f"{request.file} has no component {request.component}", 0, near)
-    return EnergyAnswer(values, provenance)
+    from polymodel.spec.energy_table import table as rows
 
-
-def _rows(path: Path, shown: str) -> list[tuple[int, dict[str, str]]]:
-    try:
-        if path.stat().st_size > MAX_TABLE:
-            raise TextFault(f"{shown} is too large", 0, f"keep it under {MAX_TABLE} bytes")
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise TextFault(f"{shown} cannot be read: {error.strerror}", 0, "put it beside the spec") from error
-    except UnicodeDecodeError as error:
-        raise TextFault(f"{shown} is not UTF-8 text", 0, "save it as UTF-8") from error
-    try:
-        reader = csv.DictReader(line for line in io.StringIO(text) if not line.startswith("#"))
-        missing = [c for c in COLUMNS if c not in (reader.fieldnames or ())]
-        if missing:
-            raise TextFault(
-                f"{shown} lacks the column {missing[0]}", 0, f"columns: {', '.join(COLUMNS)}, source"
-            )
-        commented = [i for i, line in enumerate(text.splitlines(), 1) if not line.startswith("#")]
-        found = [(commented[min(i, len(commented) - 1)], row) for i, row in enumerate(reader, 1)]
-    except csv.Error as error:
-        raise TextFault(f"{shown} is not a CSV table: {error}", 0, "see the CSV format") from error
-    for number, row in found:
-        if any(row.get(c) is None for c in COLUMNS):
-            raise TextFault(f"{shown}:{number}: the row is too short", 0, f"columns: {', '.join(COLUMNS)}")
-    return [(n, {k: (v or "").strip() for k, v in row.items() if isinstance(k, str)}) for n, row in found]
-
-
-def _cell(text: str, where: str) -> float:
-    try:
-        return float(evaluate_number(text))
-    except TextFault as fault:
-        raise TextFault(f"{where}: {text!r}: {fault.message}", 0, "write a number") from fault
+    return rows(request)
 
 
 def confined(name: str, folder: str) -> Path:
