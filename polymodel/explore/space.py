@@ -16,6 +16,7 @@ from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.errors import NotSeparable, Refused
 from polymodel.explore.records import Limits
+from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:
@@ -180,6 +181,12 @@ def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tup
     """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
     _covered(hierarchy)
     found = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    never = unmade(cascade)
+    if never:
+        raise Refused(
+            f"no mapping is legal: {never}",
+            "let the consumer read only what is produced (shrink or shift its ranks), or make all of it",
+        )
     _backed(found, cascade, hierarchy)
     return found
 

@@ -56,6 +56,22 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
     return tuple(found)
 
 
+def unmade(cascade: Cascade) -> str:
+    """What an Einsum reads that the producer never makes, whatever the mapping; empty if there is none."""
+    for tensor in cascade.tensors:
+        producer = cascade.producer(tensor)
+        for consumer in cascade.consumers(tensor) if producer is not None else ():
+            if producer is None or consumer.name == producer.name:
+                continue
+            views = [View(e, e.access_of(tensor), ()) for e in (producer, consumer)]
+            blocks = partition(views)
+            element = _never(*(touch((v,), blocks).factors for v in views))
+            if element is not None:
+                message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
+                return _fault(tensor, views[0], element, message, "").message
+    return ""
+
+
 @dataclass(frozen=True)
 class Case:
     """A problem and what executes of Einsums that some loop above does not bind."""

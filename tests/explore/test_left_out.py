@@ -100,3 +100,20 @@ def test_a_backing_storage_without_room_for_all_tensors_is_refused() -> None:
         pm.explore(pm.load({"workload": workload, "arch": {"nodes": small}}))
     small[0] = {**DRAM, "size": 128}
     assert len(pm.explore(pm.load({"workload": workload, "arch": {"nodes": small}})))
+
+
+@pytest.mark.parametrize(
+    ("made", "read", "element"),
+    [
+        ("T[H=p+1] = A[p]", "Z[q] = T[H=q+r] * W[r]", "T[H=0]"),  # nobody makes the first
+        ("T[H=2*p] = A[p]", "Z[q] = T[H=q] * W[q, r]", "T[H=1]"),  # nobody makes those between
+    ],
+)
+def test_elements_that_nobody_makes_are_told_before_the_search(made: str, read: str, element: str) -> None:
+    shape = {"p": "0 <= p < 4", "q": "0 <= q < 4", "r": "0 <= r < 2"}
+    workload = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [made, read]}
+    spec = pm.load({"workload": workload, "arch": {"nodes": [DRAM, GLB, MAC]}})
+    with pytest.raises(pm.Refused, match="no mapping is legal: Z reads T but T never produces it") as caught:
+        pm.explore(spec)
+    assert element in str(caught.value)
+    assert "shrink or shift its ranks" in caught.value.remedy

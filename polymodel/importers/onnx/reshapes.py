@@ -202,7 +202,12 @@ def concat(b: Builder, node: Node) -> None:
         identity(b, node)
         return
     if not all(b.is_weight(n) for n in names):
-        raise Unsupported("a tensor has one producer, and this one would have several")
+        parts = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        raise Unsupported(
+            f"a tensor has one producer, and {node.outputs[0]} would be made of {parts}",
+            "what reads it is counted in full; where its parts and it are to be fused, write a product over "
+            "the joined dimension as the sum of products over the parts",
+        )
     shapes = [b.shape(n) for n in names]
     (axis,) = positive([node.whole("axis", 0)], len(shapes[0]))
     shape = [*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]]
