@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from polymodel.report.panels import Panels
+
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
 
 
@@ -39,6 +41,19 @@ def new_axes(width: float, height: float) -> Axes:
     figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
     _MADE[figure] = None
     made: Axes = ax
+    return made
+
+
+def new_panels(width: float, height: float) -> Panels:
+    """The same without axes, for several. A notebook shows it once, also where a cell ends with it."""
+    import matplotlib.pyplot as plt
+
+    from polymodel.report.panels import Panels
+
+    _make_room()
+    made = plt.figure(figsize=(width, height), layout="constrained", FigureClass=Panels)
+    assert isinstance(made, Panels)
+    _MADE[made] = None
     return made
 
 

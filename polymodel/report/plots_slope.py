@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ def slope_axes(
     ax: Axes | None = None,
 ) -> Axes:
     """Steps (capacity, accesses) per curve on logarithmic axes; `least`: traffic at unlimited capacity."""
-    ax = ax if ax is not None else new_axes(6.4, 4.2)
+    ax = axes(ax, 6.4, 4.2)
     reach = max(c for curve in curves.values() for c, _ in curve)
     for name, curve in curves.items():
         # The last step runs on: more capacity saves nothing.
@@ -56,7 +56,7 @@ def chain_axes(
 ) -> Axes:
     """Curves of a chain: steps, the algorithmic minimum with and without intermediates, the maximal effectual
     buffer of each curve (dots) and, where `unfused` is among them, the gain of fusion."""
-    ax = ax if ax is not None else new_axes(7.2, 4.8)
+    ax = axes(ax, 7.2, 4.8)
     reach = 32 * max((c for curve in curves.values() for c, _ in curve), default=1)
     for name, curve in curves.items():
         steps = [*curve, (reach, curve[-1][1])]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 from polymodel.report.plots import INK, MARKERS, SHADES, WARNING, prefixed
 from polymodel.sparse.tensor import SparseTensor
 
@@ -65,7 +65,7 @@ def plot_roofline(
     faults = _unplaced(points, peak, bandwidth)
     if faults:
         raise SpecError(faults)
-    ax = ax if ax is not None else new_axes(8, 4.2 + 0.1 * len(points))
+    ax = axes(ax, 8, 4.2 + 0.1 * len(points))
     per_byte = bandwidth / 8
     ridge = peak / per_byte
     low = min([ridge, *(p.intensity for p in points)]) / 4
@@ -138,7 +138,7 @@ def plot_predictions(
         raise SpecError([Diagnostic(what, f"every case needs the series {actual!r} to be measured against")])
     series = [actual, *dict.fromkeys(s for values in found.values() for s in values if s != actual)]
     wide = 0.8 / len(series)
-    ax = ax if ax is not None else new_axes(max(7, 1.0 + 0.55 * len(found) * len(series)), 4.2)
+    ax = axes(ax, max(7, 1.0 + 0.55 * len(found) * len(series)), 4.2)
     for number, name in enumerate(series):
         places = [k + (number - (len(series) - 1) / 2) * wide for k in range(len(found))]
         heights = [float(values.get(name, math.nan)) for values in found.values()]
@@ -184,7 +184,7 @@ def load_axes(
     names: Sequence[str], loads: Sequence[int], what: str, title: str, ax: Axes | None = None
 ) -> Axes:
     """Computes per place as bars, the mean as a line; the title says how far the largest lies above it."""
-    ax = ax if ax is not None else new_axes(8, 4)
+    ax = axes(ax, 8, 4)
     mean = sum(loads) / len(loads) if loads else 0.0
     ax.bar(range(len(loads)), loads, width=0.85, color=SHADES[0])
     ax.axhline(mean, color=WARNING, linewidth=1.2, label=f"mean {mean:,.6g}")
@@ -214,7 +214,7 @@ def plot_spy(tensor: SparseTensor, *, bins: int = BINS, title: str = "", ax: Axe
         raise SpecError([Diagnostic(f"{bins} bins show nothing", "give at least 1")])
     counts, steps = cell_counts(tensor, bins)
     rows, columns = tensor.shape
-    ax = ax if ax is not None else new_axes(6, min(6.0, max(3.0, 4.9 * rows / columns)))
+    ax = axes(ax, 6, min(6.0, max(3.0, 4.9 * rows / columns)))
     shape = counts.shape[0] * steps[0], counts.shape[1] * steps[1]
     drawn = np.ma.masked_equal(counts, 0)
     most = int(counts.max(initial=0))
@@ -271,7 +271,7 @@ def plot_occupancies(
     known = uniform(tensor) if models is None else dict(models)
     edges = bin_edges(int(rows.max(initial=0)), [_reach(m, tensor) for m in known.values()])
     counts = np.histogram(rows, edges)[0]
-    ax = ax if ax is not None else new_axes(8, 4.2)
+    ax = axes(ax, 8, 4.2)
     places = np.arange(counts.size)
     ax.bar(places, counts, width=0.85, color=SHADES[0], label=f"actual ({tensor.name})")
     for number, (name, model) in enumerate(known.items()):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.quantities import SHORT, engineering
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ def front_axes(
     picture differ in line and marker; the legend tells them by `label`, else by number. `only`: what the
     points are called if all are of one mapping.
     """
-    ax = ax if ax is not None else new_axes(7.0, 4.4)
+    ax = axes(ax, 7.0, 4.4)
     x, y = objectives[:2]
     before = list(fronts(ax))
     others = rows.drop(front.index)
@@ -212,7 +212,7 @@ def heat_axes(
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
-    ax = ax if ax is not None else new_axes(7.0, 4.4)
+    ax = axes(ax, 7.0, 4.4)
     table = rows.pivot_table(index=y, columns=x, values=objective, aggfunc="min")
     values = table.to_numpy(float)
     # The scale is that of the cells drawn: rows that are nowhere the least would only stretch it.
@@ -255,7 +255,7 @@ def level_axes(
     import numpy as np
     from matplotlib.ticker import MaxNLocator
 
-    ax = ax if ax is not None else new_axes(7.0, 4.4)
+    ax = axes(ax, 7.0, 4.4)
     quantity, unit = shown
     places = np.arange(len(parts))
     below = np.zeros(len(parts))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import axes
 from polymodel.report.plots import INK, MARKERS, SHADES, prefixed
 from polymodel.report.plots_sparse import Measured, plot_roofline
 
@@ -43,7 +43,7 @@ def plot_bandwidth(found: Sequence[Efficiency], peak: float, ax: Axes | None = N
     """
     if not found:
         raise SpecError([Diagnostic("there is no format to draw", "give what `bandwidth` returns")])
-    ax = ax if ax is not None else new_axes(7, 4)
+    ax = axes(ax, 7, 4)
     for number, name in enumerate(dict.fromkeys(e.format for e in found)):
         mine = sorted((e for e in found if e.format == name), key=lambda e: e.elements)
         ax.plot(

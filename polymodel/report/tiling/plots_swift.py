@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import new_axes
+from polymodel.report.figures import new_panels
 from polymodel.report.plots import INK, prefixed
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift.compat import Bar, Mean
@@ -48,7 +48,7 @@ def plot_chart(bars: Sequence[Bar], quantity: str, op: Op) -> Figure:
         raise SpecError(faults)
     across = min(_ACROSS, len(matrices))
     down = -(-len(matrices) // across)
-    figure = _empty(max(5.0, 3.3 * across), 2.4 * down + 0.9)
+    figure = new_panels(max(5.0, 3.3 * across), 2.4 * down + 0.9)
     grid = figure.subplots(down, across, squeeze=False)
     series = _series(bars, quantity)
     for ax, matrix in zip(grid.flat, matrices, strict=False):
@@ -102,7 +102,7 @@ def plot_means(means: Sequence[Mean]) -> Figure:
     """What the document claims, beside ours: speed-ups of the run above, configuration saved below."""
     if not means:
         raise SpecError([Diagnostic("there are no means to draw", "compare at least one matrix")])
-    figure = _empty(9.5, 6.0)
+    figure = new_panels(9.5, 6.0)
     above, below = figure.subplots(2, 1)
     names = PUBLISHED, BUILT, ALL, NONEMPTY
     for ax, what, label, digits in (
@@ -140,11 +140,3 @@ def _legend(figure: Figure, names: Sequence[str]) -> None:
         for n, f in zip(names, fills, strict=True)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
-
-
-def _empty(width: float, height: float) -> Figure:
-    """A new figure without axes, inches wide and high."""
-    figure = new_axes(width, height).get_figure(root=True)
-    assert figure is not None
-    figure.clear()
-    return figure
