@@ -1,13 +1,12 @@
 """The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | explore | ...`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or a sweep that stopped for want of memory, 70 a bug
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or out of memory, 70 a bug
 of polymodel's own, 130 interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from polymodel.cli_common import Parser, formatted, pairs, parsed, saved_text, symbols
+from polymodel.cli_common import (
+    OUT_OF_MEMORY,
+    Parser,
+    formatted,
+    pairs,
+    parsed,
+    put_out,
+    saved_text,
+    symbols,
+    unforeseen,
+)
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
@@ -24,7 +33,7 @@ from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
-from polymodel.errors import Diagnostic, InternalError, Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -39,8 +48,20 @@ CODES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
+    try:
+        return _run(arguments, command)
+    except MemoryError:
+        print(OUT_OF_MEMORY, file=sys.stderr)
+        return REFUSED
+    except Exception as error:  # noqa: BLE001  # the last barrier: nobody foresaw it, and nobody is behind it
+        print(unforeseen(error, command, _version()), file=sys.stderr)
+        return BUG
+
+
+def _run(arguments: Sequence[str] | None, command: str) -> int:
     options = parsed(build_parser(), arguments)
-    options.command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
+    options.command = command
     try:
         text, code = options.run(options)
     except SpecError as error:
@@ -49,23 +70,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
-    except InternalError as error:
-        print(f"a bug in polymodel: {error}", file=sys.stderr)
-        return BUG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
         print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
         return BAD_INPUT
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough; Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     found: int = code
-    return found
+    return found if put_out(text) else BAD_INPUT
 
 
 def build_parser() -> argparse.ArgumentParser:

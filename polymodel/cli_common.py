@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, NoReturn
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, InternalError, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 BAR_AFTER = 2.0
 LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
 WIDTH = 24
+WORDS = 1000  # characters of a message or a command that are told
 _REQUIRED = re.compile(r"the following arguments are required: (.*)\Z")
 _TOO_MANY = re.compile(r"unrecognized arguments: (.*)\Z", re.DOTALL)
 _ARGUMENT = re.compile(r"argument ([^:]+): (.*)\Z", re.DOTALL)
@@ -57,6 +61,57 @@ def check_html(file: str | None) -> None:
             raise IsADirectoryError(EISDIR, "it is a folder", file)
         if not place.absolute().parent.is_dir():
             raise FileNotFoundError(ENOENT, "there is no such folder", str(place.parent))
+
+
+OUT_OF_MEMORY = """\
+out of memory: the command needs more than this process may have
+  remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
+TRACEBACK = "POLYMODEL_TRACEBACK"
+
+
+def unforeseen(error: Exception, command: str, version: str) -> str:
+    """What an exception that no one foresaw tells the user: where it was raised, and what to report.
+
+    The whole traceback comes before it if POLYMODEL_TRACEBACK is set to anything but 0.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f"{os.sep}polymodel{os.sep}" in f.filename] or list(frames)
+    at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    if isinstance(error, InternalError):
+        what, at = str(error), ""
+    else:
+        what = type(error).__name__ + (f": {str(error)[:WORDS]}" if str(error) else "")
+    shown = os.environ.get(TRACEBACK, "0") not in ("", "0")
+    lines = [*(line.rstrip() for line in traceback.format_exception(error) if shown)]
+    lines += [
+        f"a bug in polymodel: {what}{at}",
+        "  remedy: please report it, with the three lines below and the files that the command names",
+        f"  command: {command[:WORDS]}",
+        f"  version: {version}, Python {platform.python_version()}, {platform.platform()}",
+        f"  where: {TRACEBACK}=1 in the environment shows the whole traceback",
+    ]
+    return "\n".join(lines)
+
+
+def put_out(text: str) -> bool:
+    """Print to stdout; False, and told, if that cannot be written. Signs that it cannot show become `?`."""
+    out = sys.stdout
+    try:
+        try:
+            out.write(text)
+        except UnicodeEncodeError:
+            known = out.encoding or "ascii"
+            out.write(text.encode(known, "replace").decode(known))
+        out.flush()
+    except BrokenPipeError:
+        # The reader has seen enough; Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        fault = Diagnostic(f"cannot write to stdout: {error.strerror or error}", "write to another place")
+        sys.stderr.write(f"{fault.render()}\n")
+        return False
+    return True
 
 
 class _Wrong(str):
@@ -146,9 +201,12 @@ def _named(action: argparse.Action) -> str:
     return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
 
 
+_EXAMPLES = {"--set": "TN2=3", "--var": "N_TOKENS=2048", "--size": "I=400"}
+
+
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """`NAME=VALUE` texts as a dictionary; `option` is "" for arguments. Raises SpecError with every fault."""
-    lead, example = (f"{option} ", f"{option} TN2=3") if option else ("", "A=matrix.mtx")
+    lead, example = (f"{option} ", f"{option} {_EXAMPLES[option]}") if option else ("", "A=matrix.mtx")
     found: dict[str, str] = {}
     faults = []
     for text in texts:

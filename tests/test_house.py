@@ -106,16 +106,17 @@ def broad(handler: ast.ExceptHandler) -> bool:
 
 
 def test_no_broad_except() -> None:
+    """But for the last barrier of the command line."""
     (tried,) = ast.parse("try: ...\nexcept (ValueError, Exception): ...").body
     assert isinstance(tried, ast.Try)
     assert broad(tried.handlers[0])
     catches = [
-        where(path, node)
+        str(path.relative_to(ROOT))
         for path in sources("polymodel", "tests")
         for node in ast.walk(syntax(path))
         if isinstance(node, ast.ExceptHandler) and broad(node)
     ]
-    assert not catches
+    assert catches == ["polymodel/cli.py"]
 
 
 def any_keywords(tree: ast.Module) -> Iterator[ast.AST]:

@@ -11,14 +11,18 @@ import islpy as isl
 from polymodel.affine import Affine, Constraint
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# In small letters: isl knows them in large ones too.
 _RESERVED = frozenset(
-    "and or not exists mod floor ceil floord ceild infty NaN true false min max implies".split()
+    "and or not exists mod floor ceil floord ceild infty infinity nan rat true false min max implies".split()
 )
 
 
 def isl_name(name: str) -> str:
-    """`name` as isl can read it: reserved words and odd characters get a harmless spelling."""
-    if _NAME.match(name) and name not in _RESERVED:
+    """`name` as isl can read it: reserved words and odd characters get a harmless spelling.
+
+    Two names stay two: `_and` becomes `__and`, since `and` becomes `_and`.
+    """
+    if _NAME.match(name) and name.lstrip("_").lower() not in _RESERVED:
         return name
     return "_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
 

@@ -123,7 +123,7 @@ def test_exit_codes(capsys: Captured, tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(exploring, "search", bug)
     code, out, err = run(capsys, "explore", *SMALL)
-    assert (code, out, err) == (BUG, "", "a bug in polymodel: figures differ\n")
+    assert (code, out, err.splitlines()[0]) == (BUG, "", "a bug in polymodel: figures differ")
     with pytest.raises(SystemExit):
         main(["--help"])
     assert f"{BUG} a bug" in capsys.readouterr().out

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 from polymodel.cli import main
+from polymodel.cli_common import OUT_OF_MEMORY, TRACEBACK
 from tests.fuzz import grammar
 from tests.fuzz.mutate import NUMBERS, WORDS, wordwise
 
@@ -107,11 +110,11 @@ def run(words: list[str], folder: Path) -> None:
     (folder / "a.mtx").write_text(MATRIX, encoding="utf-8")
     out, err = io.StringIO(), io.StringIO()
     try:
-        with redirect_stdout(out), redirect_stderr(err):
+        with patch.dict(os.environ, {TRACEBACK: "1"}), redirect_stdout(out), redirect_stderr(err):
             code: object = main(words)
     except SystemExit as ending:
         code = ending.code
-    if code not in (0, 1, 2, 3) or "Traceback" in err.getvalue():
+    if code not in (0, 1, 2, 3) or "Traceback" in err.getvalue() or OUT_OF_MEMORY in err.getvalue():
         raise AssertionError(f"exit code {code}: {err.getvalue()[-2000:]}")
     if code in (2, 3) and not err.getvalue().strip():
         raise AssertionError("a refusal without a word")

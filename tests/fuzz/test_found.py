@@ -209,3 +209,51 @@ def test_digits_of_other_scripts_in_a_template() -> None:
 def test_what_becomes_of_a_huge_number_that_is_left_out(text: str) -> None:
     least = f"min(TM, 3, {2**63})"
     assert constraint(text.replace("{}", least)).holds({"TM": np.arange(1, 9)}).all()
+
+
+@pytest.mark.parametrize("name", ["True", "RAT", "Infinity", "Mod", "NaN", "EXISTS"])
+def test_names_that_isl_knows_otherwise(name: str) -> None:
+    """Also beside what such a name is spelt as: they stay two variables."""
+    source: dict[str, Any] = {
+        "rank_sizes": {"A": 3, "B": 5},
+        "bits_per_value": {"All": 8},
+        "einsums": [
+            {
+                "name": "Y",
+                "tensor_accesses": [
+                    {"name": t, "projection": {"A": name, "B": f"_{name}"}, "output": t == "Y"} for t in "XY"
+                ],
+            }
+        ],
+    }
+    assert pm.load({"workload": source}).workload["Y"].bounds == ((0, 2), (0, 4))
+
+
+ARRAY = """\
+problem:
+  shape: {name: C, dimensions: [M], data_spaces: [{name: A, projection: [M]},
+    {name: Z, projection: [M], read_write: true}]}
+  instance: {M: 4}
+architecture:
+  version: 0.4
+  nodes:
+  - !Hierarchical
+    nodes:
+    - !Component {name: DRAM, class: DRAM, attributes: {width: 64, datawidth: 16}}
+    - !Component {name: "Reg[%s]", class: regfile, attributes: {entries: 4, datawidth: 16}}
+    - !Component {name: MAC, class: mac, attributes: {datawidth: 16}}
+mapping:
+- {target: DRAM, type: temporal, factors: M=4}
+- {target: Reg, type: temporal, factors: M=1}
+"""
+
+
+@pytest.mark.parametrize("instances", ["9223372036854775807..3", "1..0", f"0..{'9' * 5000}"])
+def test_instances_of_timeloop_that_are_none(tmp_path: Path, instances: str) -> None:
+    file = tmp_path / "t.yaml"
+    file.write_text(ARRAY % "0..0", encoding="utf-8")
+    pm.import_timeloop(file)
+    file.write_text(ARRAY % instances, encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="is no range of instances") as caught:
+        pm.import_timeloop(file)
+    assert [d.place.line for d in caught.value.diagnostics] == [11]

@@ -14,6 +14,7 @@ from polymodel.spec.numbers import Value, evaluate_number
 from polymodel.spec.source import Entry, Node
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_DIGITS = 18  # of a number of instances: 64 bits
 _RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
 LARGEST = 2**53
 
@@ -226,11 +227,23 @@ def exact(value: Value) -> Fraction:
 
 
 def name_and_count(text: str) -> tuple[str, int]:
-    """`PE[0..15]` is ("PE", 16); a name without a range stands for one."""
+    """`PE[0..15]` is ("PE", 16), a name without a range stands for one; below 1: no such range can be."""
     match = _RANGE.search(text)
     if match is None:
         return text.strip(), 1
-    return text[: match.start()].strip(), int(match[2]) - int(match[1]) + 1
+    name = text[: match.start()].strip()
+    if max(map(len, match.groups())) > _DIGITS:
+        return name, 0
+    return name, int(match[2]) - int(match[1]) + 1
+
+
+def named_instances(reading: Reading, node: Node, text: str) -> tuple[str, int]:
+    """`name_and_count`; a fault, and 1, for a range that holds no instance."""
+    name, count = name_and_count(text)
+    if count >= 1:
+        return name, count
+    reading.fault(node, f"{text[-60:]} is no range of instances", f"write e.g. {name[:40]}[0..15]")
+    return name, 1
 
 
 def tidy_name(reading: Reading, node: Node, text: str) -> str:

@@ -13,7 +13,7 @@ from polymodel.importers.timeloop.parts import (
     memory_sizes,
     scope_of,
 )
-from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count, plain_key, tidy_name
+from polymodel.importers.timeloop.reading import Fields, Reading, named_instances, plain_key, tidy_name
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import UNKNOWN_TAG, Entry, Node
 
@@ -163,7 +163,7 @@ class _Builder:
         title = fields.need("name", example="name: PE")
         if title is None:
             return
-        text, ranged = name_and_count(str(title.scalar))
+        text, ranged = named_instances(self.reading, title, str(title.scalar))
         name = tidy_name(self.reading, title, text)
         spatial = fields.fields("spatial")
         x = y = None
@@ -234,7 +234,7 @@ class _Builder:
                 what = "several subtrees beside each other have no counterpart"
                 self.reading.fault(node, what, "write one subtree below the other", path)
             fields = Fields(self.reading, node, f"{path}[{i}]", scope)
-            text, many = name_and_count(fields.text("name"))
+            text, many = named_instances(self.reading, node, fields.text("name"))
             shared = fields.fields("attributes")
             inner = scope_of(self.reading, shared, scope)
             if shared is not None:
@@ -249,7 +249,7 @@ class _Builder:
         title = fields.need("name", example="name: RegisterFile[0..15]")
         if title is None or self.absent(fields):
             return
-        text, many = name_and_count(str(title.scalar))
+        text, many = named_instances(self.reading, title, str(title.scalar))
         name = tidy_name(self.reading, title, text)
         attributes = fields.fields("attributes")
         own = scope_of(self.reading, attributes, scope)
