@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.drawing import PALETTE
-from polymodel.report.figures import new_axes
+from polymodel.report.drawing import PALETTE, short
+from polymodel.report.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MARKERS = "os^Dv<>PXp"
 WARNING = "#c0282d"
 INK = "#1f2933"
+LISTED = 16  # Einsums in a legend; more would be taller than the plot
+ROOM = 70  # characters that stand beside each other below a plot
 # Dark ones first, then lighter ones of the same kind, which still stand out from white paper.
 SHADES = tuple(edge for _, edge in PALETTE) + (
     "#7fb2e5", "#f0a35e", "#74c69d", "#b79ce0", "#ec8fa5", "#7cc0cf", "#d6c35a", "#a3a3a3",
@@ -30,13 +33,18 @@ def plot(report: Report, what: str, ax: Axes | None = None) -> Axes:
     kinds = {"working_sets": working_sets, "energy": energy, "roofline": roofline}
     if what not in kinds:
         raise SpecError([Diagnostic(f"there is no plot {what!r}", "plots: " + ", ".join(kinds))])
-    return kinds[what](report, ax if ax is not None else new_axes(8, plot_height(report, what)))
+    return kinds[what](report, axes(ax, 8, plot_height(report, what)))
 
 
 def plot_height(report: Report, what: str) -> float:
     """Inches that a plot needs, so that its bars and their names have room."""
     rows = _rows(report) if what == "working_sets" else 0
     return max(4.5, 1.2 + 0.2 * rows)
+
+
+def _turned(names: Sequence[str]) -> int:
+    """Degrees that names below bars are turned by, so that they stand beside each other."""
+    return 0 if sum(len(short(n)) for n in names) < ROOM else 20
 
 
 def prefixed(ax: Axes, unit: str, which: str) -> None:
@@ -76,10 +84,10 @@ def working_sets(report: Report, ax: Axes) -> Axes:
             ends = (top - 0.5, top + len(mine) - 0.5)
             ax.plot([capacity, capacity], ends, color=INK, linewidth=2)
             ax.annotate(
-                f"{c} holds {engineering(capacity, 'bit')}", (capacity, ends[0]), xytext=(0, 3),
+                f"{short(c)} holds {engineering(capacity, 'bit')}", (capacity, ends[0]), xytext=(0, 3),
                 textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK,
             )  # fmt: skip
-        labels += [f"{c}: {n.einsum}" for n in mine]
+        labels += [f"{short(c)}: {short(n.einsum)}" for n in mine]
         places += [top + i for i in range(len(mine))]
         top += len(mine) + 1  # a gap, in which the next capacity is written
     ax.set_yticks(places, labels, fontsize=8)
@@ -115,6 +123,7 @@ def energy(report: Report, ax: Axes) -> Axes:
     # More colours than anyone can tell apart help nobody.
     named = largest[: len(SHADES) - 1]
     below = dict.fromkeys(components, 0.0)
+    places = range(len(components))
     for number, name in enumerate([*named, "other tensors"]):
         heights = dict.fromkeys(components, 0.0)
         for i in items:
@@ -124,7 +133,7 @@ def energy(report: Report, ax: Axes) -> Axes:
         if not any(heights.values()):
             continue
         ax.bar(
-            components, list(heights.values()), bottom=list(below.values()), width=0.65, label=name,
+            places, list(heights.values()), bottom=list(below.values()), width=0.65, label=short(name),
             color=SHADES[number % len(SHADES)], edgecolor="white", linewidth=0.6,
         )  # fmt: skip
         below = {c: below[c] + heights[c] for c in components}
@@ -133,6 +142,7 @@ def energy(report: Report, ax: Axes) -> Axes:
             engineering(below[c], "J"), (at, below[c]), xytext=(0, 3), textcoords="offset points",
             ha="center", fontsize=8,
         )  # fmt: skip
+    ax.set_xticks(places, [short(c) for c in components], rotation=_turned(components))
     ax.set_ylim(0, 1.12 * max(below.values(), default=1.0))
     prefixed(ax, "J", "y")
     ax.set_ylabel("energy (J)")
@@ -163,24 +173,27 @@ def roofline(report: Report, ax: Axes) -> Axes:
         ridge = min(peak / bandwidth, high)
         xs = [low, ridge, high]
         ys = [min(peak, x * bandwidth) for x in xs]
-        label = f"{memory} {engineering(bandwidth, 'bit/s')}, {compute} {engineering(peak, 'operation/s')}"
+        speeds = engineering(bandwidth, "bit/s"), engineering(peak, "operation/s")
+        label = ", ".join(f"{short(n)} {v}" for n, v in zip((memory, compute), speeds, strict=True))
         ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, label=label)
     for number, p in enumerate(points):
         colour = SHADES[number % len(SHADES)]
         # Points of equal Einsums coincide: earlier ones stay visible behind later, smaller ones.
         size = 7 + 5 * (len(points) - 1 - number) / max(len(points) - 1, 1)
-        label = f"{p.einsum}: {p.limiting}"
+        label = f"{short(p.einsum)}: {short(p.limiting)}" if number < LISTED else ""
         marker = MARKERS[number % len(MARKERS)]
         ax.plot([p.intensity], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    speeds = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
-    ax.set_ylim(min(speeds) / 20, max(speeds) * 5)
+    reached = [v for p in points for v in (p.peak, p.achieved) if _finite(v)]
+    ax.set_ylim(min(reached) / 20, max(reached) * 5)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_formatter(NullFormatter())  # over few decades these would run into each other
     prefixed(ax, "op/s", "y")
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")
+    if len(points) > LISTED:
+        ax.plot([], [], linestyle="", label=f"... {len(points) - LISTED} more Einsums")
     ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)
     return ax

@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from polymodel.analysis.timeline import Timeline
 from polymodel.quantities import engineering
-from polymodel.report.figures import new_axes
+from polymodel.report.caches import without_trace
+from polymodel.report.drawing import NAME, short
+from polymodel.report.figures import axes
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
 from polymodel.spec.output import whole
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _STEPS = 2_000  # of more phases each step shows the largest of a few
 _FEW = 300  # up to so many steps are outlined
 _NAMED = 12  # more entries than that nobody tells apart
+_LINES = 18  # of a legend, which is no taller than its plot
 _FAR = 4  # a capacity this many times above the peak is told, not drawn
 
 
@@ -32,7 +36,7 @@ def timeline_axes(
 
     Of more than `steps` phases each step shows the one of a few that holds most.
     """
-    ax = ax if ax is not None else new_axes(9, 4.5)
+    ax = axes(ax, 9, 4.5)
     ax.set_title(_title(found), fontsize=10, pad=18)
     if not found.buffets:
         ax.text(0.5, 0.5, "the mapping keeps nothing there", ha="center", transform=ax.transAxes)
@@ -49,7 +53,7 @@ def timeline_axes(
             colour = SHADES[k % len(SHADES)]  # the same tensor has the same colour under every measure
             ax.fill_between(
                 edges, _closed(below), _closed(below + held), step="post", color=colour, linewidth=0,
-                label=names[k],
+                label=short(names[k], 2 * NAME),
             )  # fmt: skip
             below = below + held
     ax.step(edges, _closed(below), where="post", color=INK, linewidth=0.8 if len(shown) < _FEW else 0.3)
@@ -61,12 +65,13 @@ def timeline_axes(
     few = -(-len(found.total) // len(shown))
     joined = f"; drawn is the largest of every {few}" if few > 1 else ""
     ax.set_xlabel(f"phase: one iteration of the innermost loop, in order of time{joined}")
-    ax.set_ylabel(f"{found.component}: {MEANING[found.measure]} (bits)")
+    ax.set_ylabel(f"{short(found.component)}: {MEANING[found.measure]} (bits)")
     return ax
 
 
 def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
     """The same as a PNG file; no window system is asked for anything."""
+    without_trace()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.5), layout="constrained")
@@ -76,8 +81,8 @@ def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
 
 
 def _title(found: Timeline) -> str:
-    where = ", ".join(f"{name} = {at}" for name, at in found.instance)
-    return f"{found.component}{f', instance {where}' if where else ''} over time ({found.measure})"
+    where = ", ".join(f"{short(name)} = {at}" for name, at in found.instance)
+    return f"{short(found.component)}{f', instance {where}' if where else ''} over time ({found.measure})"
 
 
 def _closed(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -105,7 +110,7 @@ def _peak(found: Timeline, capacity_bits: float, ax: Axes) -> None:
     right = middle > 0.6 * len(found.total)
     under = bits < capacity_bits < 1.15 * bits
     ax.annotate(
-        f"peak {engineering(bits, 'bit')} in phase {at}, {found.einsums[found.einsum[at]]}",
+        f"peak {engineering(bits, 'bit')} in phase {at}, {short(found.einsums[found.einsum[at]])}",
         (middle, bits), xytext=(-6 if right else 6, -18 if under else 8), textcoords="offset points",
         fontsize=8, color=WARNING, ha="right" if right else "left",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1},
@@ -132,6 +137,15 @@ def _capacity(found: Timeline, capacity_bits: float, ax: Axes) -> None:
     )  # fmt: skip
 
 
+def _room(entries: list[tuple[Artist, str]], most: int) -> list[tuple[Artist, str]]:
+    """As many entries of a legend as there is room for; the last line says how many more there are."""
+    from matplotlib.patches import Patch
+
+    if len(entries) <= most:
+        return entries
+    return [*entries[: most - 1], (Patch(alpha=0), f"... {len(entries) - most + 1} more")]
+
+
 def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
     """A strip above that says which Einsum runs, and the legend."""
     from matplotlib.patches import Patch
@@ -148,9 +162,10 @@ def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
     strip.set_axis_off()
     # One legend for both: the tensors from the top of the stack down, then who runs.
     handles, labels = ax.get_legend_handles_labels()
-    named = [*zip(handles, labels, strict=True)][::-1][:_NAMED]
-    entries = [*named, (Patch(alpha=0), "runs (strip above)")]
-    entries += [(Patch(color=g), e) for g, e in zip(greys, found.einsums, strict=True)][:_NAMED]
+    entries = _room([*zip(handles, labels, strict=True)][::-1], _NAMED)
+    who: list[tuple[Artist, str]] = []
+    who += [(Patch(color=g), short(e)) for g, e in zip(greys, found.einsums, strict=True)]
+    entries += [(Patch(alpha=0), "runs (strip above)"), *_room(who, _LINES - len(entries))]
     ax.legend(
         [h for h, _ in entries], [t for _, t in entries], fontsize=8, loc="upper left",
         bbox_to_anchor=(1.01, 1.0), frameon=False, title="tensors", alignment="left",

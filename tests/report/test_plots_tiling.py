@@ -143,7 +143,10 @@ def test_borders_of_small_tiles_fade() -> None:
     widths, opaque = strokes(np.array([300.0, 2.0]), np.array([100.0, 100.0]))
     assert widths[0] > widths[1]
     assert opaque[0] > opaque[1]
-    assert strokes(np.array([300.0]), np.array([1.0]))[1][0] < 0.3
+    # Close ones are a tint: it is seen, and what lies below it as well.
+    for gap in (0.4, 1.0, 1.4):
+        widths, opaque = strokes(np.array([300.0]), np.array([gap]))
+        assert 0.2 < (widths * opaque)[0] / gap < 0.3
     # Seventy strips in a picture of 190 points are lines still, not a tint.
     widths, opaque = strokes(np.array([150.0]), np.array([2.7]))
     assert (widths * opaque)[0] > 0.3
@@ -156,6 +159,22 @@ def test_a_legend_says_that_borders_run_into_a_tint() -> None:
         flags = np.ones(rects.tiles, dtype=np.bool_)
         figure = plot_tiles(Tiled(p, rects, flags, flags, "strips")).figure
         assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == told
+
+
+def test_small_multiples_say_what_a_tint_is_as_well() -> None:
+    p = pattern(600, 600, 9_000)
+    strips = Rects.of([(row, 0, 3, 600) for row in range(0, 600, 3)])
+    flags = np.ones(strips.tiles, dtype=np.bool_)
+    figure = plot_tilers([Tiled(p, strips, flags, flags, "strips"), tiled(p, 128, simple)])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["tiles thinner than lines can show"]
+    figure.set_dpi(80)
+    figure.canvas.draw()
+    shown = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].astype(int)
+    box = figure.axes[0].get_window_extent()
+    panel = shown[:, int(box.x0) + 2 : int(box.x1) - 2]
+    orange = (panel[:, :, 0] - panel[:, :, 2]) > 15
+    assert orange.mean() > 0.3, "strips are seen at 80 dots per inch"
 
 
 def test_one_row_of_pictures_keeps_titles_and_labels() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import axes, new_axes
+from polymodel.report.figures import axes, new_panels
 from polymodel.report.plots import INK, WARNING, prefixed
 from polymodel.spec.plain import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
@@ -22,6 +22,7 @@ from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
 BINS = 400  # cells of entries along an axis: about a pixel and a half each at the size of a new figure
 _MOST_BINS = 4000
@@ -36,6 +37,7 @@ _STRETCHED = 4  # times longer than wide: from there on the picture does not kee
 _VECTORS = 3000  # borders; more are drawn as pixels, else an SVG gets too large to open
 _HATCHED = 400  # empty tiles; more are only shaded
 _WIDE = (0.35, 1.1)  # points, of borders
+_COVERED = 0.25  # of the picture, by borders close to each other
 _TINT = 1.5  # points between borders; closer ones run into a tint
 
 
@@ -65,7 +67,7 @@ def plot_tiles(found: Tiled, *, bins: int = BINS, ax: Axes | None = None) -> Axe
     most, steps, apart = _draw(found, bins, made, inches, hatched=True)
     if ax is None:
         _scale(made, most, steps)
-        _legend(found, made, apart)
+        _legend(_told([found], apart), made)
     return made
 
 
@@ -90,28 +92,22 @@ def plot_tilers(found: Sequence[Tiled], *, bins: int = BINS // 2) -> Figure:
     across = 3 if len(found) in (5, 6, 9) else min(4, len(found))
     down = -(-len(found) // across)
     inches = _plane(*found[0].pattern.shape, _FEW if across < 4 else _SMALL)
-    figure = _figure(new_axes(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 1.15)))
+    figure = new_panels(across * max(2.2, inches[0] + 0.5), down * (max(0.6, inches[1]) + 1.15))
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    apart = inf
     for ax, one in zip(grid.flat, found, strict=False):
-        _draw(one, bins, ax, inches, hatched=False)
+        apart = min(apart, _draw(one, bins, ax, inches, hatched=False)[2])
         ax.set_title(one.title, fontsize=8)
         ax.label_outer()
     for ax, above in zip(list(grid.flat)[len(found) :], list(grid.flat)[len(found) - across :], strict=False):
         ax.set_axis_off()
         above.tick_params(labelbottom=True)  # the lowest of its column
         above.set_xlabel(grid[-1, 0].get_xlabel())
+    _legend(_told(found, apart), grid.flat[0])
     # Axes of a fixed shape have their final size after one pass only, which the next one makes room around.
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
-    return figure
-
-
-def _figure(ax: Axes) -> Figure:
-    """The figure of new axes, without them."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    figure.clear()
     return figure
 
 
@@ -249,10 +245,10 @@ def strokes(
     """Width and opacity of borders of these lengths, with the next border at that distance; all in points.
 
     A border takes a tenth of the tile behind it. Where tiles are hardly larger than a pixel, all borders
-    together would hide what they divide: they fade.
+    together would hide what they divide: they fade to a tint, which is seen on any screen.
     """
     widths = np.clip(np.minimum(spans, gaps) / 10, *_WIDE)
-    return widths, np.minimum(np.clip(spans / 18, 0.3, 0.95), np.clip(gaps**1.5 / 5, 0.05, 0.95))
+    return widths, np.minimum(np.clip(spans / 18, 0.3, 0.95), np.clip(_COVERED * gaps / widths, 0.05, 0.95))
 
 
 def _frame(found: Tiled, ax: Axes) -> None:
@@ -286,24 +282,30 @@ def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
     bar.set_ticks([*decades, most], labels=[f"{n:,}" for n in (*decades, most)])
 
 
-def _legend(found: Tiled, ax: Axes, apart: float) -> None:
-    """What grey, red and a mere tint mean, where they occur."""
+def _told(found: Sequence[Tiled], apart: float) -> list[Patch]:
+    """What grey, red and a mere tint mean, where they occur; of one tiling also how many tiles."""
     from matplotlib.patches import Patch
 
+    def counted(many: int) -> str:
+        return f" ({many:,} tile{'s' if many > 1 else ''})" if len(found) == 1 else ""
+
     handles = []
-    idle, over = int((~found.launched).sum()), int((~found.fits).sum())
+    idle = sum(int((~t.launched).sum()) for t in found)
+    over = sum(int((~t.fits).sum()) for t in found)
     if idle:
-        text = f"not launched ({idle:,} tile{'s' if idle > 1 else ''})"
-        handles.append(Patch(facecolor=EMPTY, edgecolor="#c4c4c4", label=text))
+        handles.append(Patch(facecolor=EMPTY, edgecolor="#c4c4c4", label=f"not launched{counted(idle)}"))
     if over:
-        text = f"does not fit ({over:,} tile{'s' if over > 1 else ''})"
-        handles.append(Patch(facecolor=WARNING, alpha=0.4, label=text))
+        handles.append(Patch(facecolor=WARNING, alpha=0.4, label=f"does not fit{counted(over)}"))
     if apart < _TINT:
         handles.append(Patch(facecolor=BORDER, alpha=0.15, label="tiles thinner than lines can show"))
+    return handles
+
+
+def _legend(handles: Sequence[Patch], ax: Axes) -> None:
     figure = ax.get_figure(root=True)
     if handles and figure is not None:
         # Outside of the axes and of the scale: the layout makes room for it.
-        figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+        figure.legend(handles=list(handles), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
 
 
 @dataclass(frozen=True)
@@ -327,7 +329,7 @@ def plot_bars(bars: Sequence[Bar], *, bound: int, against: str, title: str) -> F
     """
     if not bars:
         raise SpecError([Diagnostic("no tiler is given to compare", "name at least one")])
-    figure = _figure(new_axes(11, 1.9 + 0.32 * len(bars)))
+    figure = new_panels(11, 1.9 + 0.32 * len(bars))
     axes = figure.subplots(1, 3, sharey=True)
     places = list(range(len(bars)))
     colours = [CHOSEN if b.chosen else OTHER for b in bars]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
@@ -35,7 +36,7 @@ def plot_strategies(tiling: MatmulTiling, *, ax: Axes | None = None) -> Axes:
     traffic = [c.traffic for c in best.values()]
     parts = [[float(getattr(t, p.lower().replace(" ", "_"))) for t in traffic] for p in _PARTS]
     names = [
-        f"{c.strategy}\n{c.tile}, {c.traffic.order}" + ("" if c.fits else "\nexceeds its buffers")
+        f"{c.strategy}\n{fill(f'{c.tile}, {c.traffic.order}', 18)}" + "\nexceeds its buffers" * (not c.fits)
         for c in best.values()
     ]
     title = f"{tiling.product.name} times {tiling.product.second}: the best of each strategy"
