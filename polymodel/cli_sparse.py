@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from polymodel.cli_tensors import rank_sizes, tensors_of
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, Place, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -168,7 +168,7 @@ def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
 
 
 def _no_teaal(name: str) -> Diagnostic:
-    return Diagnostic(f"{name} is no TeAAL spec", "it needs `einsum:` with a declaration")
+    return Diagnostic("this is no TeAAL spec", "it needs `einsum:` with a declaration", place=Place(name))
 
 
 def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
@@ -240,7 +240,7 @@ def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
         table = published_table()
     else:
         if options.kernel is None:
-            fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published")
+            fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published", "KERNEL")
             raise SpecError([fault])
         kernel_of(options.kernel)
         a = _operand(options)

@@ -106,7 +106,9 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
                 [Diagnostic(f"cannot write {target}: {error.strerror or error}", remedy)]
             ) from error
         remedy = next((text for kind, text in _MEND if isinstance(error, kind)), "")
-        message = f"cannot write {error.filename or target}: {error.strerror or error}"
+        named = error.filename or target
+        named = target if ".new" in str(named) else named  # the file that is to take its place
+        message = f"cannot write {named}: {error.strerror or error}"
         raise SpecError([Diagnostic(message, remedy)]) from error
 
 

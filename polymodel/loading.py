@@ -177,7 +177,7 @@ class Spec:
         remedy = "add `mapping:`, or load one beside it"
         if workload and arch and (known := library.variants(workload, arch)):
             remedy = f"load one of {', '.join(f'{workload}/{v}' for v in known)}, or write your own"
-        return SpecError([Diagnostic("the spec has no mapping", remedy)])
+        return SpecError([Diagnostic("the spec has no mapping", remedy, "mapping")])
 
     @cached_property
     def template(self) -> LoopTree | None:
@@ -231,7 +231,11 @@ class Spec:
         if section == "workload" and self._resolution.refused:
             return list(self._resolution.refused)
         if missing:
-            return [Diagnostic(f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it")]
+            return [
+                Diagnostic(
+                    f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it", section
+                )
+            ]
         return list(self.check())
 
     def _mapping_file(self, text: str, document: Document) -> Path | None:

@@ -147,6 +147,9 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise _TooMuch("a number in the template is too large")
         return found
 
+    def unsafe_undefined(self, obj: object, attribute: str) -> jinja2.Undefined:
+        return self.undefined(f"{attribute} is not available in templates", name=attribute, exc=SecurityError)
+
     def wrap_str_format(self, value: Any) -> None:
         """jinja2 would hide `format` in a function of its own, which `call` does not know."""
 

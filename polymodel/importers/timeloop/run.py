@@ -73,7 +73,8 @@ def import_timeloop(
         what = (
             f"{', '.join(sections)} alone make no spec" if sections else "there is nothing of Timeloop in it"
         )
-        reading.faults.note(Diagnostic(what, f"sections: {names}"))
+        shown = ", ".join(str(f) for f in files if not isinstance(f, Mapping))
+        reading.faults.note(Diagnostic(what, f"sections: {names}", place=Place(shown)))
     _read_variables(reading, sections.get("variables"))
     found = _read(reading, sections)
     reading.faults.raise_if_any()

@@ -74,10 +74,9 @@ def _dense_sizes(kernel: Kernel, across: int, kept: int) -> dict[str, int]:
 def _check(kernel: Kernel, shape: tuple[int, ...], given: Mapping[str, object], slices: str) -> None:
     faults = [] if slices in ("own", "kept") else [Diagnostic(f"slices={slices!r}", "own or kept")]
     if len(shape) != kernel.order:
-        takes = f"{kernel.name} takes a tensor of {kernel.order} ranks {list(kernel.ranks)}"
-        faults.append(
-            Diagnostic(f"{takes}, this has {len(shape)}", "choose another kernel, or flatten ranks")
-        )
+        takes = f"{kernel.name} takes a tensor of {kernel.order} ranks ({', '.join(kernel.ranks)})"
+        what = f"{takes}, this has {len(shape)}"
+        faults.append(Diagnostic(what, "choose another kernel, or flatten ranks", "tensor"))
     for name, value in given.items():
         if value is None:
             continue

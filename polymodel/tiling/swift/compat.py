@@ -196,7 +196,9 @@ def tiler_swift_comparison(
     `capacity` (elements of a memory) are those of the original.
     """
     if not patterns:
-        raise SpecError([Diagnostic("there is no matrix to compare", "give at least one pattern")])
+        raise SpecError(
+            [Diagnostic("there is no matrix to compare", "give at least one pattern", "patterns")]
+        )
     fit, chosen = Elements(capacity), launch or Launch()
     ops: tuple[Op, ...] = ("add", "multiply")
     bars = tuple(_bar(p, op, fit, tiler, chosen) for op in ops for p in patterns for tiler in CHARTED)
