@@ -289,7 +289,7 @@ def _operand(
     try:
         found = halos(one, access)
     except NotSeparable as fault:
-        raise Refused(str(fault), REMEDY) from None
+        raise Refused(fault.message, REMEDY) from None
     windows = tuple(
         Window(position[h.p], position[h.r], h.shift_p, h.shift_r)
         for h in found

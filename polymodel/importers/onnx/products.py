@@ -11,6 +11,7 @@ from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.views import View
 
 SPACE = (("H", "W"), ("P", "Q"), ("R", "S"))
+LONGEST = 2**22  # places times windows that are looked at
 CUBE = (("D", "H", "W"), ("O", "P", "Q"), ("T", "R", "S"))
 
 
@@ -232,12 +233,25 @@ def conv_transpose(b: Builder, node: Node) -> None:
     if min(sizes) < 1:
         raise Wrong("its padding leaves nothing of the output", "check pads")
     for k in range(dims):
-        steps = range(0, strides[k] * shape[2 + k], strides[k]), range(0, reach[k], dilations[k])
-        made = {p + r - heads[k] for p in steps[0] for r in steps[1]}
-        hole = next((o for o in range(sizes[k]) if o not in made), None)
+        hole = _hole(sizes[k], shape[2 + k], kernel[2 + k], (strides[k], dilations[k], heads[k]))
         if hole is not None:
             raise Unsupported(f"nothing is added to index {hole} of dimension {2 + k}, which no Einsum makes")
     operands = [(x, ("n", "g", "c", *place)), (w, ("g", "c", "m", *inside))]
     b.einsum(node, name, ("n", ("g", "m"), *scatter), operands, reduce="add", zeros=True, scatter=scatter)
     if bias:
         pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])
+
+
+def _hole(size: int, data: int, kernel: int, steps: tuple[int, int, int]) -> int | None:
+    """The first of `size` indices that is no stride x p + dilation x r - padding; None if there is none."""
+    stride, dilation, before = steps
+    # Far from both ends all is alike after `stride` indices.
+    edge = stride + dilation * kernel + 1
+    if min(size, 4 * edge) * kernel > LONGEST:
+        raise Unsupported("its windows are too large to see whether all of the result is made")
+    places = range(size) if size <= 4 * edge else (*range(2 * edge), *range(size - 2 * edge, size))
+    for o in places:
+        made = (o + before - dilation * r for r in range(kernel))
+        if not any(at % stride == 0 and 0 <= at < stride * data for at in made):
+            return o
+    return None

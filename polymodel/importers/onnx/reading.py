@@ -17,7 +17,7 @@ from polymodel.importers.onnx.sizes import fixed
 
 MAX_BYTES = 2**31 - 1  # what protobuf can hold
 MAX_NODES = 50_000
-MAX_ROUNDS = 12
+MAX_VISITS = 1_000_000  # of nodes, over all rounds of inference
 BODY = "polymodel.body"  # the domain that operations with graphs of their own are moved to
 
 
@@ -235,11 +235,11 @@ def _inferred(onnx: Any, model: Any, source: str) -> tuple[Any, dict[str, Array]
     types = {number: dtype for number in range(1, 17) if (dtype := _numpy_name(onnx, number))}
     constants = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     opsets = {o.domain or "ai.onnx": o.version for o in model.opset_import}
-    for _ in range(MAX_ROUNDS):
+    # Every round reaches the shapes that were computed from those of the round before: a layer or so.
+    for _ in range(max(1, MAX_VISITS // max(1, len(model.graph.node)))):
         try:
-            model = onnx.shape_inference.infer_shapes(
-                model, check_type=False, strict_mode=False, data_prop=True
-            )
+            # Without data_prop, which keeps an object for each element of every list, however long.
+            model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
             raise one(f"shapes cannot be inferred: {error}", "export the model again", source) from error
         values, _ = _values(onnx, model.graph)
