@@ -81,13 +81,14 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
         what, at = str(error), ""
     else:
         what = type(error).__name__ + (f": {str(error)[:WORDS]}" if str(error) else "")
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
     shown = os.environ.get(TRACEBACK, "0") not in ("", "0")
     lines = [*(line.rstrip() for line in traceback.format_exception(error) if shown)]
     lines += [
         f"a bug in polymodel: {what}{at}",
         "  remedy: please report it, with the three lines below and the files that the command names",
         f"  command: {command[:WORDS]}",
-        f"  version: {version}, Python {platform.python_version()}, {platform.platform()}",
+        f"  version: {version}, Python {platform.python_version()}, {system}",
         f"  where: {TRACEBACK}=1 in the environment shows the whole traceback",
     ]
     return "\n".join(lines)

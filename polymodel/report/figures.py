@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from polymodel.report.caches import without_trace
 from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made her
 
 def axes(given: Axes | None, width: float, height: float) -> Axes:
     """Those given, else `new_axes`. SpecError for what is no axes."""
+    without_trace()
     from matplotlib.axes import Axes as Drawn
 
     if given is None:
@@ -35,6 +37,7 @@ def new_axes(width: float, height: float) -> Axes:
     draw and save. A notebook, which shows figures at the end of a cell, shows those of the cell so far before
     it closes them. Windows stay open.
     """
+    without_trace()
     import matplotlib.pyplot as plt
 
     _make_room()
@@ -46,6 +49,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 def new_panels(width: float, height: float) -> Panels:
     """The same without axes, for several. A notebook shows it once, also where a cell ends with it."""
+    without_trace()
     import matplotlib.pyplot as plt
 
     from polymodel.report.panels import Panels

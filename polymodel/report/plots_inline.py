@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Refused
+from polymodel.report.caches import without_trace
 from polymodel.report.plots import plot, plot_height
 from polymodel.report.plots_timeline import timeline_axes
 from polymodel.report.report import Report
@@ -57,6 +58,7 @@ def _over_time(report: Report, number: int) -> Iterator[Shown]:
 
 def blank(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure that pyplot does not know, inches wide and high."""
+    without_trace()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")

@@ -69,14 +69,16 @@ def test_a_bug_before_any_command(
     assert "TypeError: no parser" in capsys.readouterr().err
 
 
-def test_out_of_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_memory_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setattr(cli, "_load", raising(MemoryError()))
     assert cli.main(LINE) == cli.REFUSED
     err = capsys.readouterr().err
     assert err.startswith("out of memory: ")
     assert "remedy" in err
     with pytest.raises(AssertionError, match="out of memory"):  # the fuzzer sees it all the same
-        lines.run(LINE, Path())
+        lines.run(LINE, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import pytest
 from pyarrow import parquet
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined
 from polymodel.spec.output import clear_unfinished, write_text
@@ -94,9 +96,40 @@ def test_ranks_of_a_tensor(tmp_path: Path) -> None:
             pm.read_tensor(tmp_path / "a.tns")
 
 
-def test_comments_without_end(tmp_path: Path) -> None:
-    (tmp_path / "a.tns").write_text("# word\n" * 50_000 + "1 1 2.5\n", encoding="utf-8")
-    assert pm.read_tensor(tmp_path / "a.tns").nnz == 1
+@pytest.mark.parametrize("line", ["# word\n", "\n"])
+@pytest.mark.parametrize(
+    ("ending", "above", "entries"),
+    [
+        (".tns", "", "1 1 2.5\n"),
+        (".tns", "1 1 2.5\n", ""),
+        (".mtx", HEAD.decode(), "9 9 1\n1 1 2.5\n"),
+        (".mtx", f"{HEAD.decode()}9 9 1\n", "1 1 2.5\n"),
+        (".mtx", f"{HEAD.decode()}9 9 1\n1 1 2.5\n", ""),
+    ],
+)
+def test_comments_without_end(
+    tmp_path: Path, line: str, ending: str, above: str, entries: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "MOST_IDLE", 5000)
+    file = tmp_path / f"a{ending}"
+    line = line if ending == ".tns" else line.replace("#", "%")
+    for lines in (4990, 6000):
+        file.write_text(above + line * lines + entries, encoding="utf-8")
+        if lines < 5000:
+            assert pm.read_tensor(file).nnz == 1
+            continue
+        with pytest.raises(pm.SpecError, match="more than 5,000 lines of comments and empty lines"):
+            pm.read_tensor(file)
+
+
+def test_fifty_million_lines_of_comments(tmp_path: Path) -> None:
+    """A million of them are read, in a second or two."""
+    comments = b"%\n" * 5_000_000
+    (tmp_path / "a.mtx").write_bytes(HEAD + comments + b"9 9 1\n1 1 2.5\n")
+    begun = process_time()
+    with pytest.raises(pm.SpecError, match="more than 1,000,000 lines of comments"):
+        pm.read_tensor(tmp_path / "a.mtx")
+    assert process_time() - begun < 5
 
 
 def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:

@@ -257,3 +257,9 @@ def test_instances_of_timeloop_that_are_none(tmp_path: Path, instances: str) -> 
     with pytest.raises(pm.SpecError, match="is no range of instances") as caught:
         pm.import_timeloop(file)
     assert [d.place.line for d in caught.value.diagnostics] == [11]
+
+
+def test_a_first_line_of_blanks_of_other_scripts(tmp_path: Path) -> None:
+    (tmp_path / "a.mtx").write_text("\u2028\n1 1 1\n", encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="this is no Matrix Market header"):
+        pm.read_tensor(tmp_path / "a.mtx")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.report.caches import without_trace
 from polymodel.report.tiling.swift import Quantity
 from polymodel.spec.output import whole, write_text
 from polymodel.tiling.fits.fit import Op
@@ -70,6 +71,7 @@ def check_targets(picture: str | None, folders: Sequence[str]) -> None:
 
 def _ending(file: Path) -> list[Diagnostic]:
     """What is wrong with the ending of a picture's name."""
+    without_trace()
     from matplotlib.backend_bases import FigureCanvasBase
 
     if file.suffix.lower().lstrip(".") in FigureCanvasBase.get_supported_filetypes():
@@ -80,6 +82,7 @@ def _ending(file: Path) -> list[Diagnostic]:
 
 def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> Path:
     """Draw and save, in the format that the ending tells. SpecError for other endings, before drawing."""
+    without_trace()
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
 

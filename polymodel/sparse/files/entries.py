@@ -142,7 +142,10 @@ def _text(token: bytes) -> str:
 
 def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     """All entries up to the end of the file; faults go to `text.faults`, and their lines are left out."""
-    found = [bulk(block, rule, small) or one_by_one(block, rule, text.faults) for block in text.blocks()]
+    found: list[Entries] = []
+    for block in text.blocks():
+        found.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
+        text.idle(block.data.count(b"\n") - found[-1].values.size)
     if not found:
         found = [Entries(np.zeros((rule.order, 0), np.int64), np.zeros(0, _dtype(rule)))]
     if len(found) == 1:

@@ -77,6 +77,7 @@ def _comments(text: Text) -> tuple[_Told, bytes | None]:
             keep(told.comments, words)
             _said(text, told, words, line)
         text.skip()
+        text.idle(1, len(line))
     return told, line
 
 

@@ -86,6 +86,7 @@ def _header(text: Text) -> Header | None:
         if line.strip():
             keep(comments, comment_of(line, b"%"))
         text.skip()
+        text.idle(1, len(line))
     if line is None:
         if not text.broken:
             text.faults.add(
@@ -115,7 +116,7 @@ def _start() -> str:
 
 def _banner(text: Text, line: bytes) -> tuple[str, Field, Symmetry] | None:
     tokens = line.decode("utf-8", errors="replace").lower().split()
-    if tokens[0].encode() != _BANNER:
+    if not tokens or tokens[0].encode() != _BANNER:  # no word: other signs that are blank
         text.faults.add("this is no Matrix Market header", _start(), text.line, line)
         return None
     before = len(text.faults.told)

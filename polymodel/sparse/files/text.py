@@ -23,6 +23,8 @@ _PIECE = 8 << 20
 _LONGEST = 1 << 20
 # Comments kept, and characters of each.
 _COMMENTS, _WORDS = 1000, 2000
+# Lines without an entry (comments, empty ones), and bytes of those above the first entry.
+MOST_IDLE, _IDLE_BYTES = 1_000_000, 256 << 20
 _SHOWN, _COUNTED = 20, 1000
 _PACKED = b"\x1f\x8b"
 
@@ -100,6 +102,7 @@ class Text:
         self._buffer = b""
         self._at = 0
         self._total = 0
+        self._idle = self._idle_bytes = 0
         self._end = False
         self._file: gzip.GzipFile | BufferedReader
 
@@ -143,6 +146,17 @@ class Text:
         if cut is not None:
             self._at = cut
             self.line += 1
+
+    def idle(self, lines: int, size: int = 0) -> None:
+        """Lines that held no entry; a fault, and the end of the text, once they are too many."""
+        self._idle += lines
+        self._idle_bytes += size
+        if self._idle > MOST_IDLE or self._idle_bytes > _IDLE_BYTES:
+            amount = f"{MOST_IDLE:,} lines" if self._idle > MOST_IDLE else f"{_IDLE_BYTES:,} bytes"
+            self._break(
+                f"the file has more than {amount} of comments and empty lines", "take most of them out"
+            )
+            self._buffer, self._at = b"", 0
 
     def blocks(self) -> Iterator[Block]:
         """All that is left. Stops early once the file is broken or there are too many faults."""
