@@ -14,7 +14,8 @@ from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Reuse
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
-from polymodel.spec.faults import not_a_spec
+from polymodel.spec.faults import not_a, not_a_spec
+from polymodel.spec.plain import as_number, by_name, shown
 from polymodel.spec.symbols import given_symbols
 from polymodel.spec.teaal.records import TeaalSpec
 
@@ -92,6 +93,10 @@ def evaluate_problem(
     `template`: the LoopTree before its symbols got values, for `Report.symbolic`. `names`: what the report
     calls workload, architecture and mapping.
     """
+    given: object = problem
+    if not isinstance(given, Problem):
+        remedy = "pass pm.Problem(cascade, hierarchy, tree), or call pm.evaluate(spec)"
+        raise not_a("problem", "evaluate_problem", given, remedy)
     unbound = _unbound_symbols(problem)
     if unbound:
         raise SpecError(unbound)
@@ -177,10 +182,11 @@ def execute(
     from polymodel.sparse.execute.run import run
 
     teaal, symbols = _teaal(spec, "execute", symbols)
+    sizes = by_name("rank_sizes", rank_sizes or {}, '{"J": 64}')
     return run(
         teaal,
         tensors,
-        rank_sizes=rank_sizes,
+        rank_sizes=sizes,  # type: ignore[arg-type]  # run tells
         symbols=symbols,
         slices=slices,
         values=values,
@@ -206,6 +212,7 @@ def traffic(
 
     teaal, symbols = _teaal(spec, "traffic", symbols)
     whole = {name: int(v) for name, v in (symbols or {}).items() if float(v).is_integer()}
+    by_name("tensors", tensors, '{"A": pm.read_tensor("a.mtx"), "B": ...}')
     known = {
         name: given if isinstance(given, Sparse) else Sparse.from_dense(name, _ranks(teaal, name), given)
         for name, given in tensors.items()
@@ -226,11 +233,16 @@ def _teaal(
     """The TeAAL spec, and the values of its symbols with those that are given."""
     from polymodel.loading import Spec as Loaded
 
+    numbers: dict[str, Any] = given_symbols(symbols)
+    wrong = [n for n, v in numbers.items() if as_number(v) is None]
+    faults = [Diagnostic(f"{shown(numbers[n])} is no number", "give one", f"symbols.{n}") for n in wrong]
+    if faults:
+        raise SpecError(faults)
     if isinstance(spec, TeaalSpec):
-        return spec, symbols
+        return spec, numbers
     if not isinstance(spec, Loaded):
         raise not_a_spec(asked, spec)
     if spec.teaal is None:
         what = f"{asked} runs a TeAAL spec on data, and this spec is not one"
         raise SpecError([Diagnostic(what, "load a file with `einsum:` and `mapping:`")])
-    return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **(symbols or {})}
+    return spec.teaal, {**{k: v for k, v in spec.symbols.items() if v is not None}, **numbers}

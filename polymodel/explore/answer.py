@@ -191,8 +191,8 @@ class Front:
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
         the notes), and `mapping-N.yaml` per point."""
-        target = Path(folder)
-        with writing(target):
+        with writing(folder):
+            target = Path(folder)
             target.mkdir(parents=True, exist_ok=True)
             write_text(target / "stages.csv", self.stages.to_csv(index=False))
             write_text(target / "front.txt", f"{self!r}\n")

@@ -33,6 +33,7 @@ from polymodel.explore.curvetext import (
     Curves,
     Points,
     check_point,
+    checked_capacity,
     figures_text,
     fitting,
     fitting_or_fault,
@@ -173,6 +174,7 @@ class ChainSlope:
 
     def gain(self, capacity: float) -> float | None:
         """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
+        capacity = checked_capacity(f"{'ChainSlope'}.gain", capacity, self.unit)
         plain = self._accesses("unfused", capacity)
         if plain is None:
             return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from numbers import Real
 from textwrap import shorten
 from typing import Generic, Protocol, TypeVar
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.table import Column, Table
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.plain import as_number
 
 ENDS = 4  # points shown of a longer curve at either end
 WIDTH = 60  # of what is said of a point's mapping in a table
@@ -127,11 +127,17 @@ def fitting(figures: Sequence[Step], capacity: float) -> int | None:
     return found[-1] if found else None
 
 
+def checked_capacity(call: str, capacity: object, unit: str) -> int | float:
+    """The capacity as a plain number; SpecError for what is none."""
+    found = as_number(capacity)
+    if found is None or found != found:
+        raise not_a("capacity", call, capacity, f"pass a number of {unit}")
+    return found
+
+
 def fitting_or_fault(name: str, figures: Sequence[Step], capacity: float, unit: str) -> int:
     """The same, or SpecError with the least capacity that any mapping takes."""
-    given: object = capacity
-    if isinstance(given, bool) or not isinstance(given, Real):
-        raise not_a("capacity", f"{name}.at", given, f"pass a number of {unit}")
+    capacity = checked_capacity(f"{name}.at", capacity, unit)
     if not figures:
         what = f"{name} has no points: none of its mappings goes with this workload"
         raise SpecError([Diagnostic(what, "ask for another curve; .curves has how many points each has")])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.explore.windows import extent
 from polymodel.spec.faults import not_a_spec
+from polymodel.spec.plain import as_whole, shown
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:
@@ -146,8 +147,10 @@ def design_space(spec: Spec, *, levels: int | None = None) -> pandas.DataFrame:
     if levels is None:
         memories = sum(c.kind == "memory" for c in spec.arch.components) if spec.raw_arch is not None else 2
         levels = max(2, memories)
+    given, levels = levels, as_whole(levels) or 0
     if levels < 2:
-        raise SpecError([Diagnostic(f"levels={levels}", "a mapping has at least two memories")])
+        what = f"levels={shown(given)} is no number of memories"
+        raise SpecError([Diagnostic(what, "a mapping has at least two: give 2, 3, ...", "levels")])
     links = tuple(links_of(spec.workload))
     inner = {one.name: intra_layer(one, levels) for one in spec.workload}
     rows: list[dict[str, object]] = [_link_row(link) for link in links]

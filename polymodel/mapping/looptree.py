@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from polymodel.errors import Refused
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import drawn
 
 if TYPE_CHECKING:
@@ -123,6 +123,13 @@ class LoopTree:
     nodes: tuple[Node, ...]
     name: str = ""
     scheduler: Scheduler | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        given: object = self.nodes
+        if not isinstance(given, (tuple, list)):
+            remedy = "give a tuple of nodes, or take spec.mapping"
+            raise SpecError([Diagnostic(f"{given!r} is no list of nodes", remedy, "nodes")])
+        object.__setattr__(self, "nodes", tuple(given))
 
     def __repr__(self) -> str:
         from polymodel.mapping.text import looptree_text

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
-from polymodel.spec.faults import Faults, Path
+from polymodel.spec.faults import Faults, Path, not_a
 from polymodel.spec.numbers import Value, evaluate_number, symbols_in
 from polymodel.spec.writer import Scalar, dump
 
@@ -195,6 +195,8 @@ def unbound_symbols(tree: LoopTree) -> tuple[str, ...]:
 
 def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = None) -> str:
     """The tree as a YAML document (`mapping:`) that loads back to an equal tree; `symbols` go with it."""
+    if not isinstance(tree, LoopTree):
+        raise not_a("LoopTree", "mapping_to_yaml", tree, "pass e.g. spec.mapping")
     body: dict[str, object] = {"nodes": [_written(n) for n in tree.nodes]}
     if tree.name:
         body = {"name": tree.name, **body}

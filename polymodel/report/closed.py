@@ -17,92 +17,18 @@ from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
-from polymodel.report.closed_cells import Cell, Formula, Weighted, filled, value
+from polymodel.report.closed_cells import Cell, Formula, Weighted
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
+from polymodel.report.closed_table import SymbolicTable
 from polymodel.report.frames import Frames
-from polymodel.report.table import series
 from polymodel.spec.faults import close_to, suggestion
-from polymodel.spec.plain import as_whole, by_name, plainly, shown, unknown
+from polymodel.spec.plain import as_whole, plainly, shown
 
 if TYPE_CHECKING:
-    import pandas
     import sympy
 
 TABLES = ("summary", "tiles", "accesses", "reuse", "working_sets", "latency", "energy")
 KEY = ("einsum", "component", "tensor")
-
-
-@dataclass(frozen=True, eq=False)
-class SymbolicTable:
-    """Rows of words, numbers and formulas; formulas are rendered when they are looked at.
-
-    `values`: numbers in the place of some symbols.
-    """
-
-    name: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    renderer: Renderer
-    values: Mapping[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def cell(self, row: int, column: str) -> object:
-        """One cell: a SymPy expression, or a plain value. SpecError for an unknown column."""
-        if column not in self.columns:
-            message = f"symbolic table {self.name} has no column {column!r}"
-            raise SpecError([Diagnostic(message, suggestion(str(column), self.columns, "columns"), "column")])
-        if as_whole(row) is None or not -len(self.rows) <= row < len(self.rows):
-            message = f"symbolic table {self.name} has no row {shown(row)}"
-            raise SpecError([Diagnostic(message, f"rows: 0 to {len(self.rows) - 1}", "row")])
-        return filled(self.rows[row][self.columns.index(column)], self.renderer, self.values)
-
-    def frame(self) -> pandas.DataFrame:
-        """Everything rendered; columns without a formula have the dtype of their numbers."""
-        import pandas
-
-        rows = self._filled()
-        cells = {n: series(tuple(row[i] for row in rows)) for i, n in enumerate(self.columns)}
-        return pandas.DataFrame(cells, columns=list(self.columns))
-
-    def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
-        """The rows with numbers for given symbols (name -> int). SpecError unless all have one."""
-        known = self.renderer.symbols
-        chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
-        faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
-        faults += [
-            Diagnostic(f"{n} = {shown(v)} is no size", "give a whole number from 1 on", f"values.{n}")
-            for n, v in chosen.items()
-            if (as_whole(v) or 0) < 1
-        ]
-        if any(n not in chosen for n in known):
-            lacking = [n for n in known if n not in chosen]
-            remedy = f"give {', '.join(f'{n}=...' for n in lacking)} a number"
-            faults.append(Diagnostic(f"no value is given to {', '.join(lacking)}", remedy, "values"))
-        if faults:
-            raise SpecError(faults)
-        numbers = {n: whole for n, v in chosen.items() if (whole := as_whole(v)) is not None}
-        return [
-            {
-                n: value(c, numbers) if isinstance(c, Formula) else c
-                for n, c in zip(self.columns, row, strict=True)
-            }
-            for row in self.rows
-        ]
-
-    def _filled(self) -> list[list[object]]:
-        return [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
-
-    def __repr__(self) -> str:
-        from polymodel.report.formula import table_text
-
-        return table_text(self.name, self.columns, self._filled())
-
-    def _repr_html_(self) -> str:
-        from polymodel.report.formula import table_html
-
-        return table_html(self.columns, self._filled())
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +99,7 @@ class SymbolicReport(Frames):
 
     def assuming(self, assume: Assume) -> SymbolicReport:
         """The same under an assumption on the tile sizes: `"divides"` or None."""
+        _check_assume(assume)
         return replace(self, assume=assume)
 
     def table(self, name: str) -> SymbolicTable:
@@ -336,12 +263,19 @@ def closed_forms(
     in; F: of a first tile), also where it is a number. `ranks`: so does each extent (the rank variable in
     capitals). Raises NotSeparable.
     """
+    _check_assume(assume)
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
     sizes = _extents(problem) if ranks else {}
     try:
         return SymbolicReport(chosen, forms(chosen, ranks=sizes), assume)
     except NotSeparable as refusal:
         raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
+
+
+def _check_assume(assume: object) -> None:
+    if assume not in ("divides", None):
+        what = f"there is no assumption {shown(assume)}"
+        raise SpecError([Diagnostic(what, "write assume='divides', or leave it out", "assume")])
 
 
 def _remedy(advised: str, problem: Problem) -> str:

@@ -29,6 +29,7 @@ from polymodel.report.exact_arrays import (
     floats,
     whole,
 )
+from polymodel.spec.plain import listed
 
 if TYPE_CHECKING:
     import sympy
@@ -111,7 +112,7 @@ def compile_cell(cell: object, symbols: Iterable[sympy.Symbol | str]) -> Compile
     """
     import sympy
 
-    names = tuple(str(s) for s in symbols)
+    names = tuple(str(s) for s in listed("symbols", symbols, "closed_forms(spec).symbols"))
     if len({*names}) < len(names):
         raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once")
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code

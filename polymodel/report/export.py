@@ -39,8 +39,8 @@ def _parquet(table: Table, path: Path) -> None:
 def _saved(
     report: Report, folder: str | Path, live: bool, suffix: str, write: Callable[[Table, Path], object]
 ) -> tuple[Path, ...]:
-    target = Path(folder)
-    with writing(target):
+    with writing(folder):
+        target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
     paths = tuple(target / f"{name}.{suffix}" for name in TABLES)
     for name, path in zip(TABLES, paths, strict=True):

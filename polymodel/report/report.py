@@ -185,6 +185,7 @@ class Report(Frames):
         `sparse_NAME` and `tiling_NAME` are tables of `report.sparse` and `report.tiling`. SpecError for a
         name that none of them has.
         """
+        name = str(name)
         if name.startswith("sparse_"):
             return self.sparse.table(name.removeprefix("sparse_"))
         if name.startswith("tiling_"):

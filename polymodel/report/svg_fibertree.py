@@ -32,6 +32,8 @@ from polymodel.report.fibertree_layout import (
 from polymodel.report.picture import Drawing
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import not_a
+from polymodel.spec.plain import as_whole
 
 LIMIT = 48
 PARTS = 16
@@ -67,8 +69,11 @@ def draw_fibertree(tensor: Drawable, *, title: str = "", limit: int = LIMIT) -> 
 
 def draw_fibertrees(tensors: Sequence[Drawable], *, title: str = "", limit: int = LIMIT) -> Drawing:
     """Several fibertrees one below the other, each with at most about `limit` values."""
+    given: object = tensors
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise not_a("list of tensors", "draw_fibertrees", given, "write [tensor], or call draw_fibertree")
     if not tensors:
-        raise SpecError([Diagnostic("there is no tensor to draw", "give at least one")])
+        raise SpecError([Diagnostic("there is no tensor to draw", "give at least one", "tensors")])
     found = [levels(t) for t in tensors]
     return _drawing(tuple(fibertree(t, limit=limit, ranks=ranks_of(found)) for t in found), title)
 
@@ -125,8 +130,9 @@ def fibertree(
 
     `ranks`: those that get the first colours, so that trees beside each other agree.
     """
-    if limit < 1:
-        raise SpecError([Diagnostic(f"a fibertree of {limit} values shows nothing", "allow at least 1")])
+    if (as_whole(limit) or 0) < 1:
+        what = f"a fibertree of {limit!r} values shows nothing"
+        raise SpecError([Diagnostic(what, "allow at least 1", "limit")])
     chosen = choose(levels(tensor), limit)
     names = chosen.tensor.ranks
     head = title or _title(chosen.tensor)

@@ -14,6 +14,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
 from polymodel.report.table import Cell, Column, Table
+from polymodel.spec.plain import as_whole, shown
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -33,9 +34,11 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
         raise SpecError([Diagnostic(message, "memories: " + ", ".join(memories))])
     if measure not in MEASURES:
         raise SpecError([Diagnostic(f"there is no measure {measure!r}", "measures: " + ", ".join(MEASURES))])
-    if limit < 1:
-        raise SpecError([Diagnostic(f"a timeline of {limit} phases shows nothing", "allow at least 1")])
-    return counted(report.problem, component, measure, limit)
+    most = as_whole(limit) or 0
+    if most < 1:
+        what = f"a timeline of {shown(limit)} phases shows nothing"
+        raise SpecError([Diagnostic(what, "allow a whole number, at least 1", "limit")])
+    return counted(report.problem, component, measure, most)
 
 
 def table(problem: Problem, found: Timeline) -> Table:

@@ -13,6 +13,7 @@ from polymodel.quantities import engineering
 from polymodel.report.page import CSS
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.traffic.records import Traffic
+from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +29,10 @@ class TrafficReport:
     """
 
     traffic: Traffic
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.traffic, Traffic):
+            raise not_a("traffic", "TrafficReport", self.traffic, "pass what pm.traffic(spec, tensors) gives")
 
     @cached_property
     def tables(self) -> dict[str, Table]:

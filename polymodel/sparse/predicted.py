@@ -16,6 +16,7 @@ from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
 from polymodel.sparse.density.slices import Slices, greedy
 from polymodel.sparse.formats import Format, footprint, parse_format
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.plain import as_whole, listed, shown
 
 TILES = 16, 128
 # A histogram of rows, and the loads of slices, are held one by one.
@@ -49,11 +50,13 @@ def predictions(
     dealt to (`uniform_slice`). Raises SpecError for sizes and numbers below 1, and for an empty tensor.
     """
     faults = [
-        Diagnostic(f"{what} {n!r}", "a whole number of at least 1")
-        for what, numbers in (("tiles of size", tiles), ("slices", (slices,)))
+        Diagnostic(f"{what} {shown(n)}", "a whole number of at least 1", argument)
+        for argument, what, numbers in (
+            ("tiles", "tiles of size", listed("tiles", tiles, "[16, 64]")), ("slices", "slices", (slices,)),
+        )
         for n in numbers
-        if not isinstance(n, (int, np.integer)) or n < 1
-    ]
+        if (as_whole(n) or 0) < 1
+    ]  # fmt: skip
     if not faults and slices > MOST_SLICES:
         faults.append(Diagnostic(f"slices {slices}", f"at most {MOST_SLICES:,}"))
     if not tensor.ranks or not tensor.nnz:

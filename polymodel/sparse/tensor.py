@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.sparse.arguments import Arguments
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -46,6 +47,11 @@ class SparseTensor:
 
         Raises SpecError for sizes below 1, coordinates outside the shape, values that are no finite numbers.
         """
+        read = Arguments()
+        ranks = read.names("ranks", ranks)
+        read.name("name", name)
+        read.several("shape", shape)
+        read.raise_if_any()
         points = np.asarray(coords)
         data = np.asarray(values)
         faults = _faults(name, tuple(ranks), tuple(shape), points, data)
@@ -64,6 +70,10 @@ class SparseTensor:
     @classmethod
     def from_dense(cls, name: str, ranks: Sequence[str], dense: ArrayLike) -> SparseTensor:
         """From an array with one axis per rank."""
+        read = Arguments()
+        ranks = read.names("ranks", ranks)
+        read.name("name", name)
+        read.raise_if_any()
         array = np.asarray(dense)
         if array.ndim != len(tuple(ranks)):
             raise SpecError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -103,7 +104,7 @@ def path_text(path: Path) -> str:
 def close_to(word: str, known: Iterable[str]) -> str:
     """The known word that is nearest to `word`, empty if none is near."""
     words = list(dict.fromkeys(known))[:MAX_NEAR]
-    word = word[:200]
+    word = str(word)[:200]  # an argument may be anything
     found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if not found:
         lowered = {w.lower(): w for w in reversed(words)}
@@ -194,6 +195,14 @@ class Faults:
     def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
         for d in diagnostics:
             self.note(d)
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """What raises SpecError inside has its faults noted; what stands behind the block goes on."""
+        try:
+            yield
+        except SpecError as error:
+            self.extend(error.diagnostics)
 
     def raise_if_any(self) -> None:
         if self.found:

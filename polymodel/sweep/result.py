@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_number, shown
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.values import Number
@@ -80,10 +81,10 @@ class Sweep:
         """The feasible row with the least of an objective (default: the first). It prints unrounded."""
         from polymodel.sweep.row import Row
 
-        name = objective or self.objectives[0]
+        name = str(objective or self.objectives[0])
         if name not in self.frame.columns:
-            known = ", ".join(self.objectives)
-            raise SpecError([Diagnostic(f"the sweep has no objective {name}", f"objectives: {known}")])
+            near = suggestion(name, self.objectives, "objectives")
+            raise SpecError([Diagnostic(f"the sweep has no objective {name}", near, "objective")])
         rows = self.frame[self.frame["feasible"]]
         if rows.empty:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from IPython.display import Image
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import polymodel as pm
 from benchmarks import pruning
+from polymodel.explore.chainslope import ChainSlope
+from polymodel.explore.graphslope import GraphSlope
+from polymodel.explore.skislope import SkiSlope
+from polymodel.report import plots_sparse, plots_tensaurus
 from polymodel.report.figures import new_axes
+
+SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}
 
 INLINE = """
 from matplotlib import pyplot
@@ -121,3 +133,80 @@ def test_a_notebook_shows_every_figure(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.warns(RuntimeWarning, match="More than 20 figures"):
         new_axes(2, 2)
     assert not shown  # the user's own may still be in the making
+
+
+def draws() -> dict[str, Callable[..., object]]:
+    """Every public method or function that plots; its arguments but `ax` are given."""
+    spec = pm.load("simple_two_level", "matmul_chain_2/tiled_fused")
+    one = pm.load("simple_two_level", "matmul/output_stationary", M=32, N=32, K=32)
+    a = pm.random_tensor(["I", "J"], (40, 40), 0.1, 1)
+    report, tiled, product = pm.evaluate(spec), pm.tile(a), pm.tile_matmul(a, a, capacity=128)
+    swift, gone = pm.tiler_swift_comparison([a]), pm.tensaurus("SpMM", a)
+    swept = pm.sweep(pruning.matmul(4), {n: [1, 2] for n in ("TM1", "TN1", "TK1")} | SIZES, keep="all")
+    ran = pm.execute(pm.load("tensaurus/spmm"), {"A": a, "B": np.ones((40, 4))})
+    return {
+        "Report.plot": partial(report.plot, "energy"),
+        "Report.plot_timeline": partial(report.plot_timeline, "GLB"),
+        "Sweep.plot": partial(swept.plot, "energy"),
+        "Front.plot": pm.explore(one, objectives=("energy", "buffer")).plot,
+        "SkiSlope.plot": pm.ski_slope(one).plot,
+        "ChainSlope.plot": pm.chain_slope(spec).plot,
+        "GraphSlope.plot": pm.graph_slope(spec).plot,
+        "Tiling.plot": tiled.plot,
+        "Tiling.plot_tilers": tiled.plot_tilers,
+        "Tiling.plot_comparison": tiled.plot_comparison,
+        "MatmulTiling.plot": product.plot,
+        "MatmulTiling.plot_strategies": product.plot_strategies,
+        "TilingEstimates.plot": pm.estimate_tiling(a).plot,
+        "Tuning.plot": pm.tune_tiling(a).plot,
+        "TilerSwift.plot": swift.plot,
+        "TilerSwift.plot_means": swift.plot_means,
+        "ExecutionReport.plot_load": pm.ExecutionReport(ran).plot_load,
+        "plot_spy": partial(plots_sparse.plot_spy, a),
+        "plot_occupancies": partial(plots_sparse.plot_occupancies, a),
+        "plot_kernels": partial(plots_tensaurus.plot_kernels, {"A": gone}),
+    }
+
+
+def test_the_list_of_plots_is_complete() -> None:
+    """Methods of what the package has by name, and of what its functions answer with."""
+    answers = [SkiSlope, ChainSlope, GraphSlope]
+    kinds = [*(k for k in (getattr(pm, n) for n in pm.__all__) if isinstance(k, type)), *answers]
+    methods = {f"{k.__name__}.{n}" for k in kinds for n in dir(k) if n.startswith("plot")}
+    assert methods <= set(draws())
+
+
+def test_a_cell_that_ends_with_a_plot_shows_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook shows the last value of a cell, and then every figure that is open."""
+    (tmp_path / "stub_inline.py").write_text(INLINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    plt.switch_backend("module://stub_inline")
+    formatter = DisplayFormatter()
+    formatter.formatters["image/png"].for_type(Figure, lambda figure: b"drawn")
+    drawn: list[object] = []
+    monkeypatch.setattr("IPython.display.display", lambda shown, **options: drawn.append(shown))
+    for name, draw in draws().items():
+        plt.close("all")
+        made = draw()
+        assert len(plt.get_fignums()) == 1, name
+        data, _ = formatter.format(made)
+        assert "image/png" not in data, name
+        assert not drawn, name
+    assert isinstance(made, Axes)
+    panels = pm.tile(pm.random_tensor(["I", "J"], (9, 9), 0.2, 1)).plot_tilers()
+    plt.close("all")
+    formatter.format(panels)
+    assert isinstance(drawn.pop(), Image)  # no longer open: shown as the value
+    plt.switch_backend("agg")
+    formatter.format(panels)
+    assert drawn == [{"text/plain": repr(panels)}]
+
+
+def test_axes_that_are_none_are_refused() -> None:
+    for name, draw in draws().items():
+        if "ax" in signature(draw).parameters:
+            with pytest.raises(pm.SpecError, match=r"plot: 3 is no axes[\s\S]*pass ax=figure.add_subplot"):
+                draw(ax=3)
+            ax = plt.figure().add_subplot()
+            assert draw(ax=ax) is ax, name
+            plt.close("all")

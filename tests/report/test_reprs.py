@@ -28,8 +28,6 @@ def objects(folder: Path) -> dict[str, object]:
     swept = pm.sweep(spec, {"TM": [1, 2]}, keep="all")
     front, slope = pm.explore(one), pm.ski_slope(one)
     chain, graph = pm.chain_slope(spec), pm.graph_slope(spec)
-    space, tiled = pm.mapspace(one), pm.tile(a)
-    ran = pm.execute(pm.load("tensaurus/spmm"), {"A": a, "B": np.ones((64, 8))})
     curve = graph["tiled_fused"]
     return {
         "Spec": spec,
@@ -67,8 +65,13 @@ def objects(folder: Path) -> dict[str, object]:
         "graph curves": graph.curves,
         "graph curve": curve,
         "graph point": curve.points[0],
-        "Mapspace": space,
-        "EinsumMapspace": space.einsums[0],
+        **(_tiled(a) | _rest(spec, one, a)),
+    }
+
+
+def _tiled(a: pm.SparseTensor) -> dict[str, object]:
+    tiled = pm.tile(a)
+    return {
         "Tiling": tiled,
         "rival": tiled.own,
         "cut": tiled.cut,
@@ -79,6 +82,15 @@ def objects(folder: Path) -> dict[str, object]:
         "TilingEstimates": pm.estimate_tiling(a),
         "Tuning": pm.tune_tiling(a),
         "TilerSwift": pm.tiler_swift_comparison([a]),
+    }
+
+
+def _rest(spec: pm.Spec, one: pm.Spec, a: pm.SparseTensor) -> dict[str, object]:
+    space = pm.mapspace(one)
+    ran = pm.execute(pm.load("tensaurus/spmm"), {"A": a, "B": np.ones((64, 8))})
+    return {
+        "Mapspace": space,
+        "EinsumMapspace": space.einsums[0],
         "Predictions": pm.predict(a),
         "Tensaurus": pm.tensaurus("SpMM", a),
         "footprint": pm.footprint(a, "CSR"),

@@ -15,6 +15,8 @@ from polymodel.importers.onnx.lower import Lowered, lowered
 from polymodel.importers.onnx.names import sanitised, unique
 from polymodel.importers.onnx.reading import graph_of, model_of
 from polymodel.importers.onnx.text import Header, yaml_of
+from polymodel.spec.faults import not_a
+from polymodel.spec.plain import by_name, plainly
 
 if TYPE_CHECKING:
     import onnx
@@ -49,8 +51,11 @@ def import_onnx(
     """
     _check(bits, fuse, softmax)
     source = str(model) if isinstance(model, (str, Path)) else "model"
+    if not isinstance(model, (str, Path)) and not hasattr(model, "graph"):
+        raise not_a("ONNX model", "import_onnx", model, "pass the name of a .onnx file, or a loaded model")
+    by_name("sizes", sizes or {}, '{"batch": 4}')
     proto = model_of(model) if isinstance(model, (str, Path)) else model
-    graph = graph_of(proto, dict(sizes or {}), source)
+    graph = graph_of(proto, plainly(dict(sizes or {})), source)
     b = converted(graph, source, Options(softmax))
     if strict and b.left_out:
         raise SpecError(b.left_out)

@@ -120,7 +120,7 @@ def in_words(text: str, said: str) -> str | Second:
 
 def operation(op: str) -> Op:
     """`add` or `multiply`. SpecError for another, with the way to the product of matrices."""
-    if op in OPS:
+    if isinstance(op, str) and op in OPS:
         return OPS[op]
     if op in ("matmul", "matrix multiplication", "@"):
         fault = f"op={op!r}: a product of matrices reuses its operands, so its tiles are chosen otherwise"

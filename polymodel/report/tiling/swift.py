@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -15,6 +15,7 @@ from polymodel.report.table import RATIO, Column, Table
 from polymodel.report.tiling.inputs import Source, operand
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.plain import shown
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.plane.operands import Rolled, pattern_of
@@ -65,6 +66,10 @@ def tiler_swift_comparison(
     if isinstance(matrices, (str, PathLike, SparseTensor)) or hasattr(matrices, "tocoo"):
         fault = "one matrix is given where several are expected"
         raise SpecError([Diagnostic(fault, "write [matrix], or name more of them")])
+    several: object = matrices
+    if not isinstance(several, Iterable):
+        what = f"{shown(several)} is no list of matrices"
+        raise SpecError([Diagnostic(what, "write e.g. ['a.mtx', 'b.mtx']", "matrices")])
     if launch is not None and not isinstance(launch, Launch):
         raise not_a("Launch", "tiler_swift_comparison", launch, "pass e.g. pm.Launch(config_add=500)")
     read = [operand(m, f"M{number}") for number, m in enumerate(matrices, 1)]

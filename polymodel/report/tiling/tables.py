@@ -63,7 +63,7 @@ class Task:
 
     def rival(self, tiler: str) -> Rival:
         """A tiler's cut. SpecError for unknown names and for entries that fit nowhere; Refused by tilers."""
-        begun = perf_counter()
+        begun, tiler = perf_counter(), str(tiler)
         if self.compat:
             built = as_built(self.pattern, self.op, self.fit, tiler, self.launch)
             return Rival(tiler, built, perf_counter() - begun)

@@ -7,7 +7,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from polymodel.sparse.density.arguments import Arguments
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
 from polymodel.spec.plain import shown

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from polymodel.sparse.density.arguments import Arguments
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
 from polymodel.sparse.density.model import Floats, Ints, Label, Placeless, edge_classes, points_of
 from polymodel.sparse.density.placed import by_law

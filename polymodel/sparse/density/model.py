@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.density.arguments import Arguments
+from polymodel.sparse.arguments import Arguments
 
 Label = Literal["exact", "expected", "bound"]
 Floats = NDArray[np.float64]

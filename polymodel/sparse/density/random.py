@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.sparse.density.arguments import Arguments
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import MOST_POINTS, Ints, points_of
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.plain import as_whole, shown
@@ -49,9 +49,7 @@ def random_tensor(
     start = as_whole(seed)
     if start is None or start < 0:
         read.add("seed", f"{shown(seed)} is no seed", "give a whole number from 0 on")
-    called: object = name
-    if not isinstance(called, str):
-        read.add("name", f"{shown(name)} is no name", "write e.g. 'A'")
+    read.name("name", name)
     read.raise_if_any()
     generator = np.random.default_rng(start)
     if several:

@@ -9,7 +9,7 @@ from math import comb, gcd, prod
 
 import numpy as np
 
-from polymodel.sparse.density.arguments import Arguments
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
 from polymodel.sparse.density.model import Floats, edge_classes, points_of
 from polymodel.sparse.density.placed import Placed, Tiling

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density import maxima
-from polymodel.sparse.density.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats, Ints, Placeless, edge_classes, points_of
 from polymodel.spec.plain import as_number, shown

@@ -17,6 +17,7 @@ from polymodel.sparse.execute.thin import find_thin
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.plain import as_number, shown
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]
@@ -144,9 +145,11 @@ def _sizes(teaal: TeaalSpec, tensors: Mapping[str, SparseTensor], given: Mapping
             faults.append(Diagnostic(f"there is no rank {rank}", f"ranks: {', '.join(sorted(declared))}"))
     stated = {r: s for r, s in teaal.rank_sizes.items() if isinstance(s, int)}
     for rank, size in {**stated, **given}.items():
-        if size != int(size) or size < 1:
-            faults.append(Diagnostic(f"rank {rank} has size {size}", "a whole number of at least 1"))
-        found[rank] = (int(size), "the rank sizes given")
+        whole = as_number(size) or 0
+        if whole < 1 or whole != whole // 1:
+            faults.append(Diagnostic(f"rank {rank} has size {shown(size)}", "a whole number of at least 1"))
+            whole = 1
+        found[rank] = (int(whole), "the rank sizes given")
     for expression in teaal.expressions:
         for operand in expression.operands:
             tensor = tensors.get(operand.tensor)

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.frostt import default_ranks, read_frostt
 from polymodel.sparse.files.market import read_market
 from polymodel.sparse.files.record import TensorFile
@@ -57,6 +58,12 @@ def read_file(
         raise not_a("name of a file", "read_tensor", path, "pass e.g. 'matrix.mtx.gz'")
     file = Path(fspath(path))
     stem, kind = _kind(file)
+    read = Arguments()
+    read.name("name", name)
+    for argument, check, given in (("ranks", read.names, ranks), ("shape", read.several, shape)):
+        if given is not None:
+            check(argument, given)
+    read.raise_if_any()
     _check(kind, ranks, shape)
     faults = Faults(str(path))
     with Text(path, faults, limit) as text:

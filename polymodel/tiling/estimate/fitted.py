@@ -10,6 +10,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density import Banded, DensityModel, RankNnz, Uniform
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import suggestion
+from polymodel.spec.plain import listed
 
 FITTED = ("uniform", "rows", "banded")
 # A band says where the entries are if so much of it is nonzero.
@@ -36,7 +37,7 @@ def fitted(
     if models is None:
         wanted = FITTED if tensor.shape[0] <= _MOST_ROWS else ("uniform", "banded")
     else:
-        wanted = (models,) if isinstance(models, str) else tuple(models)
+        wanted = tuple(str(m) for m in listed("models", models, "['uniform']"))
     if not wanted:
         raise SpecError([Diagnostic("no model is named", f"leave models out for {', '.join(FITTED)}")])
     unknown = [name for name in wanted if name not in FITTED]

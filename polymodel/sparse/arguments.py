@@ -44,10 +44,9 @@ class Arguments:
     def ranks(self, ranks: object, shape: object) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Names of ranks, and a size of at least 1 for each."""
         names = self.names("ranks", ranks)
-        if not isinstance(shape, Iterable) or isinstance(shape, (str, Mapping)):
-            self.add("shape", f"{shown(shape)} is no list of sizes", "write e.g. [400, 300]: one per rank")
+        if not self.several("shape", shape):
             return names, (1,) * len(names)
-        sizes = tuple(shape)
+        sizes: tuple[object, ...] = tuple(shape)  # type: ignore[arg-type]  # just seen
         for i, size in enumerate(sizes):
             if (as_whole(size) or 0) < 1:
                 what = f"size {shown(size)} of a rank is no whole number above 0"
@@ -56,6 +55,18 @@ class Arguments:
             what = f"ranks {list(names)} and shape {[as_whole(s) or 1 for s in sizes]} do not fit"
             self.add("shape", what, f"give {len(names)} sizes, one per rank" if names else "name the ranks")
         return names, tuple(max(1, as_whole(s) or 1) for s in sizes)
+
+    def several(self, argument: str, given: object) -> bool:
+        """Whether sizes are given as a list; else that is a fault."""
+        right = isinstance(given, Iterable) and not isinstance(given, (str, Mapping))
+        if not right:
+            self.add(argument, f"{shown(given)} is no list of sizes", "write e.g. [400, 300]: one per rank")
+        return right
+
+    def name(self, argument: str, given: object) -> None:
+        """A name, or nothing."""
+        if given is not None and not isinstance(given, str):
+            self.add(argument, f"{shown(given)} is no name", "write e.g. 'A'")
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
         """A whole number within bounds; 7.7e7 is one."""
