@@ -12,10 +12,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.loading import Spec
 from polymodel.mapping.resolve import unbound_symbols
-from polymodel.spec.faults import suggestion
+from polymodel.spec.faults import Faults, suggestion
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.symbols import words_of
 from polymodel.sweep.expressions import Constraint, constraint, names_of
@@ -89,26 +89,58 @@ def make_grid(
     """The grid; SpecError for names unknown to the spec and the others, Refused for more points than 2^62."""
     linked = tuple((n, c) for n, c in symbols.items() if isinstance(c, str))
     free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
-    ordered = _in_order(linked, set(symbols), spec)
-    extents = _extents(spec, free)
-    names = tuple(free)
-    values = tuple(_values(n, free[n], extents) for n in names)
-    limits = tuple(constraint(text) for text in where)
-    used = {n for _, text in linked for n in names_of(text)} | {n for c in limits for n in c.names}
+    faults, ordered = Faults(), linked
+    with faults.noting():
+        ordered = _in_order(linked, set(symbols), spec)
+    limits: list[Constraint] = []
+    for text in where:
+        with faults.noting():
+            limits.append(constraint(text))
     known = {**spec.symbols, **{n: v for o in others for n, v in o.symbols.items()}}
-    for name in symbols:
-        if name not in known and name not in used:
-            raise of_symbol(name, wrong(f"unknown symbol {name}", suggestion(name, known, "symbols")))
-    for limit in limits:
-        for name in sorted(limit.names - symbols.keys()):
-            if spec.symbols.get(name) is None:
-                raise wrong(
-                    f"where `{limit.text}`: unknown symbol {name}", suggestion(name, symbols, "symbols")
-                )
-    grid = Grid(names, values, ordered, limits)
+    used = {n for _, text in linked for n in _names(text)} | {n for c in limits for n in c.names}
+    _check_names(
+        {n: c for n, c in symbols.items() if n not in used}, known, limits, symbols, spec.symbols, faults
+    )
+    values: list[tuple[Number, ...]] = []
+    with faults.noting():
+        extents = _extents(spec, {n: c for n, c in free.items() if n in known or not faults.found})
+        for name, choice in free.items():
+            with faults.noting():
+                values.append(_values(name, choice, extents))
+    if faults.found:
+        raise SpecError(faults.found)
+    grid = Grid(tuple(free), tuple(values), ordered, tuple(limits))
     if grid.size >= 2**62:
         raise Refused(f"the grid has {grid.size} points", "sweep fewer symbols, or fewer values of each")
     return grid
+
+
+def _names(text: str) -> set[str]:
+    """The names in an expression; none where it is none, which is told elsewhere."""
+    try:
+        return set(names_of(text))
+    except SpecError:
+        return set()
+
+
+def _check_names(
+    symbols: Mapping[str, Choice],
+    known: Mapping[str, object],
+    limits: Iterable[Constraint],
+    swept: Iterable[str],
+    fixed: Mapping[str, object],
+    faults: Faults,
+) -> None:
+    """Note symbols that nothing knows, and those of limits that have no values."""
+    for name in symbols:
+        if name not in known:
+            fault = wrong(f"unknown symbol {name}", suggestion(name, known, "symbols"))
+            faults.extend(of_symbol(name, fault).diagnostics)
+    for limit in limits:
+        for name in sorted(limit.names - {*swept}):
+            if fixed.get(name) is None:
+                what = f"where `{limit.text}`: unknown symbol {name}"
+                faults.note(Diagnostic(what, suggestion(name, swept, "symbols")))
 
 
 def _values(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Number, ...]:
@@ -128,7 +160,7 @@ def _in_order(
         for used in names_of(text):
             if used not in names and used not in fixed:
                 what = f"symbol {name} = `{text}`: unknown symbol {used}"
-                raise of_symbol(name, wrong(what, suggestion(used, names, "symbols")))
+                raise of_symbol(name, wrong(what, suggestion(used, sorted(names), "symbols")))
             if used in fixed:
                 text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
         waiting[name] = text

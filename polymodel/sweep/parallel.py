@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +12,11 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec
-from polymodel.spec.faults import Locator
+from polymodel.spec.faults import Faults, Locator
 from polymodel.spec.plain import by_name, listed, plainly, shown
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.sweep.choices import choices_of
+from polymodel.sweep.expressions import constraint
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
@@ -50,55 +53,107 @@ def asked_for(
     objectives: Sequence[str] | None,
     keep: Keep | None,
     top: int | None,
-    prune: bool | None = None,
+    prune: bool | None,
+    faults: Faults,
 ) -> Asked:
-    """The arguments of `sweep`; what is None comes from the section. SpecError without any symbol."""
+    """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
     plan = spec.raw_sweep or SweepSection()
-    given: object = symbols
-    if given is not None and not isinstance(given, Mapping):
-        raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
-    if symbols is not None:
-        by_name("symbols", symbols, '{"TM": divisors("m")}')
-    chosen = choices_of(plan.symbols if symbols is None else symbols)
-    if not chosen:
-        raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
-    limits = listed("where", plan.where if where is None else where, "['TM <= 64']")
-    for i, limit in enumerate(limits):
-        if not isinstance(limit, str):
-            fault = Diagnostic(f"{shown(limit)} is no comparison", "write e.g. 'TM <= 64'", f"where[{i}]")
-            raise SpecError([fault])
-    most = plainly(plan.top if top is None else top)
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
+    chosen, limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
+    most: int | None = None
+    wanted: tuple[str, ...] = ()
+    with faults.noting():
+        most = _most(plan.top if top is None else top)
+    with faults.noting():
+        wanted = known_objectives(plan.objectives if objectives is None else objectives, spec)
     return Asked(
         chosen,
-        tuple(str(limit) for limit in limits),
-        known_objectives(plan.objectives if objectives is None else objectives, spec),
+        limits,
+        wanted,
         plan.keep if keep is None else keep,
         10 if most is None else most,
         prune,
     )
 
 
-def options(eps: float, workers: int, keep: str, memory: object, progress: object) -> tuple[float, int]:
+def _symbols(
+    plan: SweepSection, symbols: Mapping[str, Choice] | None, faults: Faults
+) -> Mapping[str, Choice]:
+    given: object = symbols
+    chosen: Mapping[str, Choice] = {}
+    with faults.noting():
+        if given is not None and not isinstance(given, Mapping):
+            raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
+        if symbols is not None:
+            by_name("symbols", symbols, '{"TM": divisors("m")}')
+        chosen = choices_of(plan.symbols if symbols is None else symbols)
+        if not chosen:
+            raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
+    return chosen
+
+
+def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> tuple[str, ...]:
+    limits: tuple[object, ...] = ()
+    with faults.noting():
+        limits = listed("where", plan.where if where is None else where, "['TM <= 64']")
+    for i, limit in enumerate(limits):
+        if not isinstance(limit, str):
+            what = f"{shown(limit)} is no comparison"
+            faults.note(Diagnostic(what, "write e.g. 'TM <= 64'", f"where[{i}]"))
+            continue
+        with faults.noting():
+            constraint(limit)
+    return tuple(limit for limit in limits if isinstance(limit, str))
+
+
+def _most(top: int | None) -> int | None:
+    most = plainly(top)
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise wrong(f"top={most!r} keeps no point", "use a whole number from 1 on")
+    return most
+
+
+def options(
+    eps: float,
+    workers: int,
+    asked: Asked,
+    resume: object,
+    memory: object,
+    progress: object,
+    store: object,
+) -> tuple[float, int]:
     """`eps` and `workers` as plain numbers. Raises SpecError with every value that is out of range."""
     faults = []
     eps, workers = plainly((eps, workers))
-    if keep not in ("front", "all", "top"):
-        faults.append(Diagnostic(f"keep={keep!r} is not known", "front, top or all"))
+    if asked.keep not in ("front", "all", "top"):
+        faults.append(Diagnostic(f"keep={asked.keep!r} is not known", "front, top or all"))
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         faults.append(Diagnostic(f"workers={workers!r} is no number of processes", "use 1 or more"))
     if isinstance(eps, bool) or not isinstance(eps, (int, float)) or not 0 <= eps < float("inf"):
         remedy = "use 0 for the exact front, 0.01 for one per cent"
         faults.append(Diagnostic(f"eps={eps!r} is no share", remedy))
+    for name, flag in (("resume", resume), ("prune", asked.prune)):
+        if flag is not None and not isinstance(flag, bool):
+            remedy = "pass True or False"
+            faults.append(Diagnostic(f"{name}={shown(flag)} is neither True nor False", remedy))
     if not isinstance(memory, str):
         faults.append(Diagnostic(f"memory={memory!r} is no amount of memory", "write e.g. '500MB' or '2GB'"))
+    else:
+        faults += _faults(lambda: bytes_of(memory))
+    faults += _faults(lambda: check_store(store))
     if progress is not None and not callable(progress):
         remedy = "pass a function of points done, points in all and seconds"
         faults.append(Diagnostic(f"progress={shown(progress)} is no function", remedy))
     if faults:
         raise SpecError(faults)
     return eps, workers
+
+
+def _faults(check: Callable[[], object]) -> tuple[Diagnostic, ...]:
+    try:
+        check()
+    except SpecError as error:
+        return error.diagnostics
+    return ()
 
 
 def bytes_of(text: str) -> int:
@@ -110,10 +165,10 @@ def bytes_of(text: str) -> int:
     return int(float(head) * units[unit])
 
 
-def in_section(error: SpecError, locator: Locator, given: bool) -> SpecError:
+def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> SpecError:
     """The same faults; those of a symbol of the `sweep:` section with their place in it."""
     found = []
-    for d in error.diagnostics:
+    for d in faults:
         head, _, name = d.path.partition(".")
         if head == "symbols" and not given:
             d = replace(d, path=f"sweep.{d.path}", place=locator.place(("sweep", "symbols", name)))
@@ -152,7 +207,10 @@ def together(
     from joblib import Parallel, delayed
 
     # With one job, joblib would run it here, after this process's own share.
-    parallel = Parallel(n_jobs=max(2, len(others)), return_as="generator", batch_size=1, pre_dispatch="all")
+    count = max(2, len(others))
+    parallel = Parallel(
+        n_jobs=count, return_as="generator", batch_size=1, pre_dispatch="all", temp_folder=scratch()
+    )
     running = parallel(delayed(work)(order) for order in others)
     try:
         mine()
@@ -161,6 +219,11 @@ def together(
         with warnings.catch_warnings():  # joblib advises on tasks that an interrupt cancels
             warnings.simplefilter("ignore", UserWarning)
             running.close()
+
+
+def scratch() -> str:
+    """Where joblib may put what its processes share: the temporary folder, unless the user names another."""
+    return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
 
 
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
@@ -173,14 +236,21 @@ def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: obj
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
 
 
-def files(store: str | Path | None, workers: int) -> list[Path | None]:
-    """Where each process saves its state."""
+def check_store(store: object) -> None:
+    """Raises SpecError for what is no folder, and can be none."""
     if store is None:
-        return [None] * workers
+        return
     if not isinstance(store, (str, Path)):
         raise wrong(f"store={store!r} is no folder", "name a folder, e.g. store='out'")
     if Path(store).is_file():
         raise wrong(f"store={str(store)!r} is a file", "name a folder; it is made if it is missing")
+
+
+def files(store: str | Path | None, workers: int) -> list[Path | None]:
+    """Where each process saves its state."""
+    if store is None:
+        return [None] * workers
+    check_store(store)
     with writing(store):
         Path(store).mkdir(parents=True, exist_ok=True)
     return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec, says_sparse
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
-from polymodel.spec.faults import not_a_spec
+from polymodel.spec.faults import Faults, each, not_a_spec
 from polymodel.spec.output import clear_unfinished
 from polymodel.spec.plain import listed
 from polymodel.sweep.blocks import run_block
@@ -93,13 +93,19 @@ def sweep(
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("sweep", spec)
-    try:
-        asked = asked_for(spec, symbols, where, objectives, keep, top, prune)
-        eps, workers = options(eps, workers, asked.keep, memory, progress)
+    faults = Faults()
+    specs: tuple[Spec, ...] = ()
+    grids: list[Grid] = []
+    asked = asked_for(spec, symbols, where, objectives, keep, top, prune, faults)
+    with faults.noting():
+        eps, workers = options(eps, workers, asked, resume, memory, progress, store)
+    with faults.noting():
         specs = _mapped(spec, mappings)
-        grids = [make_grid(s, asked.symbols, asked.where, specs) for s in specs]
-    except SpecError as error:
-        raise in_section(error, spec.locator, given=symbols is not None) from error
+    for one in specs if asked.symbols else ():
+        with faults.noting():
+            grids.append(make_grid(one, asked.symbols, asked.where, specs))
+    if faults.found:
+        raise in_section(faults.found, spec.locator, given=symbols is not None)
     if grids[0].size * len(specs) >= 2**62:
         raise Refused(f"{len(specs)} mappings of {grids[0].size} points each", "sweep fewer mappings at once")
     sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
@@ -122,7 +128,9 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
         raise spec.no_mapping()
     given: object = (mappings,) if isinstance(mappings, (LoopTree, MappingSpec, Path)) else mappings
     several = listed("mappings", given, "['a.yaml', 'b.yaml']") if mappings is not None else ()
-    found = tuple(spec.with_mapping(m) for m in several) if mappings is not None else (spec,)  # type: ignore[arg-type]  # it tells
+    if mappings is None:
+        return (spec,)
+    found = tuple(each(*(partial(spec.with_mapping, m) for m in several)))  # type: ignore[arg-type]  # it tells
     if not found:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     return found
