@@ -14,6 +14,7 @@ from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
+from polymodel.workload.einsum import Affine, Constraint
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rule, spread
 from tests.analysis.test_agreement import differences
 
@@ -161,6 +162,16 @@ def _broadcast_past_a_toll(extent: int, reuse: Reuse) -> Problem:
     return problem(e0, dram("A", "C"), loop("k", 3), CORES, home, mac(), hardware=Hierarchy(parts))
 
 
+def _padded(*above: Loop, reuse: Reuse = "slide", taps: Loop | None = None, cut: int = 1) -> Problem:
+    """C[m] from A[c,m+k] and B[c,k], k over instances; without m + k < `cut` some are idle at times."""
+    e0 = einsum("E0", "A[c,m+k]", "B[c,k]", "C[m]", sizes={"c": 2, "m": 7, "k": 3})
+    e0 = replace(e0, constraints=(*e0.constraints, Constraint(Affine((("m", 1), ("k", 1)), -cut))))
+    every = "A", "B", "C"
+    home = StorageNode("RF", every, reuse)
+    keep = hierarchy(may_reuse=rule("E0", *every))
+    return problem(e0, dram(*every), *above, taps or spread("k", 1), home, mac(), hardware=keep)
+
+
 CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
 
 
@@ -173,9 +184,14 @@ CORES = Loop("k", 1, spatial=True, component="Core", dim="C")
             "use reuse: refill for this output, or tiles that divide their extents",
         ),
         (
-            _skewed(spread("m", 1), "keep_previous"),
-            (_skewed(spread("m", 1), "refill"), _skewed(loop("m", 1), "keep_previous")),
-            "use reuse: refill for this output, or make the spatial loop temporal",
+            _padded(loop("m", 1), loop("c", 1)),
+            (
+                _padded(loop("m", 1), loop("c", 1), reuse="refill"),
+                _padded(loop("m", 1), loop("c", 1), taps=loop("k", 1)),
+                _padded(loop("m", 1), loop("c", 1), cut=0),
+            ),
+            "use reuse: refill for this output, or make the spatial loop temporal, or store padding as "
+            "elements",
         ),
         (
             _tolled(spread("m", 1), CORES),
@@ -203,6 +219,20 @@ def test_remedies_of_refusals_above_the_limit_work(
     assert refusal.value.remedy == reason
     for remedy in remedies:
         agreed(remedy)
+
+
+def test_where_nothing_stays_any_policy_counts_like_refill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Output rows one by one: no row is in two visits in a row, so nothing has to be listed."""
+    monkeypatch.setattr(listed, "LIMIT", 0)
+    found = agreed(_padded(loop("c", 1), loop("m", 1)))
+    refilled = agreed(_padded(loop("c", 1), loop("m", 1), reuse="refill"))
+    assert moved(found, "RF", "C") == moved(refilled, "RF", "C")
+    # The second channel brings 7 sums back; 20 of the 21 points of each channel are left.
+    assert moved(found, "RF", "C")[1:3] == (2 * 20, 7)
+    with pytest.raises(Refused, match=r"stays from visit to visit in RF .* instances over PE\.X sum it up"):
+        EXACT.analyse(_padded(loop("m", 1), loop("c", 1)))
+    for reuse in ("slide", "keep_previous"):
+        agreed(_skewed(spread("m", 1), reuse))  # an instance makes another element each time
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine
+from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine, stays
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.timed import timed
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
@@ -113,7 +113,7 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     try:
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:
-        if not any(level.carries for level in levels):
+        if not any(stays(level) for level in levels):
             return RefilledChain(tuple(levels), shared, broadcast)
         if not listable(tuple(levels), view):
             raise

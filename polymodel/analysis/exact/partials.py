@@ -47,6 +47,25 @@ class Level:
         return next((f for f in self.now.factors if f.block == block), None)
 
 
+def stays(level: Level) -> bool:
+    """Whether anything at all is held from one visit of the level to the next.
+
+    It is not where each step of the loops over which its policy carries leads to a tile without a common
+    element, such as `slide` on output rows. Then the level counts like a refilled one.
+    """
+    for axis in sorted(level.carries):
+        seen = modes(level.held.factors, axis)
+        if seen is None:
+            continue
+        shapes = [shape_of(f) for f in level.held.factors]
+        if not any(
+            steps.kept(s.text, s.text, s.np, s.nt, mode, False)[1].is_empty()
+            for s, mode in zip(shapes, seen, strict=True)
+        ):
+            return True
+    return False
+
+
 @dataclass(frozen=True)
 class Reduction:
     """How the spatial axes that do not index the tensor behave on this producer's path."""
@@ -85,11 +104,7 @@ def examine(
         shape = shape_of(factor)
         if factor.ranks:
             if not steps.instance_of_element(shape.text, shape.np, shape.nt):
-                raise Refused(
-                    f"output {tensor} is carried and written by several instances at once along a loop that "
-                    "also indexes it, and its Einsum has too many iterations to list",
-                    "use reuse: refill for this output, or make the spatial loop temporal",
-                )
+                raise Refused(_tied(levels, factor, tensor), _TIED_REMEDY)
             continue
         blocks.append(factor.block)
         uneven = uneven or not steps.uniform(shape.text, shape.np, shape.nt)
@@ -109,6 +124,25 @@ def examine(
         raise Refused(_UNEVEN.format(tensor=tensor), _UNEVEN_REMEDY)
     _check_receivers(levels, tuple(blocks), tensor)
     return Reduction(shared, broadcast, tuple(blocks), False)
+
+
+_TIED_REMEDY = (
+    "use reuse: refill for this output, or make the spatial loop temporal, or store padding as elements"
+)
+
+
+def _tied(levels: tuple[Level, ...], factor: Factor, tensor: str) -> str:
+    """Instances sum up an element, in a factor with ranks of the output: which ones, the element says."""
+    last = levels[-1]
+    axes = [last.now.axes[i] for i in factor.spatial]
+    summing = [a for a in axes if a.variable not in last.indexing] or axes
+    over = dict.fromkeys(f"{a.component}.{a.dim}" for a in summing)
+    at = dict.fromkeys(x.node.component for x in levels if x.node is not None and stays(x))
+    return (
+        f"output {tensor} stays from visit to visit in {', '.join(at)} (its reuse policy), instances over "
+        f"{', '.join(over)} sum it up, and which of them take part differs between its elements; its Einsum "
+        "has too many iterations to list"
+    )
 
 
 # Only what has too many iterations to list (`listed`) and is carried (else `uneven`) ends in these.
