@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,6 +17,14 @@ from polymodel.sweep.units import Snapshot
 
 Array = Any
 Keep = Literal["front", "all", "top"]
+
+
+# What a point says of itself, in the words that closed forms use of all: points are counted by reason.
+_SAME = (
+    (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than there are"),
+    (r"tile size \d+ of (\w+) is larger .*", r"tile size of \1 larger than its enclosing extent"),
+    (r" need \d.*", ""),
+)
 
 
 class Outgrown(Exception):
@@ -59,6 +68,8 @@ class Keeper:
         self.feasible += points - sum(refused.values())
 
     def refuse(self, reason: str, count: int) -> None:
+        for said, words in _SAME:
+            reason = re.sub(said, words, reason, count=1)
         if count:
             self.infeasible[reason] = self.infeasible.get(reason, 0) + count
 
@@ -108,7 +119,7 @@ class Keeper:
         self.evaluated += "energy" in row
         self.feasible += bool(row["feasible"])
         if not row["feasible"]:
-            self.refuse(row["reason"].partition(" need ")[0], 1)
+            self.refuse(row["reason"], 1)
         if "energy" not in row or not (row["feasible"] or self.keep == "all"):
             return
         self.rows[number] = row

@@ -202,6 +202,34 @@ def test_infeasible_points_carry_a_reason() -> None:
         pm.sweep(matmul({}, size=8), {"TM": [4], "TN": [4]}).best()
 
 
+def test_points_evaluated_one_by_one_give_reasons_in_the_same_words() -> None:
+    mapping = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["I", "F", "O"]},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": "TP"},
+        {"type": "Temporal", "rank_variable": "p", "tile_shape": 4},
+        {"type": "Spatial", "rank_variable": "p", "tile_shape": "SP", "component": "PE", "name": "X"},
+        {"type": "Compute", "einsum": "O", "component": "MAC"},
+    ]
+    free = [{"name": n, "energy": 0} for n in ("read", "write")]
+    arch = [
+        {"type": "Memory", "name": "DRAM", "actions": free},
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 2}]},
+        {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 0}]},
+    ]
+    padded = {
+        "rank_sizes": {"H": 8, "P": 8, "R": 3},
+        "bits_per_value": {"All": 8},
+        "einsums": ["O[p] = I[H=p + r - 1] * F[r]"],
+    }
+    spec = pm.load({"workload": padded, "arch": {"nodes": arch}, "mapping": {"nodes": mapping}})
+    swept = pm.sweep(spec, {"TP": [2, 3, 4, 8], "SP": [1, 2]}, objectives=["latency"])
+    assert any("is no box" in n for n in swept.notes)
+    assert dict(swept.infeasible) == {
+        "tile size of p larger than its enclosing extent": 4,
+        "PE.X: more instances needed than there are": 2,
+    }
+
+
 def test_architecture_symbols_count_once() -> None:
     spec = matmul({"S": 800, "R": 1e9}, size="S", rate="R")
     symbols = {"TM": pm.all_sizes("m"), "TN": pm.divisors(10), "S": [300, 800], "R": [1e8, 1e9]}
