@@ -62,7 +62,7 @@ def page(title: str, body: str, parts: Sequence[Part] = ()) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{CSS}{_asset('report.css')}</style></head>\n"
-        f'<body class="pm"><h1>{escape(title)}</h1>\n<main>{body}\n{_folded(parts)}</main>\n'
+        f'<body class="pm"><main><h1>{escape(title)}</h1>\n{body}\n{_folded(parts)}</main>\n'
         f"<script>{script}</script></body></html>\n"
     )
 
@@ -105,4 +105,4 @@ def noted(notes: Iterable[str]) -> str:
 
 def drawn(svg: str, name: str = "picture") -> str:
     """An SVG picture as large as it is, which scrolls where it is larger than the page."""
-    return f'<div class="picture" tabindex="0" role="region" aria-label="{escape(name)}">{svg}</div>'
+    return f'<div class="picture" tabindex="0" role="group" aria-label="{escape(name)}">{svg}</div>'

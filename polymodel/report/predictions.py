@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.page import CSS
+from polymodel.report.page import CSS, noted
 from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.predicted import TILES, Prediction, predictions
 from polymodel.sparse.tensor import SparseTensor
@@ -68,7 +67,7 @@ class Predictions:
         return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
 
     def _repr_html_(self) -> str:
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
+        notes = noted(self.notes)
         return f'<style>{CSS}</style><div class="pm"><div class="wide">{self.table.html()}</div>{notes}</div>'
 
 

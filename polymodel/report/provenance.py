@@ -6,8 +6,9 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
@@ -122,18 +123,44 @@ def _spec(spec: Spec, file: str) -> str:
     listed += [(f, "") for f in spec.files if f and f not in files]
     symbols = [(n, "no value" if v is None else str(v)) for n, v in spec.symbols.items()]
     variables = [(n, str(v)) for n, v in spec.variables.items()]
+    data = [(name, f"sha256 {_of_file(path)}; read from {path}") for name, path in data_files(spec).items()]
     parts = []
-    for title, pairs in (("Files", listed), ("Template variables", variables), ("Symbols", symbols)):
+    lists = {"Files": listed, "Data files": data, "Template variables": variables, "Symbols": symbols}
+    for title, pairs in lists.items():
         if pairs:
             parts.append(f"<h3>{title}</h3>{facts(pairs)}")
     said = ["Templates are filled in, files joined: saved as a file, it evaluates to these figures."]
-    if spec.data_folder and "actual:" in text:
-        said.append(f"Its data files lie beside it, as they do in {spec.data_folder}.")
+    if data:
+        said.append("The data files above have to lie beside it, under the names that it calls them by.")
     if spec.raw_teaal is not None:
         said = ["A TeAAL spec, as it was understood."]
     shown = saveable(text, f"{file}.yaml")
     parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{shown}")
     return "\n".join(parts)
+
+
+def data_files(spec: Spec) -> dict[str, Path]:
+    """Files that a spec names and that are read beside it, by the name it calls them: data of tensors,
+    tables of energies. One that is there no more leads to where it was."""
+    found: dict[str, Path] = {}
+    if spec.raw_workload is not None:
+        accesses = [a for e in spec.raw_workload.einsums for a in getattr(e, "tensor_accesses", ())]
+        for written in (*spec.raw_workload.densities.values(), *(a.density for a in accesses)):
+            if isinstance(written, dict) and isinstance(written.get("actual"), str):
+                found[written["actual"]] = Path(spec.data_folder) / written["actual"]
+    for node in spec.raw_arch.nodes if spec.raw_arch is not None else ():
+        if node.energy_model is not None and node.energy_model.file:
+            found[node.energy_model.file] = Path(spec.folder) / node.energy_model.file
+    return found
+
+
+def _of_file(path: Path) -> str:
+    """Its digest, of the bytes as they lie there."""
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "not known: it is there no more"
 
 
 def _digest(text: str) -> str:

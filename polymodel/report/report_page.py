@@ -54,7 +54,8 @@ def _head(report: Report, more: list[tuple[str, str]]) -> str:
     state = "yes" if report.feasible else '<span class="bad">no</span>'
     figures = facts((*headline(report), *more)).removesuffix("</table>")
     wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
-    return f"{figures}<tr><th>feasible</th><td>{state}</td></tr></table>{wrong}{noted(report.notes)}"
+    last = f'<tr><th scope="row">feasible</th><td>{state}</td></tr></table>'
+    return f"{figures}{last}{wrong}{noted(report.notes)}"
 
 
 def _shown(table: Table) -> str:
@@ -90,9 +91,9 @@ def _pictures(report: Report) -> list[Part]:
     machine = architecture_svg(problem.hierarchy, component_tips(report))
     told = noted(["Point at a box for its numbers; large pictures scroll."])
     return [
-        Part("LoopTree", drawn(tree) + told, opened=True),
-        Part("Cascade", drawn(cascade_svg(problem.cascade)) + told),
-        Part("Architecture", drawn(machine) + told),
+        Part("LoopTree", drawn(tree, "LoopTree") + told, opened=True),
+        Part("Cascade", drawn(cascade_svg(problem.cascade), "Cascade") + told),
+        Part("Architecture", drawn(machine, "Architecture") + told),
     ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from polymodel.errors import writing
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS, page
+from polymodel.report.page import CSS, facts, noted, page
 from polymodel.report.sparse import TABLES, SparseReport
 from polymodel.report.table import Table
 from polymodel.spec.output import write_text
@@ -58,9 +58,7 @@ def sparse_text(report: SparseReport) -> str:
 
 
 def _head(report: SparseReport) -> str:
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(report))
-    notes = "".join(f'<p class="note">{escape(n)}</p>' for n in report.notes)
-    return f"<table>{rows}</table>{notes}"
+    return facts(headline(report)) + noted(report.notes)
 
 
 def fragment(report: SparseReport) -> str:

@@ -59,7 +59,7 @@ def test_explanations_tell_when_a_stage_runs_and_what_is_held_twice(report: pm.R
 
 
 def test_pages_show_pipelines_where_there_are_any(report: pm.Report) -> None:
-    assert "<h2>pipelines</h2>" in report.to_html()
+    assert "<h2>Table: Pipelines</h2>" in report.to_html()
     plain = pm.evaluate(pm.load("two_engines", "matmul_chain_2/tiled_fused"))
     assert "<h2>pipelines</h2>" not in plain.to_html()
     assert "Pipelines" not in str(plain)

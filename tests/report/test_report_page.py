@@ -29,6 +29,34 @@ SPECS = [
     ("gram", "cgra_tiler_swift", "output_stationary"),
 ]
 
+OWN = """
+workload:
+  rank_sizes: {I: 340, K: 35, J: NJ}
+  bits_per_value: {All: 8}
+  einsums: ["Z[i, j] = A[i, k] * B[k, j]"]
+  densities: {A: {actual: matrix.mtx.gz}}
+symbols: {NJ: 16}
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    tensors: {keep: All}
+    energy_model: {name: table, file: energies.csv, component: dram}
+    actions: [{name: read}, {name: write}]
+  - !Memory
+    name: GLB
+    size: 1e6
+    tensors: {may_keep: All}
+    actions: [{name: read, energy: 1e-12}, {name: write, energy: 1e-12}]
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1e-12, throughput: 1e9}]}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, Z]}
+  - !Temporal {rank_variable: i, tile_shape: TI}
+  - !Storage {component: GLB, tensors: [A, B, Z]}
+  - !Compute {einsum: Z, component: MAC}
+"""
+
 
 class Checked(HTMLParser):
     """Tags in balance, each id once, no handler in any attribute; text and links as they are found."""
@@ -82,7 +110,7 @@ def test_the_page_of_the_gpt3_layer(gpt3: Report, tmp_path: Path) -> None:
     assert "polymodel evaluate x --var &#x27;A=&lt;b&gt;&#x27;" in text
     assert "exact integer" in text
     assert f'<tr><th scope="row">polymodel</th><td>{pm.__version__}</td></tr>' in text
-    assert "<tr><th>N_TOKENS</th><td>2048</td></tr>" in text
+    assert '<tr><th scope="row">N_TOKENS</th><td>2048</td></tr>' in text
     for file in ("arch/tpu_v4i.yaml", "workloads/gpt3_6.7B.yaml"):
         assert hashlib.sha256((ROOT / file).read_bytes()).hexdigest() in text
 
@@ -188,3 +216,30 @@ def test_parts_fold_below_a_table_of_contents() -> None:
     assert '<details class="part" id="one-two" open>' in text
     assert "<title>a &amp; b</title>" in text
     assert "<nav" not in page("a", "b")
+
+
+def test_data_files_are_named_with_their_digests(tmp_path: Path) -> None:
+    """A matrix and a table of energies beside the spec; elsewhere with both the page gives the same figures."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "matrix.mtx.gz").write_bytes((ROOT / "workloads/data/rel5.mtx.gz").read_bytes())
+    (own / "energies.csv").write_text(
+        "component,quantity,value\ndram,read,7e-12\ndram,write,7e-12\n", "utf-8"
+    )
+    (own / "spec.yaml").write_text(OWN, encoding="utf-8")
+    report = pm.evaluate(pm.load(own / "spec.yaml").bind(NJ=8, TI=10))
+    text = report.to_html(live=False, plots=False)
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("matrix.mtx.gz", "energies.csv"):
+        assert hashlib.sha256((own / name).read_bytes()).hexdigest() in text
+        assert f'<th scope="row">{name}</th>' in text
+        (there / name).write_bytes((own / name).read_bytes())
+    written = unescape(re.findall(r"<pre[^>]*>(.*?)</pre>", text, re.DOTALL)[-1])
+    (there / "again.yaml").write_text(written, encoding="utf-8")
+    again = pm.evaluate(pm.load(there / "again.yaml"))
+    for name in TABLES:
+        assert again.table(name, live=False).rows == report.table(name, live=False).rows, name
+    assert again.sparse.total_energy == report.sparse.total_energy
+    (own / "matrix.mtx.gz").unlink()
+    assert "it is there no more" in report.to_html(live=False, plots=False)

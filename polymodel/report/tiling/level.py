@@ -13,7 +13,7 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS
+from polymodel.report.page import CSS, noted
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.report.tiling.level_moved import Moved, energy_table, traffic_table
@@ -217,7 +217,7 @@ def body(found: TilingReport) -> str:
     ]
     parts += [f"<p>{escape(_in_all(found))}</p>"] if found.counted else []
     parts = parts or [f"<p>{escape(_UNCUT)}</p>"]
-    return "\n".join([*parts, *(f'<p class="note">{escape(n)}</p>' for n in found.notes)])
+    return "\n".join([*parts, noted(found.notes)])
 
 
 def _sections(found: TilingReport) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.page import CSS
+from polymodel.report.page import CSS, noted
 from polymodel.report.table import Table
 from polymodel.report.tiling.inputs import Source, factor, operand
 from polymodel.report.tiling.matmul_inputs import (
@@ -251,7 +251,7 @@ class MatmulTiling:
         parts = "".join(
             f'<h4>{escape(title)}</h4><div class="wide">{t.html()}</div>' for title, t in self._shown()
         )
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
+        notes = noted(self.notes)
         return f'<style>{CSS}</style><div class="pm"><p>{escape(self._headline())}</p>{parts}{notes}</div>'
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS
+from polymodel.report.page import CSS, facts, noted
 from polymodel.report.table import Column, Table
 from polymodel.report.tiling.plots import Bar, Tiled
 from polymodel.report.tiling.tables import BASE, Rival, reduction, speedup, summary_table
@@ -141,14 +141,12 @@ def tiling_text(tiling: Tiling) -> str:
 
 def tiling_html(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
     """A fragment of a page; tilers are compared where they are named, or where that takes no time."""
-    rows = "".join(f"<tr><th>{escape(w)}</th><td>{escape(t)}</td></tr>" for w, t in figures(tiling))
-    told = "".join(f'<p class="note">{escape(n)}</p>' for n in tiling.notes)
     table = ""
     if tilers is not None or tiling.pattern.points <= _QUICK:
         made = comparison(tiling.rivals(tilers), tiling.lower_bound)
         table = f'<div class="wide">{made.html()}</div>'
-    head = f"<p><b>{escape(headline(tiling))}</b></p><table>{rows}</table>"
-    return f'<style>{CSS}</style><div class="pm">{head}{table}{told}</div>'
+    head = f"<p><b>{escape(headline(tiling))}</b></p>{facts(figures(tiling))}"
+    return f'<style>{CSS}</style><div class="pm">{head}{table}{noted(tiling.notes)}</div>'
 
 
 def comparison(rivals: Sequence[Rival], bound: int) -> Table:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS
+from polymodel.report.page import CSS, facts, noted
 from polymodel.report.table import Column, Table
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.text import room
@@ -186,10 +185,8 @@ class Tuning:
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>" for k, v in headline(self))
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
         wide = f'<div class="wide">{self.table.html()}</div>'
-        return f'<style>{CSS}</style><div class="pm"><table>{rows}</table>{wide}{notes}</div>'
+        return f'<style>{CSS}</style><div class="pm">{facts(headline(self))}{wide}{noted(self.notes)}</div>'
 
 
 def headline(found: Tuning) -> list[tuple[str, str]]:

@@ -1,0 +1,208 @@
+"""Pages of sweeps and fronts in a real browser, and what every page owes readers: keys, names, contrast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel.report.page import page as whole
+from polymodel.report.table import Column, Table
+from tests.browser.visit import SIZES, WIDEST, Visit
+
+MAPPING = """
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, C]}
+  - !Temporal {rank_variable: m, tile_shape: TM}
+  - !Temporal {rank_variable: k, tile_shape: TK}
+  - !Storage {component: GLB, tensors: [A, B, C], reuse: slide}
+  - !Compute {einsum: Matmul, component: MAC}
+symbols: {TM: 8, TK: 8}
+"""
+COPIED = ("copied", "selected: copy it with the keyboard")
+# Text against what is painted behind it, as WCAG counts it; the least ratio, and where it is.
+CONTRAST = """() => {
+  const light = rgb => { const [r, g, b] = rgb.match(/[\\d.]+/g).map(v => v / 255).map(
+    v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  let least = [99, ''];
+  for (const e of document.querySelectorAll('h1,h2,h3,p,a,td,th,button,input,summary,pre,output,dt,dd')) {
+    let at = e, behind = 'rgb(255, 255, 255)';
+    for (; at; at = at.parentElement) {
+      const paint = getComputedStyle(at).backgroundColor;
+      if (paint !== 'rgba(0, 0, 0, 0)') { behind = paint; break; }
+    }
+    const [a, b] = [light(getComputedStyle(e).color), light(behind)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < least[0]) { least = [ratio, e.outerHTML.slice(0, 80)]; }
+  }
+  return least; }"""
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "tiled.yaml").write_text(MAPPING, encoding="utf-8")
+    spec = pm.load("matmul", "simple_two_level", folder / "tiled.yaml")
+    symbols = {"TM": pm.all_sizes("m"), "TK": pm.divisors("k")}
+    objectives = ("accesses:DRAM", "working_set:GLB")
+    pm.sweep(spec, symbols, objectives=objectives).to_html(folder / "sweep.html")
+    chain = pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8)
+    pm.explore(chain, objectives=("energy", "buffer"), eps=0.05).to_html(folder / "front.html")
+    pm.evaluate(spec).to_html(folder / "report.html")
+    return {p.stem: p for p in folder.glob("*.html")}
+
+
+@pytest.fixture(scope="module", params=list(SIZES))
+def sweep(request: pytest.FixtureRequest, browser: Any, pages: dict[str, Path]) -> Iterator[Visit]:
+    found = Visit(browser, request.param)
+    found.page.goto(pages["sweep"].as_uri())
+    yield found
+    assert found.complaints == []
+    assert [url.split(":")[0] for url in found.asked] == ["file"]
+    found.page.close()
+
+
+def test_nothing_is_wider_than_the_page(sweep: Visit) -> None:
+    sweep.page.click("text=open all")
+    assert sweep.page.evaluate(WIDEST) <= sweep.page.viewport_size["width"]
+
+
+def test_points_sort_by_what_they_are(sweep: Visit) -> None:
+    heads = sweep.page.locator("#table-points thead th")
+    at = [t.strip() for t in heads.all_text_contents()].index("working set:GLB")
+    heads.nth(at).locator("button").click()
+    bits = [int(v) for v in sweep.column("table-points", at)]
+    assert bits == sorted(bits)
+    assert len(bits) == 15
+    heads.nth(at).locator("button").click()
+    assert [int(v) for v in sweep.column("table-points", at)] == bits[::-1]
+
+
+def test_a_row_leads_to_its_mapping_and_that_can_be_taken_along(sweep: Visit, tmp_path: Path) -> None:
+    page = sweep.page
+    page.click("text=fold all")
+    page.locator("nav a[href='#table-points']").click()
+    link = page.locator("#table-points tbody a").nth(2)
+    name = (link.get_attribute("href") or "").removeprefix("#")
+    link.press("Enter")
+    page.wait_for_selector(f"#{name}[open]")
+    text = page.locator(f"#{name} pre.file")
+    assert text.is_visible()
+    with page.expect_download() as saved:
+        page.locator(f"#{name} button", has_text="save as").click()
+    assert saved.value.suggested_filename == f"{name}.yaml"
+    saved.value.save_as(tmp_path / "saved.yaml")
+    assert (tmp_path / "saved.yaml").read_text(encoding="utf-8") == text.text_content()
+    pm.load("matmul", "simple_two_level", tmp_path / "saved.yaml").check()
+    page.locator(f"#{name} button", has_text="copy").click()
+    assert page.locator(f"#{name} .tools output").text_content() in (
+        "copied",
+        "selected: copy it with the keyboard",
+    )
+    assert page.evaluate("getSelection().toString()").strip() == (text.text_content() or "").strip()
+
+
+@pytest.mark.parametrize("name", ["report", "sweep", "front"])
+def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: str) -> None:
+    """What assistive software needs, in light and dark, and at twice the size."""
+    for scheme in ("light", "dark"):
+        visit = Visit(browser, 1280, color_scheme=scheme, reduced_motion="reduce")
+        page = visit.page
+        page.goto(pages[name].as_uri())
+        page.click("text=open all")
+        page.eval_on_selector_all("details", "found => found.forEach(d => d.open = true)")
+        ratio, where = page.evaluate(CONTRAST)
+        assert ratio >= 4.5, where
+        page.set_viewport_size({"width": 640, "height": 450})
+        assert page.evaluate(WIDEST) <= 640
+        page.close()
+    visit = Visit(browser, 1280)
+    page = visit.page
+    page.goto(pages[name].as_uri())
+    assert page.get_attribute("html", "lang") == "en"
+    levels = page.eval_on_selector_all("h1,h2,h3,h4", "found => found.map(h => Number(h.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in pairwise(levels))
+    assert page.eval_on_selector_all("body > *:not(main):not(script)", "found => found.length") == 0
+    assert page.eval_on_selector_all("th:not([scope])", "found => found.length") == 0
+    svgs = "svg:not([role=img]), svg:not(:has(> title))"
+    assert page.eval_on_selector_all(svgs, "found => found.length") == 0
+    named = "[role=group]:not([aria-label]), button:empty, .tools input:not(label input)"
+    assert page.eval_on_selector_all(named, "found => found.length") == 0
+    scrolls = "pre:not([tabindex]), .wide:not([tabindex]), .picture:not([tabindex])"
+    assert page.eval_on_selector_all(scrolls, "found => found.length") == 0
+    assert visit.complaints == []
+    page.close()
+
+
+def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
+    visit = Visit(browser, 1280)
+    page = visit.page
+    page.goto(pages["sweep"].as_uri())
+    page.click("text=open all")
+    can = "a[href], button, input, summary, [tabindex='0']"
+    total = page.eval_on_selector_all(can, "found => found.filter(e => e.checkVisibility()).length")
+    page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    seen = set()
+    for _ in range(total + 5):
+        page.keyboard.press("Tab")
+        at = "e => [...document.querySelectorAll('*')].indexOf(document.activeElement)"
+        seen.add(page.evaluate(f"({at})()"))
+    assert len(seen - {-1}) >= total
+    page.close()
+
+
+def test_a_large_front_sorts_at_once(browser: Any, tmp_path: Path) -> None:
+    rows = tuple((f"point {k * 7919 % 3001}", k * 7919 % 3001 / 7, 2**60 + k) for k in range(3000))
+    columns = (Column("name"), Column("energy", "J"), Column("bits", "bit"))
+    file = tmp_path / "large.html"
+    file.write_text(whole("large", Table("t", columns, rows).html()), encoding="utf-8")
+    visit = Visit(browser, 1280)
+    visit.page.goto(file.as_uri())
+    script = """at => { const begun = performance.now();
+      document.querySelectorAll('th button')[at].click();
+      document.body.offsetHeight;
+      return performance.now() - begun; }"""
+    for at in range(3):
+        assert visit.page.evaluate(script, at) < 1000
+        assert visit.page.evaluate(script, at) < 1000
+    begun = perf_counter()
+    visit.page.fill("input[type=search]", "point 29")
+    assert (visit.page.locator("output").text_content() or "").endswith("of 3000 rows")
+    assert perf_counter() - begun < 2
+    visit.page.close()
+
+
+def test_names_and_comments_of_any_kind_stay_text(browser: Any, tmp_path: Path) -> None:
+    """Ends of scripts and comments, signs beyond the first plane, right-to-left names, a megabyte of YAML."""
+    folder = tmp_path / "</scr" / "ipt> -->🚀 שלום"
+    folder.mkdir(parents=True)
+    mapping = MAPPING + "# </script><script>document.title = 'ran'</script> --> ]]> 🚀 שלום\n"
+    mapping += "# a long comment, line by line, and nothing else in it\n" * 20_000
+    (folder / "tiled -->.yaml").write_text(mapping, encoding="utf-8")
+    spec = pm.load("matmul", "simple_two_level", folder / "tiled -->.yaml")
+    command = "polymodel evaluate '</script><script>document.title = 1</script>' <!-- 🚀"
+    pm.evaluate(spec).to_html(tmp_path / "a.html", live=False, plots=False, command=command)
+    symbols = {"TM": [4, 8], "TK": [8]}
+    pm.sweep(spec, symbols, objectives=("energy", "latency")).to_html(tmp_path / "b.html", command=command)
+    for name in ("a.html", "b.html"):
+        for width in SIZES:
+            visit = Visit(browser, width)
+            visit.page.goto((tmp_path / name).as_uri())
+            visit.page.click("text=open all")
+            text = visit.page.locator("main").text_content() or ""
+            assert command in text
+            assert "tiled -->.yaml" in text
+            assert "שלום" in text
+            assert "ran" not in visit.page.title()
+            assert visit.page.evaluate(WIDEST) <= width
+            assert visit.complaints == []
+            visit.page.close()
