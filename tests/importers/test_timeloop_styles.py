@@ -101,3 +101,30 @@ def test_an_update_that_costs_other_than_a_write_is_named() -> None:
 def test_what_makes_no_spec_is_refused(section: str) -> None:
     with pytest.raises(pm.SpecError, match="alone make no spec"):
         pm.import_timeloop({section: {"version": 0.4}})
+
+
+def test_one_fault_is_told_once_where_a_size_is_none() -> None:
+    tree = yaml.safe_load(PROBLEM.read_text(encoding="utf-8"))
+    tree["problem"]["instance"]["M"] = float("nan")
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_timeloop(tree, HERE / "rows_nodes.yaml", MAPPING)
+    assert [d.path for d in caught.value.diagnostics] == ["problem.instance.M"]
+
+
+def test_a_problem_of_too_many_dimensions_is_refused_at_once() -> None:
+    shape = {"name": "wide", "dimensions": [f"D{i}" for i in range(20_000)], "data_spaces": []}
+    with pytest.raises(pm.SpecError, match="20,000 dimensions; at most 256 are read"):
+        pm.import_timeloop({"problem": {"shape": shape, "instance": {"M": 4}}})
+
+
+@pytest.mark.parametrize("energy", [float("nan"), float("inf"), -1])
+def test_an_energy_that_is_none_is_refused(energy: float) -> None:
+    tables = {"ERT": {"tables": [{"name": "system.glb", "actions": [{"name": "read", "energy": energy}]}]}}
+    with pytest.raises(pm.SpecError, match="read has no energy that can be read"):
+        pm.import_timeloop(HERE / "rows_nodes.yaml", tables)
+
+
+def test_an_empty_file_is_told_in_the_words_of_timeloop(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("", encoding="utf-8")
+    with pytest.raises(pm.SpecError, match=r"the document is empty\n.*start with `problem:`"):
+        pm.import_timeloop(tmp_path / "empty.yaml")

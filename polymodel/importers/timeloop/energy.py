@@ -92,7 +92,7 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
             reading.whole(arguments)
         if energy is None and "energy" in fields:
             continue  # told already
-        if energy is None or energy < 0 or energy == float("inf"):
+        if energy is None or not 0 <= energy < float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
             reading.fault(node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
         elif name in found and found[name] != exact(energy):

@@ -117,7 +117,9 @@ class _Builder:
             return name
         what = "compute unit" if name == self.parts[-1].name else "level"
         message = (
-            f"there is no level {name}" if what == "level" else f"{name} computes, so nothing is held in it"
+            f"there is no level {name[:60]}"
+            if what == "level"
+            else f"{name} computes, so nothing is held in it"
         )
         self.reading.fault(target, message, suggestion(name, known, "levels"), path)
         return None
@@ -254,7 +256,7 @@ class _Builder:
             return
         if number is None or number != number or number < 0 or number > 2**53 or number != int(number):
             remedy = "write e.g. M=16 K=4, or 'M=16,2' (in a list in quotes) for a last bound of 2"
-            self.reading.fault(node, f"{text!r} is no factor", remedy, path, at)
+            self.reading.fault(node, f"{text[:60]!r} is no factor", remedy, path, at)
             return
         self.add(found, name.strip(), int(number), int(number), node, path, part)
 
@@ -356,7 +358,8 @@ class _Builder:
             for x in own:
                 total = total * x.bound + x.last - 1
             size = self.shape.sizes.get(ours, 1)
-            if total + 1 != size:
+            told = size == 1 and len(self.reading.faults)  # of sizes that are none, 1 stands for them
+            if total + 1 != size and not told:
                 what = f"the factors of {theirs} make {total + 1}, its size is {size}"
                 where = own[0].node if own else node
                 self.reading.fault(where, what, f"let the factors of {theirs} multiply to {size}", "mapping")

@@ -15,6 +15,7 @@ from polymodel.spec.numbers import Value
 from polymodel.spec.setexpr import KEYWORDS
 from polymodel.spec.source import Node
 
+MOST = 256  # dimensions; a problem has some seven
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -107,6 +108,10 @@ def _dimensions(reading: Reading, shape: Fields) -> dict[str, str] | None:
     if shape.need("dimensions", example="dimensions: [M, K, N]") is None:
         return None
     given = shape.words("dimensions") or ()
+    if len(given) > MOST:
+        what, remedy = f"{len(given):,} dimensions; at most {MOST} are read", "write the problem with fewer"
+        reading.fault(given[0][1], what, remedy, shape.path)
+        return None
     words = [w for w, _ in given]
     names: dict[str, str] = {}
     lower = {w.lower() for w in words}

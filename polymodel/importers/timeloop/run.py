@@ -108,6 +108,8 @@ def _roots(
 
 def _include(fault: Diagnostic) -> Diagnostic:
     """Templates of Timeloop's may fetch other files; here they are named beside the first one."""
+    if fault.message == "the document is empty":
+        return replace(fault, remedy="start with `problem:`, `architecture:` or `mapping:`")
     called = _CALLS.search(fault.message)
     if called is None:
         return fault
