@@ -145,7 +145,8 @@ def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     found: list[Entries] = []
     for block in text.blocks():
         found.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
-        text.idle(block.data.count(b"\n") - found[-1].values.size)
+        if not text.faults.told:
+            text.idle(block.data.count(b"\n") - found[-1].values.size)
     if not found:
         found = [Entries(np.zeros((rule.order, 0), np.int64), np.zeros(0, _dtype(rule)))]
     if len(found) == 1:

@@ -148,13 +148,17 @@ class Text:
             self.line += 1
 
     def idle(self, lines: int, size: int = 0) -> None:
-        """Lines that held no entry; a fault, and the end of the text, once they are too many."""
+        """Lines that held no entry; a fault, and the end of the text, once they are too many.
+
+        Not with a `limit`, whose caller trusts the file.
+        """
         self._idle += lines
         self._idle_bytes += size
-        if self._idle > MOST_IDLE or self._idle_bytes > _IDLE_BYTES:
+        if self.limit is None and (self._idle > MOST_IDLE or self._idle_bytes > _IDLE_BYTES):
             amount = f"{MOST_IDLE:,} lines" if self._idle > MOST_IDLE else f"{_IDLE_BYTES:,} bytes"
             self._break(
-                f"the file has more than {amount} of comments and empty lines", "take most of them out"
+                f"the file has more than {amount} of comments and empty lines",
+                "take most of them out, or give a `limit` in bytes if the file is to be trusted",
             )
             self._buffer, self._at = b"", 0
 
