@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import writing
 from polymodel.report.table import Table
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.tables import BASE, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import not_a
+from polymodel.spec.faults import Faults, not_a
 from polymodel.spec.output import write_text
 from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
 from polymodel.tiling.cost.cost_bound import cost_bound
@@ -23,7 +23,7 @@ from polymodel.tiling.cost.model import Costs, Launch
 from polymodel.tiling.fits.fit import Fit, Op, Words
 from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
-from polymodel.tiling.tilers.named import Objective
+from polymodel.tiling.tilers.named import Objective, tiler_parts
 
 if TYPE_CHECKING:
     import pandas
@@ -61,13 +61,24 @@ def tile(
 
     Raises SpecError for wrong input, and for an entry that fits no tile; Refused for what a tiler cannot do.
     """
-    if launch is not None and not isinstance(launch, Launch):
-        raise not_a("Launch", "tile", launch, "pass e.g. pm.Launch(run='all')")
-    if compat not in (None, "tiler-swift"):
-        raise SpecError([Diagnostic(f"compat={compat!r} is unknown", "write 'tiler-swift', or leave it out")])
-    action, rule = operation(op), fitting(fit)
-    first, told = operand(a, "A", names)
-    second, more = second_operand(b, names)
+    faults = Faults()
+    with faults.noting():
+        if launch is not None and not isinstance(launch, Launch):
+            raise not_a("Launch", "tile", launch, "pass e.g. pm.Launch(run='all')")
+    with faults.noting():
+        if compat not in (None, "tiler-swift"):
+            raise not_a("compat", "tile", compat, "write 'tiler-swift', or leave it out")
+        if compat is None:
+            tiler_parts(tiler, objective)
+    with faults.noting():
+        action = operation(op)
+    with faults.noting():
+        rule = fitting(fit)
+    with faults.noting():
+        first, told = operand(a, "A", names)
+    with faults.noting():
+        second, more = second_operand(b, names)
+    faults.raise_if_any()
     pattern = pattern_of(first, second, ranks)
     task = Task(pattern, action, rule, launch or Launch(), objective, compat is not None)
     if task.compat and tiler == "best":

@@ -63,7 +63,7 @@ def cut(
     Raises SpecError for unknown names and where an entry fits no tile; Refused where a tiler would make too
     many tiles, or the grid of guillotine is too coarse or too large.
     """
-    name, merging = _parsed(tiler, objective)
+    name, merging = tiler_parts(tiler, objective)
     makers: dict[str, Make] = {**_TILERS, "guillotine": partial(guillotine, grid=grid)}
     if name == "best":
         # Whichever it is, its merged form has been tried too.
@@ -91,8 +91,8 @@ def _sharing(sizes: Sizes) -> dict[str, Make]:
     }
 
 
-def _parsed(tiler: str, objective: str) -> tuple[str, str]:
-    """A tiler's name and what merges after it."""
+def tiler_parts(tiler: str, objective: str) -> tuple[str, str]:
+    """A tiler's name and what merges after it. SpecError for these and for an unknown objective."""
     faults = []
     name, plus, merging = tiler.partition("+") if isinstance(tiler, str) else ("", "", "")
     if name not in NAMES:
