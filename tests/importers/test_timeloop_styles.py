@@ -128,3 +128,10 @@ def test_an_empty_file_is_told_in_the_words_of_timeloop(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("", encoding="utf-8")
     with pytest.raises(pm.SpecError, match=r"the document is empty\n.*start with `problem:`"):
         pm.import_timeloop(tmp_path / "empty.yaml")
+
+
+def test_a_storage_of_less_than_a_word_keeps_its_bits() -> None:
+    text = (HERE / "rows_written_out.yaml").read_text(encoding="utf-8")
+    wider = text.replace("width: 1, depth: 1, datawidth: 1,", "width: 1, depth: 1, datawidth: 8,")
+    assert wider != text
+    assert "{name: inter_PE_column_spatial, size: 1}" in pm.import_timeloop(yaml.safe_load(wider)).text

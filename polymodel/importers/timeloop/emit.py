@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 from polymodel.affine import Affine
 from polymodel.importers.timeloop.energy import Energies, Prices
@@ -177,7 +178,9 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
     """A part as a node of `arch:`."""
     fields: dict[str, object] = {"name": part.name}
     if part.kind == "memory" and part.entries:
-        fields["size"] = f"{int(part.entries)} * {machine.bits}"
+        # Whole words count, as in Timeloop; a stand-in of less than one keeps its bits.
+        words = int(part.entries)
+        fields["size"] = f"{words} * {machine.bits}" if words else ceil(part.entries * machine.bits)
     if axes:
         fields["spatial"] = fanouts(axes)
     if part.kind == "container":
