@@ -6,10 +6,12 @@ Nothing below this module exists, so every room may raise these.
 from __future__ import annotations
 
 import errno
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 
 # Of a longer source line, a diagnostic shows the part around the fault.
 _WIDTH = 200
@@ -65,6 +67,14 @@ class Diagnostic:
 
 class PolymodelError(Exception):
     """Base of every error that polymodel raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Lines that notebooks and IPython show instead of all frames: the caller's line, and the message."""
+        here = str(Path(__file__).parent)
+        frames = traceback.extract_tb(self.__traceback__)
+        own = [f for f in frames if not f.filename.startswith(here) and "/IPython/" not in f.filename]
+        where = [f"line {f.lineno}: {f.line}" for f in own[-1:] if f.line]
+        return [*where, f"{type(self).__name__}: {self}"]
 
 
 class SpecError(PolymodelError):
@@ -123,6 +133,10 @@ class Refused(PolymodelError):
 
 class InternalError(PolymodelError):
     """Two parts of polymodel disagree: a bug, and never the input's fault."""
+
+    def _render_traceback_(self) -> list[str]:
+        """All frames: they are what a report of the bug needs."""
+        return traceback.format_exception(self)
 
 
 class NotSeparable(Refused):

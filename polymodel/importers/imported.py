@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -12,7 +13,7 @@ from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Imported:
     """A converted file.
 
@@ -54,3 +55,9 @@ class Imported:
         parts += [f"note: {d.render()}" for d in self.notes]
         parts += [f"left out: {d.render()}" for d in self.left_out]
         return "\n".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"

@@ -1,0 +1,41 @@
+"""What notebooks show of an error: the caller's line and the message, no frames of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.errors import InternalError, PolymodelError
+
+
+def test_wrong_input_shows_the_callers_line_and_no_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conv.yaml").write_text("workload: {}", encoding="utf-8")
+    with pytest.raises(pm.SpecError) as fault:
+        pm.load("conv.yml")
+    where, said = fault.value._render_traceback_()
+    assert where.startswith("line ")
+    assert where.endswith('pm.load("conv.yml")')
+    assert said == f"SpecError: {fault.value}"
+    assert "did you mean conv.yaml?" in said
+
+
+def test_refusals_do_too() -> None:
+    with pytest.raises(pm.Refused) as refusal:
+        raise pm.Refused("this is not counted", "write that")
+    assert refusal.value._render_traceback_()[-1] == "Refused: this is not counted\n  remedy: write that"
+
+
+def test_a_bug_of_our_own_shows_all_frames() -> None:
+    def inner() -> None:
+        raise InternalError("two engines differ")
+
+    with pytest.raises(PolymodelError) as bug:
+        inner()
+    shown = "".join(bug.value._render_traceback_())
+    assert "in inner" in shown
+    assert "Traceback" in shown
