@@ -36,6 +36,7 @@ def import_onnx(
 ) -> Imported:
     """The workload of an ONNX model: a `.onnx` file, or a ModelProto.
 
+    For example `import_onnx("net.onnx", sizes={"batch": 1}, bits=8).save("net.yaml")`.
     `name`: of the workload; by default that of the graph. `sizes`: numbers for symbolic dimensions of the
     inputs, by their name or as `input.k`. `bits`: bits per value of all tensors; by default those of their
     types. `fuse`: `elementwise` takes activations, biases and other element-wise operations with one

@@ -60,6 +60,8 @@ def import_timeloop(
 ) -> Imported:
     """A spec from Timeloop's files, or from the same as plain data. `variables` go to Jinja templates.
 
+    For example `import_timeloop("arch.yaml", "problem.yaml", "map.yaml").save("spec.yaml")`.
+
     Rank variables are the dimensions in small letters. Words are counted; sizes are bits, throughputs bits
     per second of one instance; energies come from an ERT alone. Raises SpecError with every fault.
     """
