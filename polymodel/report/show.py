@@ -9,7 +9,7 @@ from polymodel.architecture.text import hierarchy_text
 from polymodel.errors import writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
-from polymodel.report.page import page, preformatted
+from polymodel.report.page import drawn, page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
@@ -38,12 +38,12 @@ def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
     """The same as one self-contained page with pictures."""
     parts = []
     if workload is not None:
-        parts.append(f'<h2>Cascade</h2><div class="wide">{cascade_svg(workload)}</div>')
+        parts.append(f"<h2>Cascade</h2>{drawn(cascade_svg(workload), 'Cascade')}")
         parts.append(f"<h2>Workload</h2>{preformatted(cascade_text(workload))}")
     if arch is not None:
-        parts.append(f'<h2>Architecture</h2><div class="wide">{architecture_svg(arch)}</div>')
+        parts.append(f"<h2>Architecture</h2>{drawn(architecture_svg(arch), 'Architecture')}")
     if mapping is not None:
-        parts.append(f'<h2>LoopTree</h2><div class="wide">{looptree_svg(mapping, workload)}</div>')
+        parts.append(f"<h2>LoopTree</h2>{drawn(looptree_svg(mapping, workload), 'LoopTree')}")
     return page("polymodel spec", "\n".join(parts))
 
 

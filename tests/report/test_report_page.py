@@ -219,7 +219,7 @@ def test_parts_fold_below_a_table_of_contents() -> None:
 
 
 def test_data_files_are_named_with_their_digests(tmp_path: Path) -> None:
-    """A matrix and a table of energies beside the spec; elsewhere with both the page gives the same figures."""
+    """A matrix and a table of energies beside the spec: elsewhere, with both, it gives the same figures."""
     own = tmp_path / "own"
     own.mkdir()
     (own / "matrix.mtx.gz").write_bytes((ROOT / "workloads/data/rel5.mtx.gz").read_bytes())
