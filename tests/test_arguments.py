@@ -65,7 +65,7 @@ pm.design_space(spec, levels='x') | levels: levels='x' is no number of memories
 pm.chain_slope(spec).gain('x') | ChainSlope.gain: 'x' is no capacity
 pm.graph_slope(spec, roles={'heads': ['M']}) | roles.heads: there is no role 'heads'
 pm.import_onnx(3) | import_onnx: 3 is no ONNX model
-pm.tile(A, tiler=['best']) | tiler: "['best']" is unknown
+pm.tile(A, tiler=['best']) | tiler: ['best'] is unknown
 pm.tile(A, op=['add']) | op=['add'] is no operation
 pm.tile_matmul(A, A, capacity=64, order=3) | order
 pm.tiler_swift_comparison(3) | matrices: 3 is no list of matrices

@@ -75,7 +75,11 @@ def leaf(capacity: Ints, accesses: Ints, describe: Callable[[int], Any]) -> Curv
     return Curve(capacity, accesses, zeros, np.arange(len(capacity)), zeros, (Leaf(describe),))
 
 
-NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), lambda _: None)
+def _nothing(at: int) -> None:
+    """A name for what has no description: a lambda could not be pickled."""
+
+
+NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), _nothing)
 
 
 def _lowest(capacity: Ints, accesses: Ints) -> Ints:

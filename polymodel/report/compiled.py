@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,8 @@ def compile_cell(cell: object, symbols: Iterable[sympy.Symbol | str]) -> Compile
     """
     import sympy
 
-    names = tuple(str(s) for s in listed("symbols", symbols, "closed_forms(spec).symbols"))
+    given: object = tuple(symbols) if isinstance(symbols, Mapping) else symbols
+    names = tuple(str(s) for s in listed("symbols", given, "closed_forms(spec).symbols"))
     if len({*names}) < len(names):
         raise _wrong(f"symbols named twice: {', '.join(names)}", "list each name once")
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code

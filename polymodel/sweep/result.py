@@ -23,7 +23,7 @@ INTERRUPTED = "interrupted after"
 HTML_ROWS = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
     `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`

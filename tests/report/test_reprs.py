@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.report.report import TABLES
 from polymodel.report.starter import STARTER
 
 # What only Python says: an address, the fields of a record, an array.
@@ -130,7 +135,6 @@ BRIEF = {
     "Limits",
     "divisors",
     "EinsumMapspace",
-    "Imported",
 }
 # These are text, and a notebook shows the text.
 TEXT = {
@@ -228,3 +232,59 @@ def test_formulas() -> None:
         assert formula.text(given) == text
         assert html in formula.html(given)
     assert [formula.text(v) for v in (None, 3, 2.5e-7, "GLB")] == ["-", "3", "2.5e-07", "GLB"]
+
+
+def test_everything_is_pickled_and_copied(found: dict[str, object]) -> None:
+    for name, kept in found.items():
+        for again in (pickle.loads(pickle.dumps(kept)), copy.copy(kept), copy.deepcopy(kept)):
+            if name == "row":  # a copy is an ordinary Series
+                assert (again == kept).all()
+                continue
+            assert type(again) is type(kept), name
+            assert repr(again) == repr(kept), name
+
+
+def test_another_process_reads_a_report(found: dict[str, object], tmp_path: Path) -> None:
+    """Pickled after its closed forms have been looked at, which hold SymPy's objects."""
+    report = found["Report"]
+    assert isinstance(report, pm.Report)
+    assert report.symbolic.table("energy").cell(0, "count") is not None
+    file = tmp_path / "found.pickle"
+    file.write_bytes(pickle.dumps((report, found["Sweep"], found["Front"], found["Tiling"])))
+    code = (
+        "import pickle, sys\n"
+        "report, sweep, front, tiling = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "cell = report.symbolic.table('energy').cell(0, 'count')\n"
+        "print(report.total_energy, len(sweep.frame), front[0].energy, tiling.costs.total_cycles, cell)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    sweep, front, tiled = found["Sweep"], found["Front"], found["Tiling"]
+    assert isinstance(sweep, pm.Sweep)
+    assert isinstance(front, pm.Front)
+    assert isinstance(tiled, pm.Tiling)
+    cell = report.symbolic.table("energy").cell(0, "count")
+    wanted = f"{report.total_energy} {len(sweep.frame)} {front[0].energy} {tiled.costs.total_cycles} {cell}"
+    assert ran.stdout.strip() == wanted
+
+
+def test_equal_means_the_same_and_hashes(found: dict[str, object]) -> None:
+    """Answers are equal to themselves alone, so that they may be keys; parts of a spec by what they say."""
+    spec = found["Spec"]
+    assert isinstance(spec, pm.Spec)
+    again = pm.evaluate(spec)
+    for name in ("Report", "Sweep", "Front", "Tiling", "SkiSlope", "ChainSlope", "GraphSlope", "tensor"):
+        assert len({found[name], found[name]}) == 1, name
+    assert again != found["Report"]
+    assert pm.sweep(spec, {"TM": [1, 2]}, keep="all") != found["Sweep"]
+    assert spec.mapping == pm.evaluate(spec).problem.tree
+    assert hash(spec.mapping) == hash(again.problem.tree)
+
+
+def test_completion_lists_the_tables(found: dict[str, object]) -> None:
+    assert set(TABLES) <= set(dir(found["Report"]))
+    assert {"summary", "tiles", "accesses", "energy", "at", "table"} <= set(dir(found["SymbolicReport"]))
+    assert {"frame", "front", "best", "plot", "spec", "mapping_yaml"} <= set(dir(found["Sweep"]))
+    for name in pm.__all__:
+        doc = getattr(pm, name).__doc__
+        assert doc, name
+        assert not doc.startswith(f"{name}("), name  # what a dataclass makes up

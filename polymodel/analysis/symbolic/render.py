@@ -33,6 +33,15 @@ class Expressions:
         # Expressions that are at least 1 because tiles are legal.
         self.one_or_more: set[Value] = {size for pair in self.nested for size in pair}
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "sp"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Modules are not pickled: SymPy is imported anew."""
+        import sympy
+
+        vars(self).update(state, sp=sympy)
+
     def fits(self, inner: Value, outer: Value) -> bool:
         """True if `inner <= outer` for all legal tiles."""
         if inner == outer:
