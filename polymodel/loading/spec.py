@@ -1,4 +1,4 @@
-"""`load` and `Spec`: from files, library names or Python objects to a checked spec."""
+"""`Spec`: what was read, checked, and bound to symbols."""
 
 from __future__ import annotations
 
@@ -9,41 +9,27 @@ from os.path import isfile
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
-from polymodel.mapping.checks import check_mapping
+from polymodel.loading.resolution import UNBOUND, Resolution, resolve
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import (
-    ResolvedMapping,
-    bind_tree,
-    check_bound,
-    mapping_to_yaml,
     resolve_mapping,
     unbound_symbols,
 )
-from polymodel.mapping.teaal import EXECUTE, Derived, derive, why
-from polymodel.mapping.wanted import check_section
+from polymodel.mapping.teaal import why
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec import symbols as naming
-from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, check_variables, existing, read_file
+from polymodel.spec.document import Document, existing, read_file
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.plain import by_name, plainly
-from polymodel.spec.sources import Pair, add_default_mapping, read_source
+from polymodel.spec.plain import plainly
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.teaal.arch import arch_of
-from polymodel.spec.teaal.convert import bound, workload_of
+from polymodel.spec.teaal.convert import bound
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.workload.einsum import Cascade
-from polymodel.workload.resolve import Resolved, resolve_workload
-
-__all__ = ["Spec", "load", "mapping_to_yaml"]
-
-Source = str | Path | Mapping[str, object] | SchemaObject
-UNBOUND = "unbound-symbol"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +203,8 @@ class Spec:
         return self._resolution.diagnostics
 
     @cached_property
-    def _resolution(self) -> _Resolution:
-        return _resolve(self)
+    def _resolution(self) -> Resolution:
+        return resolve(self)
 
     def _checked(self) -> Spec:
         """This spec; raises SpecError unless symbols without a value are all that is missing."""
@@ -259,142 +245,3 @@ class Spec:
             document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
             return None
         return existing(text, document)
-
-
-@dataclass(frozen=True)
-class _Resolution:
-    workload: Resolved | None
-    arch: Hierarchy | None
-    mapping: ResolvedMapping | None
-    diagnostics: tuple[Diagnostic, ...]
-    derived: Derived | None = None
-    refused: tuple[Diagnostic, ...] = ()
-
-
-def _resolve(spec: Spec) -> _Resolution:
-    faults = Faults(spec.locator)
-    values = naming.symbol_values(spec.declared, spec.given, faults)
-    symbols = {**spec.symbols, **values}
-    workload = arch = mapping = derived = None
-    refused: tuple[Diagnostic, ...] = ()
-    if spec.raw_workload is not None:
-        own = Faults(spec.locator)
-        workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, own)
-        # A TeAAL spec that has no dense count is no fault: it runs on data.
-        waits = [d for d in own.found if d.code == UNBOUND]
-        refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
-        faults.extend(waits if spec.raw_teaal is not None else own.found)
-    elif spec.raw_teaal is not None:
-        refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE),)
-    if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
-        arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
-    elif spec.raw_arch is not None:
-        # Its set expressions have no meaning yet; its numbers are checked all the same.
-        resolve_arch(spec.raw_arch, (), symbols, faults, spec.folder)
-    if isinstance(spec.raw_mapping, LoopTree):
-        mapping = ResolvedMapping(spec.raw_mapping)
-    elif spec.raw_mapping is not None:
-        mapping = resolve_mapping(spec.raw_mapping, faults)
-    if mapping is None and spec.raw_teaal is not None:
-        cascade = workload.cascade if workload else None
-        its_own = spec.raw_arch is not None and spec.raw_arch == arch_of(spec.raw_teaal)[0]
-        derived = derive(spec.raw_teaal, symbols, cascade, arch, its_own, refused, faults)
-        if derived.tree is not None:
-            mapping = ResolvedMapping(derived.tree)
-            check_bound(mapping, faults)
-    elif mapping is not None:
-        mapping = bind_tree(mapping, symbols, faults)
-        check_bound(mapping, faults)
-        if workload is not None and arch is not None:
-            check_mapping(mapping, workload.cascade, arch, faults)
-    if workload is not None and spec.raw_workload is not None and says_sparse(spec):
-        from polymodel.sparse.check import check_sparse
-
-        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
-    if spec.raw_arch is not None and any(getattr(n, "data_tiles", None) for n in spec.raw_arch.nodes):
-        from polymodel.tiling.levels.checked import check_data_tiles
-
-        check_data_tiles(spec.raw_arch, arch, workload.cascade if workload else None, faults)
-    check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
-    return _Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
-
-
-def says_sparse(spec: Spec) -> bool:
-    """True if anything is said of zeros; only then the room that knows about them is entered."""
-    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
-    raw = spec.raw_workload
-    accesses = [a for e in raw.einsums for a in e.tensor_accesses] if raw else []
-    said = raw is not None and (bool(raw.densities) or any(a.density is not None for a in accesses))
-    return said or any(getattr(n, "sparse", None) is not None for n in nodes)
-
-
-def load(
-    *sources: Source,
-    variables: Mapping[str, object] | None = None,
-    symbols: Mapping[str, Value] | None = None,
-    **template_variables: object,
-) -> Spec:
-    """Read a spec from files, library names, mappings or schema objects, and check it.
-
-    A name such as `"gpt3_6.7B"` finds a packaged workload or architecture, `"gpt3_6.7B/unfused"` a
-    workload with one of its mappings; a packaged pair brings its default mapping, unless a source
-    has a `mapping:`. Template variables go to every template. `symbols` gives values to symbols, also to
-    ones that the spec uses but does not declare. Raises SpecError with every fault; symbols without a value
-    are no fault here (see `Spec.check`).
-    """
-    given = {**by_name("variables", variables or {}, '{"N_TOKENS": 2048}'), **plainly(template_variables)}
-    document = Document()
-    if not sources:
-        document.faults.note(Diagnostic("load: there is nothing to load", "name a file or a library spec"))
-    pair = Pair()
-    for source in sources:
-        read_source(source, document, given, pair)
-    add_default_mapping(document, given, pair)
-    check_variables(given, document)
-    if "renames" in document.sections and not document.may_have("workload"):
-        document.faults.add(("renames",), "renames without a workload", "add `workload:`", key=True)
-    spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
-    if len(document.faults):
-        # What can be resolved is checked as well, so that all faults are told at once.
-        document.faults.extend(d for d in spec.check() if document.certain(d))
-        document.faults.raise_if_any()
-    return spec._checked()
-
-
-def _with_symbols(spec: Spec, symbols: Mapping[str, object], document: Document) -> Spec:
-    words = spec._words() | naming.words_of([e.value.plain() for e in document.entries.values()])
-    used = symbols.keys() if document.unread else symbols.keys() & words
-    known = {**spec.symbols, **dict.fromkeys(used)}
-    return replace(spec, given=naming.right_symbols(symbols, known, document.faults)) if symbols else spec
-
-
-def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
-    found = document.sections
-    workload, renames, arch, mapping = (found.get(n) for n in ("workload", "renames", "arch", "mapping"))
-    swept, explored = found.get("sweep"), found.get("explore", document.rest)
-    assert swept is None or isinstance(swept, SweepSection)
-    assert explored is None or isinstance(explored, ExploreSection)
-    assert workload is None or isinstance(workload, Workload)
-    assert renames is None or isinstance(renames, Renames)
-    assert arch is None or isinstance(arch, Arch)
-    assert mapping is None or isinstance(mapping, MappingSpec)
-    if arch is None and document.teaal is not None:
-        arch, _ = arch_of(document.teaal)
-    return Spec(
-        raw_workload=workload,
-        raw_renames=renames,
-        raw_arch=arch,
-        raw_mapping=mapping,
-        raw_sweep=swept,
-        raw_explore=explored,
-        declared={**document.symbols, **document.bound},
-        extras=dict(document.extras),
-        variables=dict(given),
-        files=tuple(f for f in document.files if f),
-        folder=document.folders.get("arch", ""),
-        data_folder=document.folders.get("workload", ""),
-        library=(pair.workload, pair.arch),
-        chosen=pair.chosen,
-        locator=document.faults.locator,
-        raw_teaal=document.teaal,
-    )
