@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.architecture.tile_rules import ProductRules, TileRules, capacity_of
 from polymodel.quantities import engineering
@@ -31,19 +31,46 @@ def facts(c: Component) -> tuple[str, ...]:
 
 def hierarchy_text(hierarchy: Hierarchy) -> str:
     """One line per component, indented below the fanouts that replicate it."""
-    lines, depth = [], 0
+    lines, depth = [] if hierarchy.assume_overlap else ["transfers do not overlap compute"], 0
     for c in hierarchy.components:
         if c.spatial:
             dims = ", ".join(f"{d.name} x {d.fanout}" for d in c.spatial)
             lines.append("  " * depth + f"per {c.name} ({dims}; {hierarchy.instances(c.name)} in all):")
             depth += 1
+            lines += ["  " * depth + f"{d.name}: {told}" for d in c.spatial if (told := _dim_text(d))]
         if c.kind != "container":
-            lines.append("  " * depth + f"{c.name} ({c.kind}): {'; '.join(facts(c))}".rstrip(": "))
+            told = "; ".join((*facts(c), *_rules(c)))
+            lines.append("  " * depth + f"{c.name} ({c.kind}): {told}".rstrip(": "))
             if c.sparse is not None:
                 lines.append("  " * depth + f"  sparse: {sparse_text(c.sparse)}")
             if c.data_tiles is not None:
                 lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles, c)}")
     return "\n".join(lines) + "\n"
+
+
+def _dim_text(d: FanoutDim) -> str:
+    """`may reuse Outputs; mesh, 50 fJ/b per hop, 64 Gb/s`: what a dimension has beyond its fanout."""
+    found = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
+    if d.broadcast_partials:
+        found.append("partial sums go to all")
+    if d.link is not None:
+        speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
+        found.append(f"{d.link.topology}, {engineering(d.link.energy_per_bit_hop, 'J')}/b per hop{speed}")
+    return "; ".join(found)
+
+
+def _rules(c: Component) -> tuple[str, ...]:
+    """`keeps ~Intermediates`, `ports separate`: what differs from a component that says nothing."""
+    found = [] if c.keep is None else [f"keeps {c.keep.text}"]
+    found += [] if c.may_keep is None else [f"may keep {c.may_keep.text}"]
+    found += ["partial sums are read first"] if c.read_first else []
+    found += ["ports separate"] if c.ports == "separate" else []
+    found += ["buffering single"] if c.buffering == "single" else []
+    found += [f"{a.name}: {a.bits_per_action} b per action" for a in c.actions if a.bits_per_action]
+    if c.fill_drain_latency:
+        found.append(f"fill and drain {engineering(c.fill_drain_latency, 's')}")
+    found += [] if c.clock is None else [f"clock {engineering(c.clock, 'Hz')}"]
+    return tuple(found)
 
 
 def sparse_text(rules: SparseRules) -> str:

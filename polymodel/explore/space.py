@@ -213,7 +213,8 @@ def _covered(hierarchy: Hierarchy) -> None:
     if not hierarchy.assume_overlap:
         raise Refused("the search does not cover `assume_overlap: false`", REMEDY)
     for name, d in hierarchy.costly_links:
-        raise Refused(f"the search does not cover the costs of the link of {name}.{d.name}", REMEDY)
+        remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
+        raise Refused(f"the search does not cover the costs of the link of {name}.{d.name}", remedy)
     for c in hierarchy.components:
         if c.kind == "toll" and c.actions:
             raise Refused(f"the search does not cover tolls ({c.name})", REMEDY)

@@ -39,6 +39,18 @@ KEYS: dict[str, tuple[str, str]] = {
     "area_scale": (_AF, "multiply `area:`"),
     "min_usage": (_AF, "write `min_utilisation:` in `explore:`"),
     "no_refetch_from_above": (_AF, "leave it out: the mapping says where tiles are kept"),
+    "force_memory_hierarchy_order": (_AF, "write `force_memory_order:` in `explore:`"),
+    "loop_bounds": (
+        _AF,
+        "leave it out: the mapping has the loops; `explore:` has `min_utilisation:`",
+    ),
+    "loop_bound": (_AF, "write `tile_shape:`, the size of the tile below the loop"),
+    "enabled": (_AF, "leave it out; `compute:` in `explore:` says which unit runs an Einsum"),
+    "variables": (_AF, "write `symbols:` beside this section"),
+    "extra_attributes_for_all_component_models": (
+        _AF,
+        "write `energy_model: {name: hwcomponents, options: {...}}` of each component",
+    ),
     "class": (_TL, "write a tag: !Memory, !Toll, !Container or !Compute"),
     "word-bits": (_TL, "write `bits_per_value:` in the workload"),
     "read_bandwidth": (_TL, "write `throughput:` of the action `read`, in bits per second"),

@@ -70,6 +70,30 @@ def test_a_hierarchy_prints_its_components(spec: pm.Spec) -> None:
     assert repr(named) == "Hierarchy(small: DRAM, GLB, MAC)"
 
 
+def test_what_a_machine_says_of_its_tensors_fanouts_and_links_is_shown() -> None:
+    read, write = ({"name": n, "energy": 1e-12, "bits_per_action": 64} for n in ("read", "write"))
+    link = {"energy_per_bit_hop": 5e-14, "topology": "mesh", "throughput": 64e9}
+    dims = [
+        {"name": "X", "fanout": 4},
+        {"name": "Y", "fanout": 2, "may_reuse": "Outputs", "broadcast_partials": True, "link": link},
+    ]
+    memory = {"type": "Memory", "name": "GLB", "size": 64, "ports": "separate", "buffering": "single"}
+    memory |= {"read_first": True, "fill_drain_latency": 1e-6, "clock": 1e9, "actions": [read, write]}
+    memory |= {"tensors": {"keep": "~Intermediates", "may_keep": "All"}}
+    compute = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 0}]}
+    nodes = [memory, {"type": "Container", "name": "PE", "spatial": dims}, compute]
+    lines = str(pm.load({"arch": {"nodes": nodes, "assume_overlap": False}}).arch).splitlines()
+    assert lines[1:] == [
+        "  transfers do not overlap compute",
+        "  GLB (memory): 64 b; read 1 pJ/action; write 1 pJ/action; keeps ~Intermediates; may keep All; "
+        "partial sums are read first; ports separate; buffering single; read: 64 b per action; "
+        "write: 64 b per action; fill and drain 1 µs; clock 1 GHz",
+        "  per PE (X x 4, Y x 2; 8 in all):",
+        "    Y: may reuse Outputs; partial sums go to all; mesh, 50 fJ/b per hop, 64 Gb/s",
+        "    MAC (compute): compute 0 J/op",
+    ]
+
+
 def test_a_spec_prints_its_parts(spec: pm.Spec) -> None:
     text = str(spec)
     assert text.startswith("Spec(")
