@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from polymodel.sweep.levels import MOST
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from polymodel.loading import Spec
     from polymodel.sweep.result import Sweep
@@ -109,20 +110,19 @@ def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
 
 def _pictures(sweep: Sweep) -> Iterator[Picture]:
     if len(sweep.objectives) > 1:
-        yield Picture("front", partial(_drawn, sweep, "front"))
+        yield Picture("front", partial(_drawn, sweep, "front", ()))
     along = sweep.keep == "all"
     varied = [n for n, v in zip(sweep.grid.names, sweep.grid.values, strict=True) if len(v) > 1]
     if along and len(varied) > 1:
-        yield Picture(f"least {sweep.objectives[0]}", partial(_drawn, sweep, "heat", *varied[:2]))
+        yield Picture(f"least {sweep.objectives[0]}", partial(_drawn, sweep, "heat", varied[:2]))
     symbols = varied[:1] if along else []
     if len(sweep.frame) <= MOST or symbols:
-        yield Picture("traffic by level", partial(_drawn, sweep, "traffic", *symbols))
-        yield Picture("energy by level", partial(_drawn, sweep, "energy", *symbols))
+        yield Picture("traffic by level", partial(_drawn, sweep, "traffic", symbols))
+        yield Picture("energy by level", partial(_drawn, sweep, "energy", symbols))
 
 
-def _drawn(sweep: Sweep, kind: str, *rest: object) -> None:
-    *symbols, ax = rest
-    sweep.plot(kind, *symbols, ax=ax)  # type: ignore[arg-type]  # symbols, and the axes that come last
+def _drawn(sweep: Sweep, kind: str, symbols: Sequence[str], ax: Axes) -> None:
+    sweep.plot(kind, *symbols, ax=ax)
 
 
 def _counted(sweep: Sweep, kept: int) -> Table:
