@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,11 +12,9 @@ from typing import Any
 from polymodel.architecture.text import uncut_text
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec, says_sparse
-from polymodel.mapping.looptree import LoopTree
-from polymodel.spec import MappingSpec
-from polymodel.spec.faults import Faults, each, not_a_spec
+from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
-from polymodel.spec.plain import listed
+from polymodel.sweep.asked import MappingLike, swept
 from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
@@ -44,10 +42,9 @@ from polymodel.sweep.sparse.rows import PREFIX, agree, is_sparse
 from polymodel.sweep.spill import Spill
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
-from polymodel.sweep.values import Choice, Number, wrong
+from polymodel.sweep.values import Choice, Number
 
 Progress = Callable[[int, int, float], None]
-MappingLike = LoopTree | MappingSpec | str | Path
 LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
@@ -94,16 +91,10 @@ def sweep(
     if not isinstance(spec, Spec):
         raise not_a_spec("sweep", spec)
     faults = Faults()
-    specs: tuple[Spec, ...] = ()
-    grids: list[Grid] = []
     asked = asked_for(spec, symbols, where, objectives, keep, top, prune, faults)
     with faults.noting():
         eps, workers = options(eps, workers, asked, resume, memory, progress, store)
-    with faults.noting():
-        specs = _mapped(spec, mappings)
-    for one in specs if asked.symbols else ():
-        with faults.noting():
-            grids.append(make_grid(one, asked.symbols, asked.where, specs))
+    specs, grids = swept(spec, mappings, asked, faults)
     if faults.found:
         raise in_section(faults.found, spec.locator, given=symbols is not None)
     if grids[0].size * len(specs) >= 2**62:
@@ -120,20 +111,6 @@ def sweep(
         found = _search(orders[0], grids[0], progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
     return replace(found, notes=(*found.notes, *notes), eps=eps)
-
-
-def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, ...]:
-    """The spec under each mapping."""
-    if mappings is None and spec.template is None:
-        raise spec.no_mapping()
-    given: object = (mappings,) if isinstance(mappings, (LoopTree, MappingSpec, Path)) else mappings
-    several = listed("mappings", given, "['a.yaml', 'b.yaml']") if mappings is not None else ()
-    if mappings is None:
-        return (spec,)
-    found = tuple(each(*(partial(spec.with_mapping, m) for m in several)))  # type: ignore[arg-type]  # it tells
-    if not found:
-        raise wrong("`mappings` is empty", "give at least one, or leave it out")
-    return found
 
 
 def _replaced(spec: Spec, specs: Sequence[Spec]) -> list[str]:
