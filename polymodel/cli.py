@@ -347,11 +347,16 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     from polymodel.report.compare import compare
     from polymodel.report.page import page
     from polymodel.spec.faults import each
+    from polymodel.spec.symbols import check_symbols
 
     common = [name for text in options.common for name in text.split(",")]
+    given = symbols(options.set)
+    options.set = []
+    specs = each(*(partial(_load, options, [*common, *s.split(",")]) for s in (options.a, options.b)))
+    check_symbols(given, {name: None for spec in specs for name in spec.symbols})  # one may have it alone
     a, b = (
-        evaluate(spec, engine=options.engine)
-        for spec in each(*(partial(_load, options, [*common, *s.split(",")]) for s in (options.a, options.b)))
+        evaluate(spec.bind(**{n: v for n, v in given.items() if n in spec.symbols}), engine=options.engine)
+        for spec in specs
     )
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
