@@ -63,6 +63,9 @@ KEYS: dict[str, tuple[str, str]] = {
 
 def foreign(root: Node) -> Diagnostic | None:
     """What a document of another tool is told by, with the way to read it; None for one of ours."""
+    if of_zigzag(root):
+        remedy = "write its parts as docs/migrate/zigzag.md shows; there is no importer"
+        return Diagnostic("this looks like a ZigZag file", remedy, "", root.place())
     for entry in root.entries or ():
         what = _what(entry, root)
         if what:
@@ -71,6 +74,14 @@ def foreign(root: Node) -> Diagnostic | None:
             remedy = f"polymodel import timeloop {name} --out spec.yaml (see docs/migrate/timeloop.md)"
             return Diagnostic(f"this looks like a {what} file", remedy, entry.key, place)
     return None
+
+
+def of_zigzag(root: Node) -> bool:
+    """True for a workload, accelerator or mapping of ZigZag's, which no importer reads."""
+    if {"memories", "operational_array"} <= {e.key for e in root.entries or ()}:
+        return True
+    keys = [{e.key for e in item.entries or ()} for item in root.elements or ()]
+    return any({"operator_type", "equation"} <= k or {"name", "spatial_mapping"} <= k for k in keys)
 
 
 def _what(entry: Entry, root: Node) -> str:
