@@ -17,6 +17,7 @@ from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.report.report import Report
 from polymodel.spec.faults import Faults
+from polymodel.sweep.parallel import scratch
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.data import TensorData
@@ -144,7 +145,7 @@ def _together(
     begun, rest = perf_counter(), candidates[len(found) :]
     size = max(1, len(rest) // (4 * workers))
     shares = [rest[i : i + size] for i in range(0, len(rest), size)]
-    parallel = Parallel(n_jobs=workers, return_as="generator")
+    parallel = Parallel(n_jobs=workers, return_as="generator", temp_folder=scratch())
     running = parallel(delayed(_share)(spec, share, data) for share in shares)
     try:
         for part in running:

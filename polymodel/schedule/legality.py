@@ -14,6 +14,7 @@ from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import needs, order
 from polymodel.schedule.executed import InPart, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
+from polymodel.schedule.readers import check_readers
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
@@ -48,6 +49,7 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
         if apart is not None:
             found.append(apart)
             continue
+        check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
                 fault = _dependence(case, tensor, producer.name, consumer.name, reuse)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from polymodel.mapping.looptree import Loop, LoopTree
+from polymodel.mapping.placement import users
 from polymodel.polyhedra import needs, sets
 from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -125,8 +126,7 @@ def loop_origins(cascade: Cascade, tree: LoopTree, einsum: str) -> tuple[tuple[i
             found.append((node, loop, 0))
             continue
         if variable not in origins:
-            below = [e for e, path in tree.paths.items() if any(s.id == node for s in path)]
-            below = [einsum] if loop.uneven else below
+            below: Sequence[str] = [einsum] if loop.uneven else users(tree, node)
             lows = [
                 cascade[e].bound(loop.variable_in(e))[0]
                 for e in below

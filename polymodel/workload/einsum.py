@@ -6,7 +6,8 @@ Built by `spec` from YAML or Python objects; nothing here reads text. The ISL vi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -134,10 +135,10 @@ class Cascade:
         return drawn("svg_cascade", "cascade_svg", self)
 
     def __getitem__(self, name: str) -> Einsum:
-        for e in self.einsums:
-            if e.name == name:
-                return e
-        raise KeyError(f"no Einsum {name}; there are {', '.join(e.name for e in self.einsums)}")
+        found = self._named.get(name)
+        if found is None:
+            raise KeyError(f"no Einsum {name}; there are {', '.join(e.name for e in self.einsums)}")
+        return found
 
     def __iter__(self) -> Iterator[Einsum]:
         return iter(self.einsums)
@@ -152,14 +153,24 @@ class Cascade:
 
     def producer(self, tensor: str) -> Einsum | None:
         """The Einsum that writes `tensor`, None for a workload input."""
-        for e in self.einsums:
-            if any(a.tensor == tensor and a.output for a in e.accesses):
-                return e
-        return None
+        return next(iter(self._ends[True].get(tensor, ())), None)
 
     def consumers(self, tensor: str) -> tuple[Einsum, ...]:
         """Einsums that read `tensor`, in execution order."""
-        return tuple(e for e in self.einsums if any(a.tensor == tensor and not a.output for a in e.accesses))
+        return self._ends[False].get(tensor, ())
+
+    @cached_property
+    def _named(self) -> Mapping[str, Einsum]:
+        return {e.name: e for e in reversed(self.einsums)}
+
+    @cached_property
+    def _ends(self) -> tuple[Mapping[str, tuple[Einsum, ...]], Mapping[str, tuple[Einsum, ...]]]:
+        """By tensor, the Einsums that read it, and those that write it."""
+        ends: tuple[dict[str, tuple[Einsum, ...]], dict[str, tuple[Einsum, ...]]] = ({}, {})
+        for e in self.einsums:
+            for tensor, output in dict.fromkeys((a.tensor, a.output) for a in e.accesses):
+                ends[output][tensor] = (*ends[output].get(tensor, ()), e)
+        return ends
 
     @cached_property
     def intermediates(self) -> frozenset[str]:
@@ -169,7 +180,9 @@ class Cascade:
     @cached_property
     def shared(self) -> frozenset[str]:
         """Tensors that more than one Einsum touches."""
-        return frozenset(t for t in self.tensors if sum(t in e.tensors for e in self.einsums) > 1)
+        return frozenset(
+            t for t, many in Counter(t for e in self.einsums for t in e.tensors).items() if many > 1
+        )
 
     @cached_property
     def graph(self) -> networkx.DiGraph:

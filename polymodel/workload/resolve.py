@@ -21,6 +21,7 @@ from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, ra
 
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess  # isort: skip
 
+MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
 Symbols = Mapping[str, Value | None]
 Projections = dict[str, dict[str, Affine]]
 
@@ -42,6 +43,12 @@ def resolve_workload(
     access that gives a value speaks for the tensor, and two that disagree are a fault.
     """
     before = len(faults)
+    if len(workload.einsums) > MAX_EINSUMS:
+        message = f"the workload has {len(workload.einsums)} Einsums, at most {MAX_EINSUMS} are taken"
+        faults.add(
+            ("workload", "einsums"), message, "split it; layers that are alike are one, n_instances times"
+        )
+        return None
     projections = _all_projections(workload, faults)
     if len(faults) > before:
         return None
