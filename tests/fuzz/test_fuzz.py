@@ -76,7 +76,7 @@ def test_a_campaign_sees_faults_hangs_and_memory(monkeypatch: pytest.MonkeyPatch
     made_of = {"bad": Target("bad", 12, lambda random: 0, read)}
     monkeypatch.setattr(module, "TARGETS", made_of)
     monkeypatch.setattr(module, "made", lambda target, seed, number: number)
-    monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.setattr(module, "SECONDS", 1.0)
     monkeypatch.setattr(module, "BYTES", module._peak() + 200_000_000)
     campaign = Campaign(list(made_of.values()), 1, 1, piece=12)
     campaign.run()
