@@ -98,6 +98,18 @@ def signature(
     return None if obj.__name__ in MADE else ("", "")
 
 
+def for_screen_readers(app: Sphinx, failed: Exception | None) -> None:
+    """Headings of the menu get a level, and whoever has no mouse can scroll what is wider than the page."""
+    if failed is None and app.builder.format == "html":
+        for path in Path(app.outdir).rglob("*.html"):
+            text = path.read_text(encoding="utf-8")
+            better = text.replace('role="heading"', 'role="heading" aria-level="2"')
+            better = better.replace("<pre>", '<pre tabindex="0">')
+            if better != text:
+                path.write_text(better, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", signature)
+    app.connect("build-finished", for_screen_readers)
