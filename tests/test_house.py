@@ -160,3 +160,15 @@ def test_import_loads_only_facade_and_errors() -> None:
     loaded = modules_after("import polymodel")
     assert {m for m in loaded if m.startswith("polymodel")} <= {"polymodel", "polymodel.errors"}
     assert not loaded & {"islpy", "numpy", "pandas", "pydantic", "sympy", "networkx", "matplotlib", "yaml"}
+
+
+def test_import_takes_no_time() -> None:
+    """`import polymodel`, in seconds of a processor beyond Python's own start; the best of five."""
+
+    def seconds(code: str) -> float:
+        script = f"{code}\nimport sys, time\nsys.stdout.write(str(time.process_time()))"
+        line = [sys.executable, "-c", script]
+        found = [subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT) for _ in range(5)]
+        return min(float(done.stdout) for done in found)
+
+    assert seconds("import polymodel") - seconds("pass") < 0.4
