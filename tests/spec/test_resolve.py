@@ -168,7 +168,10 @@ def test_an_architecture_with_everything(tmp_path: Path) -> None:
         ("component,quantity\nGLB,read\n", "energies.csv:1:1: no column value"),
         ("component,quantity,value\nGLB,read,fast\n", "energies.csv:2:10: 'fast'"),
         ("component,quantity,value\nGLB,read,-1\n", "energies.csv:2:10: read of GLB is -1"),
-        ("component,quantity,value\nGLB,read,1\nGLB,read,2\n", "energies.csv:3:5: read of GLB is given twice"),
+        (
+            "component,quantity,value\nGLB,read,1\nGLB,read,2\n",
+            "energies.csv:3:5: read of GLB is given twice",
+        ),
         ("component,quantity,value\nGLB\n", "too short"),
         ("component,quantity,value\nGLBB,read,1\n", "did you mean GLBB"),
     ],
