@@ -62,7 +62,7 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
         if other is not None:
             faults.add(path, f"`{path[-1]}` is a key of {other[0]}'s, not of ours", other[1], key=True)
             return
-        near = suggestion(str(path[-1]), _keys_at(model, loc), "known keys")
+        near = suggestion(str(path[-1]), keys_at(model, loc), "known keys")
         faults.add(path, f"unknown key `{path[-1]}`", near, key=True)
     elif kind == "literal_error":
         _literal(path, str(context.get("expected", "")), given, faults)
@@ -106,7 +106,7 @@ def _literal(path: Path, expected: str, given: object, faults: Faults) -> None:
     )
 
 
-def _keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
+def keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
     """Field names of the model that the unknown key `loc[-1]` was given to."""
     here: list[Any] = [model]
     for part in loc[:-1]:

@@ -20,6 +20,7 @@ from polymodel.spec.foreign import foreign
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.plain import plainly
+from polymodel.spec.slips import read_as_meant
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
@@ -326,7 +327,10 @@ def _section(entry: Entry, document: Document) -> None:
         document.sections[entry.key] = model.model_validate(data)
     except ValidationError as error:
         faults_of(error, model, (entry.key,), document.faults)
-        if model is ExploreSection and isinstance(data, dict):
+        meant = read_as_meant(data, model, error)
+        if meant is not None:
+            document.sections[entry.key] = meant
+        elif model is ExploreSection and isinstance(data, dict):
             wrong = {e["loc"][0] for e in error.errors() if e["loc"]}
             document.rest = ExploreSection.model_validate({k: v for k, v in data.items() if k not in wrong})
 

@@ -71,6 +71,7 @@ def test_what_a_spec_names_stays_in_its_folder(tmp_path: Path) -> None:
         (gzip.compress(HEAD + b"9 9 1\n1 1 nan\n"), "not finite"),
         (gzip.compress(HEAD + b"9 9 1\n99999999999999999999 1 1\n"), "outside"),
     ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",  # packed bytes hold the time
 )
 def test_packed_files_that_are_none(tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "a.mtx.gz").write_bytes(data)

@@ -1,0 +1,52 @@
+"""A misspelt key is told, and what it holds is checked in the same round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+
+ARCH = """arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    size: -4
+    leek_power: 3
+    actions:
+    - {name: raed, energy: -1, troughput: 0}
+  - !Compute
+    name: MAC
+    actions: [{name: compute, energy: 1, throughput: 1}]
+"""
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load(path)
+    return [f"{d.place.line}: {d.message}" for d in caught.value.diagnostics]
+
+
+def test_faults_behind_misspelt_keys_are_told_at_once(tmp_path: Path) -> None:
+    assert faults(tmp_path, ARCH) == [
+        "5: negative size -4",
+        "6: unknown key `leek_power`",
+        "8: zero throughput",
+        "8: unknown action raed of DRAM",
+        "8: negative energy -1",
+        "8: unknown key `troughput`",
+    ]
+
+
+def test_a_key_like_none_of_ours_is_told_alone(tmp_path: Path) -> None:
+    """What it was meant to say is not known, so nothing that may follow from it is told."""
+    told = faults(tmp_path, ARCH.replace("leek_power", "xyz"))
+    assert told == ["6: unknown key `xyz`", "8: unknown key `troughput`"]
+
+
+def test_two_keys_for_one_are_no_slip(tmp_path: Path) -> None:
+    told = faults(tmp_path, ARCH.replace("leek_power: 3", "leek_power: 3\n    leak_power: 2"))
+    assert told == ["6: unknown key `leek_power`", "9: unknown key `troughput`"]
