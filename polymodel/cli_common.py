@@ -150,7 +150,9 @@ class Parser(argparse.ArgumentParser):
         found = _TOO_MANY.match(message)
         if found:
             self.faults += [
-                Diagnostic("is one argument too many", "leave it out", n) for n in found[1].split()
+                # An empty word, as a shell makes of an unset variable, is named by its quotes.
+                Diagnostic("is one argument too many", "leave it out", n)
+                for n in found[1].split() or ["''"]
             ]
             self._stop()
         found = _ARGUMENT.match(message)

@@ -160,7 +160,7 @@ def existing(text: str, document: Document) -> FilePath | None:
     if os.path.isdir(path.parent):
         near = close_to(path.name, [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")])
     remedy = f"did you mean {path.parent / near}?" if near else "check the path"
-    shown = text if len(text) <= 300 else f"{text[:300]}..."
+    shown = (text if len(text) <= 300 else f"{text[:300]}...") or "''"
     document.faults.note(Diagnostic("there is no such file", remedy, "", Place(shown)))
     return None
 
