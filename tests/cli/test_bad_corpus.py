@@ -52,7 +52,7 @@ PYTHON = re.compile(
 # A file, an option, an argument (`eps=2`), a path in a spec, a call, or a name that was given.
 PLACE = re.compile(
     r"(refused: )?(--[\w-]+|[\w./\[\]=-]+(:\d+)*:|\w+=|where `|no template uses|'[\w./]+' |symbol \w+ "
-    r"|[\w./-]+\.\w+ |cannot write [\w./-]+: )",
+    r"|[\w./-]+\.\w+ |cannot write [\w./-]+: |'': )",
     re.ASCII,
 )
 
