@@ -368,7 +368,7 @@ def test_it_shows_wherever_reports_show(library: pm.Report, tmp_path: Path) -> N
     ("section", "told"),
     [
         ("{capacity: 6, ramp: 1e12}", r"data_tiles\.ramp: 1e\+12 cycles are more than 10\^9"),
-        ("{capacity: 6, configuration: {add: 1e300}}", r"configuration\.add: 1e\+300 cycles are more than"),
+        ("{capacity: 6, configuration: {add: 1e300}}", r"configuration\.add: the number is too large"),
         ("{capacity: 1e30}", r"data_tiles\.capacity: capacity 1e\+30 is more than 2\^62"),
     ],
 )

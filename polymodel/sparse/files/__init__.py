@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -63,8 +63,8 @@ def read_file(
     for argument, check, given in (("ranks", read.names, ranks), ("shape", read.several, shape)):
         if given is not None:
             check(argument, given)
+    _check(kind, ranks, shape, read)
     read.raise_if_any()
-    _check(kind, ranks, shape)
     faults = Faults(str(path))
     with Text(path, faults, limit) as text:
         if kind == ".tns":
@@ -85,19 +85,14 @@ def _kind(path: Path) -> tuple[str, str]:
     return plain.stem, kind
 
 
-def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None) -> None:
-    faults = []
-    if ranks is not None and (len(set(ranks)) != len(ranks) or not all(ranks)):
-        faults.append(Diagnostic(f"ranks {list(ranks)} are not all different names", "one name per rank"))
-    if kind == ".mtx" and ranks is not None and len(ranks) != 2:
-        faults.append(
-            Diagnostic(f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns", "ranks")
-        )
+def _check(kind: str, ranks: Sequence[str] | None, shape: Sequence[int] | None, read: Arguments) -> None:
+    """What does not fit the kind of file, or each other."""
+    named, sized = (isinstance(given, Sized) for given in (ranks, shape))
+    if kind == ".mtx" and ranks is not None and named and len(ranks) != 2:
+        read.add("ranks", f"a matrix has 2 ranks, {len(ranks)} are given", "name its rows and columns")
     if kind == ".mtx" and shape is not None:
-        faults.append(Diagnostic("a .mtx file says its shape itself", "leave out `shape`"))
-    elif shape is not None and not all(hasattr(s, "__index__") and 0 < s < 2**63 for s in shape):
-        faults.append(Diagnostic(f"shape {list(shape)}: sizes are whole numbers of at least 1"))
-    if ranks is not None and shape is not None and len(ranks) != len(shape):
-        faults.append(Diagnostic(f"{len(ranks)} ranks and {len(shape)} sizes", "one size per rank"))
-    if faults:
-        raise SpecError(faults)
+        read.add("shape", "a .mtx file says its shape itself", "leave out `shape`")
+    elif shape is not None and sized and not all(hasattr(s, "__index__") and 0 < s < 2**63 for s in shape):
+        read.add("shape", f"{list(shape)}: sizes are whole numbers of at least 1", "write e.g. [400, 300]")
+    if ranks is not None and shape is not None and named and sized and len(ranks) != len(shape):
+        read.add("shape", f"{len(ranks)} ranks and {len(shape)} sizes", "one size per rank")

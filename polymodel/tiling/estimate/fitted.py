@@ -33,6 +33,7 @@ def fitted(
         raise Refused(fault, "cut the data itself: pm.tile (no --estimate) takes two ranks of any tensor")
     if isinstance(models, Mapping) and models:
         return _given(tensor, models)
+    models = () if models == {} else models
     wanted: tuple[str, ...]
     if models is None:
         wanted = FITTED if tensor.shape[0] <= _MOST_ROWS else ("uniform", "banded")
