@@ -263,3 +263,8 @@ def test_a_first_line_of_blanks_of_other_scripts(tmp_path: Path) -> None:
     (tmp_path / "a.mtx").write_text("\u2028\n1 1 1\n", encoding="utf-8")
     with pytest.raises(pm.SpecError, match="this is no Matrix Market header"):
         pm.read_tensor(tmp_path / "a.mtx")
+
+
+def test_tensors_of_more_points_than_floats_know() -> None:
+    with pytest.raises(pm.Refused, match=r"of 1\.00e\+400 points: more than 64 bits can count"):
+        pm.Uniform.of(["I", "J"], [10**200, 10**200], density=0.1)

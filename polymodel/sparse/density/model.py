@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
 from math import prod
 from typing import Literal
@@ -203,5 +204,6 @@ def points_of(shape: tuple[int, ...], what: str = "a tensor") -> int:
     """Points of a shape. Refused where 64 bits do not count them."""
     size = prod(shape)
     if size > MOST_POINTS:
-        raise Refused(f"{what} of {size:.3g} points: more than 64 bits can count", "model a part of it")
+        shown = f"{Decimal(size):.2e}"  # of any size; a float is not
+        raise Refused(f"{what} of {shown} points: more than 64 bits can count", "model a part of it")
     return size
