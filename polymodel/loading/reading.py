@@ -59,7 +59,11 @@ def _with_symbols(spec: Spec, symbols: Mapping[str, object], document: Document)
     words = spec._words() | naming.words_of([e.value.plain() for e in document.entries.values()])
     used = symbols.keys() if document.unread else symbols.keys() & words
     known = {**spec.symbols, **dict.fromkeys(used)}
-    return replace(spec, given=naming.right_symbols(symbols, known, document.faults)) if symbols else spec
+    return (
+        replace(spec, given=naming.right_symbols(symbols, known, document.faults, document.variables))
+        if symbols
+        else spec
+    )
 
 
 def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import Faults, TextFault, suggestion
@@ -73,11 +73,20 @@ def symbol_values(
     return found
 
 
-def symbol_faults(symbols: Mapping[str, object], known: Mapping[str, object]) -> list[Diagnostic]:
-    """What is wrong with values given to symbols: unknown names, and what is no number."""
+def symbol_faults(
+    symbols: Mapping[str, object], known: Mapping[str, object], variables: Collection[str] = ()
+) -> list[Diagnostic]:
+    """What is wrong with values given to symbols: unknown names, and what is no number.
+
+    `variables`: those of the templates that were read, which are given otherwise.
+    """
     found = []
     for name, value in symbols.items():
-        if name not in known:
+        if name in variables and name not in known:
+            what = f"{name} is a template variable, not a symbol"
+            remedy = f"give it as one: --var {name}=..., in Python load(..., {name}=...)"
+            found.append(Diagnostic(what, remedy, f"symbols.{name}"))
+        elif name not in known:
             near = suggestion(name, known, "symbols") if known else "the spec has no symbols"
             found.append(Diagnostic(f"unknown symbol {name}", near, f"symbols.{name}"))
         elif (number := as_number(value)) is None or number != number:
@@ -94,10 +103,13 @@ def check_symbols(symbols: Mapping[str, object], known: Mapping[str, object]) ->
 
 
 def right_symbols(
-    symbols: Mapping[str, object], known: Mapping[str, object], faults: Faults
+    symbols: Mapping[str, object],
+    known: Mapping[str, object],
+    faults: Faults,
+    variables: Collection[str] = (),
 ) -> dict[str, Value]:
     """Those that are numbers, made plain; the faults of all are noted."""
-    faults.extend(symbol_faults(symbols, known))
+    faults.extend(symbol_faults(symbols, known, variables))
     numbers = {name: as_number(value) for name, value in symbols.items()}
     return {name: number for name, number in numbers.items() if number is not None and number == number}
 
