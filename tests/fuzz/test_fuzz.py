@@ -77,9 +77,10 @@ def test_a_campaign_sees_faults_hangs_and_memory(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "TARGETS", made_of)
     monkeypatch.setattr(module, "made", lambda target, seed, number: number)
     monkeypatch.setattr(module, "SECONDS", 1.0)
-    # A child begins with what its parent holds now, however much that once was.
-    held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(module, "BYTES", held + 200_000_000)
+    # A child begins with its parent's own pages, however much that once had; those of libraries come later.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    held = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:"))
+    monkeypatch.setattr(module, "BYTES", held * 1024 + 200_000_000)
     campaign = Campaign(list(made_of.values()), 1, 1, piece=12)
     campaign.run()
     found = campaign.counts["bad"].faults
