@@ -43,7 +43,7 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     if not isinstance(spec, Loaded):
         raise not_a_spec("evaluate", spec)
     named = given_symbols(symbols)
-    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind tells
+    bound = spec.bind(**named) if named else spec  # type: ignore[arg-type]  # bind refuses what is no number
     if bound.mapping is None:
         raise bound.no_mapping()
     faults = bound.check()
@@ -186,7 +186,7 @@ def execute(
     return run(
         teaal,
         tensors,
-        rank_sizes=sizes,  # type: ignore[arg-type]  # run tells
+        rank_sizes=sizes,  # type: ignore[arg-type]  # run refuses what is no size
         symbols=symbols,
         slices=slices,
         values=values,

@@ -40,7 +40,9 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
     several = listed("mappings", given, "['a.yaml', 'b.yaml']") if mappings is not None else ()
     if mappings is None:
         return (spec,)
-    found = tuple(each(*(partial(spec.with_mapping, m) for m in several)))  # type: ignore[arg-type]  # it tells
+    # What is no mapping is refused by with_mapping itself.
+    tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # refused there
+    found = tuple(each(*tried))
     if not found:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
     return found

@@ -16,17 +16,8 @@ from polymodel.report.show import show_html
 from polymodel.report.table import Column, Table
 from polymodel.report.tiling.text import tiling_html
 from tests.browser.visit import SIZES, WIDEST, Visit
+from tests.report.test_found_page import MAPPING
 
-MAPPING = """
-mapping:
-  nodes:
-  - !Storage {component: DRAM, tensors: [A, B, C]}
-  - !Temporal {rank_variable: m, tile_shape: TM}
-  - !Temporal {rank_variable: k, tile_shape: TK}
-  - !Storage {component: GLB, tensors: [A, B, C], reuse: slide}
-  - !Compute {einsum: Matmul, component: MAC}
-symbols: {TM: 8, TK: 8}
-"""
 COPIED = ("copied", "selected: copy it with the keyboard")
 # Text against what is painted behind it, as WCAG counts it; the least ratio, and where it is.
 CONTRAST = """() => {
