@@ -46,7 +46,7 @@ class Arguments:
         names = self.names("ranks", ranks)
         if not self.several("shape", shape):
             return names, (1,) * len(names)
-        sizes: tuple[object, ...] = tuple(shape)  # type: ignore[arg-type]  # `several` saw that it is iterable
+        sizes: tuple[object, ...] = tuple(shape)  # type: ignore[arg-type]  # seen to be iterable just above
         for i, size in enumerate(sizes):
             if (as_whole(size) or 0) < 1:
                 what = f"size {shown(size)} of a rank is no whole number above 0"

@@ -41,7 +41,7 @@ def _mapped(spec: Spec, mappings: Sequence[MappingLike] | None) -> tuple[Spec, .
     if mappings is None:
         return (spec,)
     # What is no mapping is refused by with_mapping itself.
-    tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # refused there
+    tried = (partial(spec.with_mapping, m) for m in several)  # type: ignore[arg-type]  # it refuses what is none
     found = tuple(each(*tried))
     if not found:
         raise wrong("`mappings` is empty", "give at least one, or leave it out")
