@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -41,6 +40,9 @@ CONTRAST = """() => {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
+    # Where a file lies is on the page too: no checkout may be too deep for it.
+    folder = folder / "/".join(["a_folder_that_is_deep"] * 6)
+    folder.mkdir(parents=True)
     (folder / "tiled.yaml").write_text(MAPPING, encoding="utf-8")
     spec = pm.load("matmul", "simple_two_level", folder / "tiled.yaml")
     symbols = {"TM": pm.all_sizes("m"), "TK": pm.divisors("k")}
@@ -158,23 +160,26 @@ def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
 
 
 def test_a_large_front_sorts_at_once(browser: Any, tmp_path: Path) -> None:
-    rows = tuple((f"point {k * 7919 % 3001}", k * 7919 % 3001 / 7, 2**60 + k) for k in range(3000))
-    columns = (Column("name"), Column("energy", "J"), Column("bits", "bit"))
-    file = tmp_path / "large.html"
-    file.write_text(whole("large", Table("t", columns, rows).html()), encoding="utf-8")
-    visit = Visit(browser, 1280)
-    visit.page.goto(file.as_uri())
-    script = """at => { const begun = performance.now();
-      document.querySelectorAll('th button')[at].click();
+    """Ten times the rows, about ten times the work (a sort by pairs would take a hundred times)."""
+    script = """() => { const began = performance.now();
+      for (const head of document.querySelectorAll('th button')) { head.click(); head.click(); }
+      const filter = document.querySelector('input[type=search]');
+      for (const words of ['point 29', '']) {
+        filter.value = words; filter.dispatchEvent(new Event('input')); }
       document.body.offsetHeight;
-      return performance.now() - begun; }"""
-    for at in range(3):
-        assert visit.page.evaluate(script, at) < 1000
-        assert visit.page.evaluate(script, at) < 1000
-    begun = perf_counter()
+      return performance.now() - began; }"""
+    columns = (Column("name"), Column("energy", "J"), Column("bits", "bit"))
+    visit = Visit(browser, 1280)
+    least = {}
+    for size in (300, 3000):
+        rows = tuple((f"point {k * 7919 % 3001}", k * 7919 % 3001 / 7, 2**60 + k) for k in range(size))
+        file = tmp_path / f"{size}.html"
+        file.write_text(whole("large", Table("t", columns, rows).html()), encoding="utf-8")
+        visit.page.goto(file.as_uri())
+        least[size] = min(visit.page.evaluate(script) for _ in range(5))
+    assert least[3000] < 50 * max(least[300], 1.0)
     visit.page.fill("input[type=search]", "point 29")
     assert (visit.page.locator("output").text_content() or "").endswith("of 3000 rows")
-    assert perf_counter() - begun < 2
     visit.page.close()
 
 
