@@ -174,12 +174,12 @@ def working_sets(needs: Sequence[Need], notes: tuple[str, ...] = ()) -> Table:
 
     `measure`: `tile` (buffets resident in the same phase), `live` (elements between first and last use) or
     `reserved` (nodes above a split count in all branches). `checked` marks the measure that the
-    capacity is held against.
+    capacity is held against. `residents` are tensors with their bits, as in "A=2048 B=512".
     """
     columns = (
         Column("component"), Column("einsum"), Column("measure"), Column("bits", "bit"),
         Column("capacity_bits", "bit"), Column("utilisation", "1"), Column("checked"), Column("fits"),
-        Column("residents"),
+        Column("residents", "bit"),
     )  # fmt: skip
     rows = tuple(
         (

@@ -66,7 +66,7 @@ TERMS = {
     "capacity_bits": "size of the memory",
     "checked": "whether the capacity is held against this measure",
     "fits": "whether the peak is within the capacity",
-    "residents": "who is in the memory at the peak, with bits",
+    "residents": "who is in the memory at the peak, each with its bits",
     "utilisation": "part of what there is that is used",
     "rank": "1 is the component that takes longest",
     "slack_s": "how much longer the component could take before it limited the Einsum",

@@ -9,6 +9,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ RATIO = "b/a"
 Cell = int | float | str | bool | None
 
 
+_NAMED = re.compile(r"\w+=\d+( \w+=\d+)*")  # a cell of several figures, each behind what it is of
 _PRINTED = 60  # rows of a table in a terminal
 
 
@@ -163,10 +165,11 @@ class Table:
         for at, row in enumerate(self.rows):
             cells = []
             for i, (v, c, r) in enumerate(zip(row, self.columns, right, strict=True)):
-                title = f' title="{esc(str(v))} {esc(c.unit)}"' if r and v is not None else ""
+                text = esc(shown(v, c))
+                rounded = r or (isinstance(v, str) and text != esc(v))
+                title = f' title="{esc(str(v))} {esc(c.unit)}"' if rounded and v is not None else ""
                 if exact is not None and (said := exact(at, i)):
                     title = f' title="{esc(said)}"'
-                text = esc(shown(v, c))
                 if not i and link is not None and (place := link(at)):
                     text = f'<a href="#{esc(place)}">{text}</a>'
                 cells.append(f"<td{_side(r)}{title}>{text}</td>")
@@ -204,7 +207,7 @@ def shown(value: Cell, column: Column) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return value
+        return _amounts(value, column.unit) if column.unit and _NAMED.fullmatch(value) else value
     if column.unit == RATIO:
         return f"{value:.4g}"
     if column.unit == "1":
@@ -213,3 +216,9 @@ def shown(value: Cell, column: Column) -> str:
     if not column.unit and isinstance(value, int):
         return str(value)
     return engineering(value, "" if column.unit in PLAIN else column.unit)
+
+
+def _amounts(text: str, unit: str) -> str:
+    """`A=32768 B=512` as `A 32.77 kb, B 512 b`."""
+    pairs = (entry.partition("=") for entry in text.split())
+    return ", ".join(f"{name} {engineering(int(number), unit)}" for name, _, number in pairs)

@@ -102,7 +102,15 @@ def test_working_sets_say_who_is_in_them(fused: Report) -> None:
     glb = rows[(rows.component == "GLB") & (rows.einsum == "E0") & (rows.measure == "tile")].iloc[0]
     assert glb["bits"] == 512
     assert glb["residents"] == "W0=192 W1=160 T1=64 T0=96"
+    assert rows.attrs["units"]["residents"] == "bit"
     assert set(rows.measure) == {"tile", "live", "reserved"}
+
+
+def test_printed_residents_have_units_and_pages_the_exact_figures(fused: Report) -> None:
+    shown = str(fused).partition("Working sets")[2].partition("Tiles")[0]
+    assert "W0 192 b, W1 160 b, T1 64 b, T0 96 b" in shown
+    page = fused.table("working_sets").html()
+    assert '<td title="W0=192 W1=160 T1=64 T0=96 bit">W0 192 b, W1 160 b, T1 64 b, T0 96 b</td>' in page
 
 
 def test_summary_adds_up(fused: Report) -> None:
