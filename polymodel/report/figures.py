@@ -61,6 +61,15 @@ def new_panels(width: float, height: float) -> Panels:
     return made
 
 
+def whole_figure(ax: Axes) -> Figure | None:
+    """The figure that axes stand in, also where they are in a part of it; None of removed axes."""
+    from matplotlib.figure import Figure as Whole
+
+    # Of a part, `figure` is the whole one in every version; before 3.10 nothing else tells it.
+    found = ax.figure
+    return found if found is None or isinstance(found, Whole) else found.figure
+
+
 def _make_room() -> None:
     import matplotlib.pyplot as plt
     from matplotlib.backend_bases import FigureManagerBase

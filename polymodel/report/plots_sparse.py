@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.figures import axes
+from polymodel.report.figures import axes, whole_figure
 from polymodel.report.plots import INK, MARKERS, SHADES, WARNING, prefixed
 from polymodel.sparse.tensor import SparseTensor
 
@@ -231,7 +231,7 @@ def plot_spy(tensor: SparseTensor, *, bins: int = BINS, title: str = "", ax: Axe
     for which in ("x", "y"):
         prefixed(ax, "", which)
     cell = f"per cell of {steps[0]} x {steps[1]} points" if steps != (1, 1) else "per point"
-    figure = ax.get_figure(root=True)
+    figure = whole_figure(ax)
     if most > 1 and figure is not None:
         bar = figure.colorbar(image, ax=ax, shrink=0.85, label=f"nonzeros {cell}")
         bar.minorticks_off()

@@ -22,8 +22,8 @@ from benchmarks import pruning
 from polymodel.explore.chainslope import ChainSlope
 from polymodel.explore.graphslope import GraphSlope
 from polymodel.explore.skislope import SkiSlope
-from polymodel.report import plots_sparse, plots_tensaurus
-from polymodel.report.figures import new_axes
+from polymodel.report import figures, plots_sparse, plots_tensaurus
+from polymodel.report.figures import new_axes, whole_figure
 
 SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}
 
@@ -79,8 +79,23 @@ def test_many_plots_leave_few_figures_open(plots: list[object]) -> None:
     assert len(plt.get_fignums()) == 10
     assert plt.gcf() is made[-1].figure
     first = io.BytesIO()
-    made[0].get_figure(root=True).savefig(first)  # type: ignore[union-attr]  # closed but kept
+    closed = whole_figure(made[0])
+    assert closed is not None
+    closed.savefig(first)
     assert first.getvalue().startswith(b"\x89PNG")
+
+
+def test_the_figure_of_axes_is_the_whole_one() -> None:
+    """In every version of matplotlib from 3.9 on: `get_figure` takes `root` from 3.10 on only."""
+    whole = plt.figure()
+    part = whole.subfigures(1, 2)[0].subfigures(2, 1)[0]
+    assert whole_figure(part.add_subplot()) is whole
+    own = whole.add_subplot()
+    assert whole_figure(own) is whole
+    own.remove()
+    assert whole_figure(own) is None
+    sources = Path(figures.__file__).parent.rglob("*.py")
+    assert not [p for p in sources if "get_figure(" in p.read_text(encoding="utf-8")]
 
 
 def test_figures_of_others_stay_open() -> None:

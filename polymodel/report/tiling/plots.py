@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import axes, new_panels
+from polymodel.report.figures import axes, new_panels, whole_figure
 from polymodel.report.plots import INK, WARNING, prefixed
 from polymodel.spec.plain import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
@@ -272,7 +272,7 @@ def _frame(found: Tiled, ax: Axes) -> None:
 
 def _scale(ax: Axes, most: int, steps: tuple[int, int]) -> None:
     """The colours' scale, where there is more than one."""
-    figure = ax.get_figure(root=True)
+    figure = whole_figure(ax)
     if most < 2 or figure is None:
         return
     cell = f"per cell of {steps[0]:,} x {steps[1]:,}" if steps != (1, 1) else "per place"
@@ -302,7 +302,7 @@ def _told(found: Sequence[Tiled], apart: float) -> list[Patch]:
 
 
 def _legend(handles: Sequence[Patch], ax: Axes) -> None:
-    figure = ax.get_figure(root=True)
+    figure = whole_figure(ax)
     if handles and figure is not None:
         # Outside of the axes and of the scale: the layout makes room for it.
         figure.legend(handles=list(handles), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
