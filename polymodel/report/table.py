@@ -34,10 +34,14 @@ _PRINTED = 60  # rows of a table in a terminal
 
 @dataclass(frozen=True)
 class Column:
-    """A column; the unit is also the end of the name where the name would not say it otherwise."""
+    """A column; the unit is also the end of the name where the name would not say it otherwise.
+
+    `given`: the name is one of the spec's, such as a rank variable, and printed letter by letter.
+    """
 
     name: str
     unit: str = ""
+    given: bool = False
 
     @property
     def heading(self) -> str:
@@ -46,7 +50,8 @@ class Column:
             "bit": "_bits", "bit/s": "_bits_per_s", "J": "_J", "J s": "_Js", "s": "_s",
             "W": "_W", "m^2": "_m2",
         }  # fmt: skip
-        return self.name.removesuffix(ends.get(self.unit, "")).replace("_", " ")
+        words, of, name = self.name.removesuffix(ends.get(self.unit, "")).partition(":")
+        return f"{words if self.given else words.replace('_', ' ')}{of}{name}"
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ def table(problem: Problem, found: Timeline) -> Table:
     columns = (
         Column("phase"),
         Column("einsum"),
-        *(Column(n) for n in names),
-        *(Column(f"{t}_bits", "bit") for t in tensors),
+        *(Column(n, given=True) for n in names),
+        *(Column(f"{t}_bits", "bit", given=True) for t in tensors),
         Column("total_bits", "bit"),
     )
     rows: list[tuple[Cell, ...]] = []
@@ -70,9 +70,15 @@ def loop_names(tree: LoopTree, loops: tuple[int, ...]) -> tuple[str, ...]:
     """The rank variable of each loop, numbered from the outermost where several have the same."""
     known = {i: n.rank_variable for i, n, _ in tree.walk() if isinstance(n, Loop)}
     names = [known[i] for i in loops]
-    return tuple(
-        name if names.count(name) == 1 else f"{name}_{names[:k].count(name)}" for k, name in enumerate(names)
-    )
+    told: list[str] = []
+    for k, name in enumerate(names):
+        if names.count(name) > 1:
+            end = f"_{names[:k].count(name)}"
+            while name + end in names:  # a rank variable may be called so itself
+                end = "_" + end
+            name += end
+        told.append(name)
+    return tuple(told)
 
 
 def buffet_names(found: Timeline) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _table(sweep: Sweep, rows: pd.DataFrame) -> Table:
     shown = [*names, *(f for f in figures if f in rows.columns), "feasible"]
     if "reason" in rows.columns and not rows["feasible"].all():
         shown.append("reason")
-    columns = tuple(Column(n, "" if n in names else sweep.unit(n)) for n in shown)
+    columns = tuple(Column(n, "" if n in names else sweep.unit(n), given=n in names) for n in shown)
     cells: list[list[Cell]] = [rows[n].tolist() for n in shown] if len(rows) else []
     return Table("points", columns, tuple(zip(*cells, strict=True)))
 

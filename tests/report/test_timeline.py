@@ -9,6 +9,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.report.report import Report
+from polymodel.report.timeline import table, timeline
 from tests.conv_pair import pair_text
 
 # F2 is 10 x 10 for 8 x 8 of F3; F1 12 x 12. One bit a value, so that bits are elements.
@@ -45,6 +46,42 @@ def test_a_row_per_iteration_of_the_innermost_loop(report: Report) -> None:
     assert list(frame["W2_bits"]) == [0] + [9] * 7
     assert list(frame["total_bits"]) == [133, 78, 126, 78, 126, 78, 114, 69]
     assert frame.attrs["units"]["F2_bits"] == "bit"
+
+
+TWICE = """
+workload:
+  rank_sizes: {M: 8, RANK: 4}
+  bits_per_value: {All: 8}
+  einsums:
+  - name: Z
+    tensor_accesses:
+    - {name: A_x, projection: [m]}
+    - {name: Z, projection: [m, VAR], output: true}
+arch:
+  nodes:
+  - !Memory {name: DRAM, size: inf, actions: [{name: read}, {name: write}]}
+  - !Memory {name: GLB, size: 4096, actions: [{name: read}, {name: write}]}
+  - !Compute {name: MAC, actions: [{name: compute}]}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A_x, Z]}
+  - !Temporal {rank_variable: m, tile_shape: 4}
+  - !Storage {component: GLB, tensors: [A_x, Z]}
+  - !Temporal {rank_variable: VAR, tile_shape: 1}
+  - !Temporal {rank_variable: m, tile_shape: 1}
+  - !Compute {einsum: Z, component: MAC}
+"""
+
+
+@pytest.mark.parametrize(("variable", "outer"), [("n", "m_0"), ("m_0", "m__0")])
+def test_loops_are_called_in_the_table_as_in_the_peak(variable: str, outer: str, tmp_path: Path) -> None:
+    """Two loops over m are m_0 and m_1, unless a rank variable has such a name; A_x keeps its underscore."""
+    file = tmp_path / "spec.yaml"
+    file.write_text(TWICE.replace("VAR", variable).replace("RANK", variable.upper()))
+    report = pm.evaluate(pm.load(file))
+    heads = table(report.problem, timeline(report, "GLB")).text(indent="").splitlines()[0].split()
+    assert heads == ["phase", "einsum", outer, variable, "m_1", "A_x", "Z", "total"]
+    assert f"at {outer} = 0, {variable} = 0, m_1 = 0" in str(report.peak("GLB"))
 
 
 def test_the_peak_is_that_of_the_working_sets(report: Report) -> None:
