@@ -268,3 +268,15 @@ def test_a_first_line_of_blanks_of_other_scripts(tmp_path: Path) -> None:
 def test_tensors_of_more_points_than_floats_know() -> None:
     with pytest.raises(pm.Refused, match=r"of 1\.00e\+400 points: more than 64 bits can count"):
         pm.Uniform.of(["I", "J"], [10**200, 10**200], density=0.1)
+
+
+def test_a_binding_whose_einsum_is_no_name(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "einsum: {declaration: {X: [M], Y: [M]}, expressions: ['Y[m] = X[m]']}\n"
+        "architecture: {subtree: [{name: S, local: [{name: MAC, class: compute}]}]}\n"
+        "binding: [{name: MAC, bindings: [{einsum: {a: 1}, op: mul}]}]\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(pm.SpecError, match="unknown Einsum"):
+        pm.load(file)

@@ -283,7 +283,7 @@ def _older(
         ):
             here = (*at, "bindings", j)
             named = walk.mapping(entry, here, "{einsum: Z, op: mul}").get("einsum")
-            if named is not None and named not in expressions:
+            if named is not None and not (isinstance(named, str) and named in expressions):
                 near = suggestion(str(named), expressions, "Einsums")
                 walk.add((*here, "einsum"), f"unknown Einsum {shown(named)}", near)
                 continue
