@@ -108,7 +108,8 @@ class Obstacle:
         gone = "some" if self.left is None else f"{self.before - self.left:,}"
         what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
         held += f", narrowed by `{self.written}`," if self.written else ""
-        figures = f": needs {self.need:g}, has {self.have:g}" if self.need is not None else ""
+        digits = ".6g" if self.constraint == "min_utilisation" else ".15g"  # bits are whole
+        figures = f": needs {self.need:{digits}}, has {self.have:{digits}}" if self.need is not None else ""
         figures += " (spatial tiles divide)" if self.constraint == "min_utilisation" else ""
         return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
 

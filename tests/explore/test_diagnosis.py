@@ -26,9 +26,9 @@ def memory(name: str, size: int | str = "inf", **tensors: str) -> dict[str, Any]
     return {"type": "Memory", "name": name, "size": size, "tensors": tensors}
 
 
-def spec_of(einsums: list[str], sizes: dict[str, int], *nodes: dict[str, Any]) -> Spec:
+def spec_of(einsums: list[str], sizes: dict[str, int], *nodes: dict[str, Any], bits: int = 8) -> Spec:
     shape = {v: f"0 <= {v} < {n}" for v, n in sizes.items() if any(v in e for e in einsums)}
-    workload = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": einsums}
+    workload = {"iteration_space_shape": shape, "bits_per_value": {"All": bits}, "einsums": einsums}
     units = [{"type": "Compute", "name": n} for n in ("MAC", "VPU")]
     return pm.load({"workload": workload, "arch": {"nodes": [*nodes, *units]}})
 
@@ -126,6 +126,13 @@ def test_a_memory_too_small() -> None:
     )
     assert "a mapping exists if the size of GLB is 24 bits instead of 23" in text
     assert "a mapping exists if GLB need not keep B (`may_keep` it instead)" in text
+
+
+def test_large_figures_are_told_to_the_last_bit() -> None:
+    """Rounded to six digits, what is needed and what is there would look alike."""
+    spec = spec_of(MATMUL, FOUR, WHOLE, memory("GLB", 2_999_999, keep="All"), bits=10**6)
+    (obstacle,) = diagnosis_of(spec).obstacles
+    assert obstacle.text.endswith(": needs 3000000, has 2999999")
 
 
 def test_utilisation() -> None:
