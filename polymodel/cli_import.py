@@ -118,9 +118,8 @@ def values(texts: Sequence[str]) -> dict[str, object]:
 
 def told(imported: Imported, out: str | None) -> tuple[str, int]:
     """What is printed: the YAML, or where it was written. Notes go to stderr, so that stdout is a spec."""
-    for kind, remarks in (("note", imported.notes), ("left out", imported.left_out)):
-        for remark in remarks:
-            sys.stderr.write(f"{kind}: {remark.render()}\n")
+    for remark in imported.remarks:
+        sys.stderr.write(f"{remark}\n")
     if out is None:
         return imported.text, FINE
     path = imported.save(Path(out))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,6 +13,20 @@ from polymodel.loading import Spec, load
 from polymodel.spec.output import write_text
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
+
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class LeftOut(Diagnostic):
+    """A key that nothing was made of. `key`: as it stands below `owner`, the component that has it.
+
+    `why` says it of one key, with `it` for the key: those of one `why` and remedy are told together.
+    """
+
+    key: str = ""
+    owner: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +57,12 @@ class Imported:
         """Whether everything in the file has its counterpart in the spec."""
         return not self.left_out
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes and what is left out as text; what is alike and has one remedy stands together."""
+        notes = (f"note{text}" for text in gathered(self.notes))
+        return (*notes, *(f"left out{text}" for text in gathered(self.left_out)))
+
     def save(self, file: str | Path) -> Path:
         """Write the YAML to a new file; an existing one is left alone."""
         path = Path(file)
@@ -51,13 +73,60 @@ class Imported:
         return path
 
     def __str__(self) -> str:
-        parts = [self.text]
-        parts += [f"note: {d.render()}" for d in self.notes]
-        parts += [f"left out: {d.render()}" for d in self.left_out]
-        return "\n".join(parts)
+        return "\n".join([self.text, *self.remarks])
 
     def __repr__(self) -> str:
         return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
+
+
+def gathered(found: Iterable[Diagnostic]) -> list[str]:
+    """Each diagnostic as text behind a word; those of one remedy and `why` as one, with every place."""
+    groups: dict[object, list[Diagnostic]] = {}
+    for d in found:
+        why = d.why if isinstance(d, LeftOut) else ""
+        groups.setdefault((why, d.remedy) if d.remedy else d, []).append(d)
+    return [_together(group) if len(group) > 1 else f": {group[0].render()}" for group in groups.values()]
+
+
+def _together(group: list[Diagnostic]) -> str:
+    keys = [d for d in group if isinstance(d, LeftOut)]
+    remedy = f"  remedy: {group[0].remedy}"
+    if len(keys) < len(group):
+        shown = [_line(d) for d in group]
+        return "\n".join([f": {len(group)} of one kind", *shown, remedy])
+    head = f": {len(keys)} keys are not converted: {_of_several(keys[0].why)}"
+    files: dict[str, list[str]] = {}
+    for d in keys:
+        files.setdefault(d.place.file, []).append(_named(d))
+    lines = [f"{f'{file}: ' if file else ''}{', '.join(names)}" for file, names in files.items()]
+    return "\n".join([head, *(_filled(line) for line in lines), remedy])
+
+
+def _line(d: Diagnostic) -> str:
+    """A diagnostic without the source line."""
+    return "  " + ": ".join(
+        part for part in (str(d.place) if d.place.file else "", d.path, d.message) if part
+    )
+
+
+def _named(d: LeftOut) -> str:
+    where = f" ({d.place.line}:{d.place.column})" if d.place.line else ""
+    return f"`{d.key}`{f' of {d.owner}' if d.owner else ''}{where}"
+
+
+def _of_several(why: str) -> str:
+    """What is said of one key, said of several: `it serves ...` as `they serve ...`."""
+    return re.sub(r"^it (\w+)s\b", r"they \1", re.sub(r"\bto it$", "to them", why))
+
+
+def _filled(text: str) -> str:
+    """Lines of at most WIDTH, broken between the things that are listed."""
+    lines, room = ["  "], WIDTH
+    for piece in text.split(", "):
+        if len(lines[-1]) + len(piece) > room and lines[-1].strip():
+            lines.append("    ")
+        lines[-1] += f"{piece}, "
+    return "\n".join(line.rstrip() for line in lines).rstrip(",")

@@ -29,7 +29,7 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
     """
     if not isinstance(text, str):
         return _bounded(text, 0)
-    return _value(parse_arithmetic(text), symbols or {})
+    return value_of(parse_arithmetic(text), symbols or {})
 
 
 def _bounded(value: Value, offset: int) -> Value:
@@ -57,17 +57,18 @@ class UnboundSymbol(TextFault):
     code = "unbound-symbol"
 
 
-def _value(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
+def value_of(tree: Tree, symbols: Mapping[str, Value | None]) -> Value:
+    """The value of arithmetic that has been parsed. Raises TextFault, as `evaluate_number`."""
     if isinstance(tree, Number):
         return _bounded(tree.value, tree.offset)
     if isinstance(tree, Name):
         return _named(tree, symbols)
     if isinstance(tree, Unary):
-        value = _value(tree.operand, symbols)
+        value = value_of(tree.operand, symbols)
         return -value if tree.op == "-" else value
     if isinstance(tree, Call):
-        return _called(tree, [_value(a, symbols) for a in tree.arguments])
-    return _combined(tree, _value(tree.left, symbols), _value(tree.right, symbols))
+        return _called(tree, [value_of(a, symbols) for a in tree.arguments])
+    return _combined(tree, value_of(tree.left, symbols), value_of(tree.right, symbols))
 
 
 def _named(tree: Name, symbols: Mapping[str, Value | None]) -> Value:

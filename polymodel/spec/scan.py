@@ -173,6 +173,10 @@ class Cursor:
                 f"write {number}*{_UNITS[name]}" if name in _UNITS else f"write {number}*{name}",
             )
 
+    def inner(self) -> Tree:
+        """What may stand in parentheses, or as an argument."""
+        return arithmetic(self)
+
     def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -238,7 +242,7 @@ def _atom(cursor: Cursor) -> Tree:
             raise TextFault(f"{token.text}. is not a number", cursor.now.offset, "use names without dots")
         return Name(token.text, token.offset)
     if cursor.take("("):
-        inner = arithmetic(cursor)
+        inner = cursor.inner()
         cursor.need(")", "to close the parenthesis")
         return inner
     raise TextFault(
@@ -247,17 +251,23 @@ def _atom(cursor: Cursor) -> Tree:
 
 
 def _arguments(cursor: Cursor) -> tuple[Tree, ...]:
-    found = [arithmetic(cursor)]
+    found = [cursor.inner()]
     while cursor.take(","):
-        found.append(arithmetic(cursor))
+        found.append(cursor.inner())
     cursor.need(")", "after the arguments")
     return tuple(found)
+
+
+_CONDITIONS = ("if", "else", "and", "or", "not", "<", "<=", ">", ">=", "==", "!=")
 
 
 def parse_arithmetic(text: str) -> Tree:
     """The syntax tree of one arithmetic expression. Raises TextFault."""
     cursor = Cursor(text)
     tree = arithmetic(cursor)
+    if cursor.now.text in _CONDITIONS:
+        remedy = "let a template decide: {{ 16 if W > 8 else 4 }}, with a value for W (--var W=9)"
+        raise TextFault(f"{cursor.now.text!r}: there are no conditions here", cursor.now.offset, remedy)
     cursor.finish()
     return tree
 

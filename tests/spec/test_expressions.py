@@ -68,6 +68,9 @@ def test_numbers(text: str, value: float) -> None:
         ("1 +" * 700 + "1", 0, "characters"),
         ("(" * 50 + "1" + ")" * 50, 40, "nested"),
         ("-" * 100 + "1", 40, "nested"),
+        ("8 if TM else 2", 2, "no conditions"),
+        ("TM > 2", 3, "no conditions"),
+        ("2 and TM", 2, "no conditions"),
     ],
 )
 def test_bad_numbers(text: str, offset: int, word: str) -> None:

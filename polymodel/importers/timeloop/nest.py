@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape
 from polymodel.importers.timeloop.reading import Fields, Reading, count_of, letters, mended, name_and_count
 from polymodel.spec.faults import TextFault, suggestion
-from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node
 
 _FACTOR = re.compile(
@@ -250,7 +250,7 @@ class _Builder:
         """`M=TILE*2`: one factor, computed from variables."""
         name, equals, value = text.partition("=")
         try:
-            number = evaluate_number(value, self.reading.variables) if equals and value.strip() else None
+            number = evaluate(value, self.reading.variables) if equals and value.strip() else None
         except TextFault as fault:
             self.reading.fault(node, fault.message, mended(fault), path, at)
             return

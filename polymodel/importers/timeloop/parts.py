@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
-from polymodel.importers.timeloop.reading import Fields, Reading, exact
+from polymodel.importers.timeloop.expressions import evaluate
+from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, exact
+from polymodel.spec.faults import TextFault
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import Node
 
@@ -132,21 +134,22 @@ def scope_of(reading: Reading, fields: Fields | None, outer: Mapping[str, Value]
         if len(rest) == len(waiting):
             break
         waiting = rest
+    for entry in fields.node.entries or () if fields else ():
+        # What a container says goes for all inside it, and is checked once.
+        if entry.key == CYCLE and id(entry) not in reading.seen:
+            cycle_of(reading, reading.take(entry), found, fields.below(CYCLE) if fields else "")
     return found
 
 
 def _quietly(node: Node, scope: Mapping[str, Value]) -> Value | None:
     """The value of an attribute if it is a number by now; many attributes are words."""
-    from polymodel.spec.faults import TextFault
-    from polymodel.spec.numbers import evaluate_number
-
     value = node.scalar
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):
         return value
     try:
-        return evaluate_number(str(value), scope)
+        return evaluate(str(value), scope)
     except TextFault:
         return None
 

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from polymodel.errors import Diagnostic, Place
+from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.unread import unread
 from polymodel.spec.faults import Faults, TextFault, suggestion
-from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.numbers import Value
 from polymodel.spec.source import Entry, Node
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _DIGITS = 18  # of a number of instances: 64 bits
 _RANGE = re.compile(r"\s*\[\s*(\d+)\s*\.\.\s*(\d+)\s*\]\s*\Z")
 LARGEST = 2**53
+CYCLE = "global_cycle_seconds"
 
 
 def plain_key(key: str) -> str:
@@ -64,22 +66,29 @@ class Reading:
 
     def name_the_rest(self, root: Node) -> None:
         """Everything that nobody has read is left out by name."""
-        for path, entry in _untouched(root, "", self.seen):
-            message, remedy = unread(plain_key(entry.key), entry)
-            place = entry.source.place(entry.line, entry.column)
-            if (place, message) not in {(d.place, d.message) for d in self.left}:
-                self.left.append(Diagnostic(message, remedy, path, place))
+        for path, entry, owner in _untouched(root, "", self.seen, ("", "")):
+            name, above = owner
+            below = path.removeprefix(above).removeprefix(".").removeprefix("attributes.")
+            found = unread(entry, plain_key(entry.key), path, below, name)
+            if (found.place, found.message) not in {(d.place, d.message) for d in self.left}:
+                self.left.append(found)
 
 
-def _untouched(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, Entry]]:
+def _untouched(
+    node: Node, path: str, seen: set[int], owner: tuple[str, str]
+) -> Iterator[tuple[str, Entry, tuple[str, str]]]:
+    """(path, key, (name, path) of the innermost part around it that has a name or a target)."""
+    for entry in node.entries or ():
+        if plain_key(entry.key) in ("name", "target") and entry.value.scalar is not None:
+            owner = str(entry.value.scalar), path
     for entry in node.entries or ():
         below = f"{path}.{entry.key}" if path else entry.key
         if id(entry) not in seen:
-            yield below, entry
+            yield below, entry, owner
         else:
-            yield from _untouched(entry.value, below, seen)
+            yield from _untouched(entry.value, below, seen, owner)
     for i, inner in enumerate(node.elements or ()):
-        yield from _untouched(inner, f"{path}[{i}]", seen)
+        yield from _untouched(inner, f"{path}[{i}]", seen, owner)
 
 
 class Fields:
@@ -194,10 +203,22 @@ def number_of(
     if isinstance(value, (int, float)):
         return value
     try:
-        return evaluate_number(str(value), scope)
+        return evaluate(str(value), scope)
     except TextFault as fault:
         reading.fault(node, fault.message, mended(fault), path, fault.offset)
         return None
+
+
+def cycle_of(
+    reading: Reading, node: Node, scope: Mapping[str, Value | None], path: str = CYCLE
+) -> Value | None:
+    """The seconds of a cycle; a fault, and None, for what cannot be."""
+    value = number_of(reading, node, scope, path)
+    if value is None or 0 < value < float("inf"):
+        return value
+    what = f"a cycle of {value} seconds: it has to be {'above 0' if value <= 0 else 'finite'}"
+    reading.fault(node, what, f"write the seconds of one cycle, e.g. `{CYCLE}: 1e-9`", path)
+    return None
 
 
 def mended(fault: TextFault) -> str:

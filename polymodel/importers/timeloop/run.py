@@ -29,16 +29,16 @@ from polymodel.importers.timeloop.emit import (
     workload,
 )
 from polymodel.importers.timeloop.energy import Energies, energies_of
+from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import Nest, nest_of
 from polymodel.importers.timeloop.parts import Part
 from polymodel.importers.timeloop.problem import Shape, shapes_of
-from polymodel.importers.timeloop.reading import Fields, Reading, plain_key
+from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_of, plain_key
 from polymodel.importers.timeloop.sparse import sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.faults import Faults, TextFault
-from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.source import Node, Source, node_of
 from polymodel.spec.writer import dump
 
@@ -149,12 +149,17 @@ def _read_variables(reading: Reading, node: Node | None) -> None:
     Fields(reading, node, "variables").ignore("version")
     for entry in node.entries or ():
         value = entry.value.scalar
+        if entry.key == CYCLE:
+            cycle = cycle_of(reading, reading.take(entry), reading.variables, f"variables.{CYCLE}")
+            # Expressions may go on with a number: of a faulty file nothing is written.
+            reading.variables[CYCLE] = 1 if cycle is None else cycle
+            continue
         if isinstance(value, bool) or value is None:
             continue
         try:
             known = reading.variables
             if isinstance(value, (int, float, str)):
-                reading.variables[entry.key] = evaluate_number(value, known)
+                reading.variables[entry.key] = evaluate(value, known)
         except TextFault:
             continue
         reading.take(entry)

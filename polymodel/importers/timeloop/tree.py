@@ -13,7 +13,7 @@ from polymodel.importers.timeloop.parts import (
     memory_sizes,
     scope_of,
 )
-from polymodel.importers.timeloop.reading import Fields, Reading, named_instances, plain_key, tidy_name
+from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, named_instances, plain_key, tidy_name
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import UNKNOWN_TAG, Entry, Node
 
@@ -179,8 +179,7 @@ class _Builder:
                 return
             part = found
         part = self.constrained(part, fields)
-        cycle = scope.get("global_cycle_seconds")
-        attributes.ignore("global_cycle_seconds")
+        cycle = scope.get(CYCLE)
         self.found.append(replace(part, cycle=cycle if isinstance(cycle, (int, float)) else None))
 
     def component(self, part: Part, fields: Fields, attributes: Fields | None) -> Part | None:
@@ -199,8 +198,6 @@ class _Builder:
         backing = "dram" in words.lower()
         bits, entries, per_access = memory_sizes(self.reading, attributes, backing)
         read, write, shared = bandwidths(attributes) if kind == "memory" else (None, None, False)
-        if attributes is not None:
-            attributes.ignore("global_cycle_seconds")
         return replace(
             part,
             kind=kind,
@@ -238,7 +235,7 @@ class _Builder:
             shared = fields.fields("attributes")
             inner = scope_of(self.reading, shared, scope)
             if shared is not None:
-                shared.ignore("version", "global_cycle_seconds")
+                shared.ignore("version")
             for j, local in enumerate(fields.items("local")):
                 self.old_local(local, f"{fields.path}.local[{j}]", outer * many, inner)
             below = f"{above}.{text}" if above else text
@@ -265,7 +262,7 @@ class _Builder:
             total = given if given is not None and total == 1 else total
             if x and y and total == 1:
                 total = x * y
-        cycle = own.get("global_cycle_seconds")
+        cycle = own.get(CYCLE)
         self.totals[name] = total, x, y
         self.found.append(replace(part, cycle=cycle))
 
@@ -291,5 +288,5 @@ class _Builder:
 
 def cycle_seconds(parts: tuple[Part, ...], variables: Mapping[str, Value | None]) -> Value | None:
     """The seconds of one cycle, where the file says them."""
-    given = [*(p.cycle for p in parts), variables.get("global_cycle_seconds")]
+    given = [*(p.cycle for p in parts), variables.get(CYCLE)]
     return next((c for c in given if c is not None and c > 0), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polymodel.importers.imported import LeftOut
 from polymodel.spec.source import Entry
 
 _ENERGY = (
@@ -59,9 +60,11 @@ _REASONS: dict[str, tuple[str, str]] = {
 }
 
 
-def unread(key: str, entry: Entry) -> tuple[str, str]:
-    """(message, remedy) of a key that nothing was made of."""
+def unread(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut:
+    """A key (`key`: its plain spelling) that nothing was made of; `below`: its path inside its `owner`."""
     why, remedy = _REASONS.get(
         key, ("nothing here corresponds to it", "check that the counts do not need it")
     )
-    return f"`{entry.key}` is not converted: {why}", remedy
+    place = entry.source.place(entry.line, entry.column)
+    message = f"`{entry.key}` is not converted: {why}"
+    return LeftOut(message, remedy, path, place, key=below, owner=owner, why=why)

@@ -1,0 +1,118 @@
+"""Timeloop's expressions: arithmetic as ours, and Python's conditions, `16 if depth > 64 else 8`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from polymodel.spec.numbers import Value, evaluate_number, value_of
+from polymodel.spec.scan import Binary, Call, Cursor, Name, Number, Tree, Unary, arithmetic
+
+Known = Mapping[str, Value | None]
+_COMPARE: dict[str, Callable[[Value, Value], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_TRUTH = {"True": 1, "False": 0}
+
+
+def evaluate(text: Value | str, known: Known) -> Value:
+    """The value of a number or expression. Raises TextFault. Of a condition only the chosen side counts."""
+    if not isinstance(text, str):
+        return evaluate_number(text, known)
+    cursor = _Cursor(text)
+    tree = cursor.inner()
+    cursor.finish()
+    return _value(tree, known)
+
+
+class _Cursor(Cursor):
+    """Conditions may stand wherever parentheses or arguments do."""
+
+    def inner(self) -> Tree:
+        return _choice(self)
+
+
+# A condition is a call of a word that no call can have, since the words are reserved; a comparison is an
+# operation. `_plain` puts the chosen side, or the number, in their place.
+
+
+def _choice(cursor: Cursor) -> Tree:
+    cursor.deeper()
+    found = _either(cursor)
+    token = cursor.operator("if")
+    if token is not None:
+        condition = _either(cursor)
+        cursor.need("else", "after the condition")
+        found = Call("if", (condition, found, _choice(cursor)), token.offset)
+    cursor.shallower()
+    return found
+
+
+def _either(cursor: Cursor) -> Tree:
+    return _joined(cursor, "or", lambda c: _joined(c, "and", _negated))
+
+
+def _joined(cursor: Cursor, word: str, read: Callable[[Cursor], Tree]) -> Tree:
+    found = [read(cursor)]
+    offset = cursor.now.offset
+    while cursor.operator(word):
+        found.append(read(cursor))
+    return found[0] if len(found) == 1 else Call(word, tuple(found), offset)
+
+
+def _negated(cursor: Cursor) -> Tree:
+    token = cursor.operator("not")
+    if token is None:
+        return _compared(cursor)
+    cursor.deeper()
+    inner = _negated(cursor)
+    cursor.shallower()
+    return Call("not", (inner,), token.offset)
+
+
+def _compared(cursor: Cursor) -> Tree:
+    left = arithmetic(cursor)
+    found: list[Tree] = []
+    while token := cursor.operator(*_COMPARE):
+        right = arithmetic(cursor)
+        found.append(Binary(token.text, left, right, token.offset))
+        left = right
+    return found[0] if len(found) == 1 else Call("and", tuple(found), found[0].offset) if found else left
+
+
+def _value(tree: Tree, known: Known) -> Value:
+    return value_of(_plain(tree, known), known)
+
+
+def _plain(tree: Tree, known: Known) -> Tree:
+    """The tree with arithmetic alone: each condition is worked out."""
+    if isinstance(tree, Name) and tree.name in _TRUTH and tree.name not in known:
+        return Number(_TRUTH[tree.name], tree.offset)
+    if isinstance(tree, Unary):
+        return replace(tree, operand=_plain(tree.operand, known))
+    if isinstance(tree, Binary):
+        if tree.op in _COMPARE:
+            holds = _COMPARE[tree.op](_value(tree.left, known), _value(tree.right, known))
+            return Number(int(holds), tree.offset)
+        return replace(tree, left=_plain(tree.left, known), right=_plain(tree.right, known))
+    if isinstance(tree, Call):
+        return _called(tree, known)
+    return tree
+
+
+def _called(tree: Call, known: Known) -> Tree:
+    if tree.name == "if":
+        condition, chosen, other = tree.arguments
+        return _plain(chosen if _value(condition, known) else other, known)
+    if tree.name == "not":
+        return Number(int(not _value(tree.arguments[0], known)), tree.offset)
+    if tree.name in ("and", "or"):
+        # As in Python, the answer is the first operand that settles it, and no later one is worked out.
+        for part in tree.arguments[:-1]:
+            value = _value(part, known)
+            if bool(value) == (tree.name == "or"):
+                return Number(value, tree.offset)
+        return _plain(tree.arguments[-1], known)
+    return replace(tree, arguments=tuple(_plain(a, known) for a in tree.arguments))
