@@ -102,7 +102,7 @@ def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
         point = good.iloc[row]
         spec = sweep.spec(point)
         assert spec.mapping is not None
-        values = ", ".join(f"{n} = {v:g}" for n, v in sweep.point(point).items())
+        values = ", ".join(f"{n} = {v}" for n, v in sweep.point(point).items())
         figures = ", ".join(f"{o} {engineering(point[o], sweep.unit(o))}" for o in sweep.objectives)
         name, text = f"point-{point['point']}", sweep.mapping_yaml(point)
         yield Best(row, name, f"{figures}; {values}", spec, spec.mapping, text)
@@ -140,7 +140,7 @@ def _counted(sweep: Sweep, kept: int) -> Table:
 
 def _asked(sweep: Sweep) -> Iterator[tuple[str, str]]:
     for name, values in zip(sweep.grid.names, sweep.grid.values, strict=True):
-        some = [f"{v:g}" if isinstance(v, float) else str(v) for v in values]
+        some = [str(v) for v in values]
         if len(some) > MANY:
             some = [*some[: MANY - 2], "...", some[-1]]
         yield name, f"{', '.join(some)} ({len(values):,} values)"

@@ -129,6 +129,19 @@ def test_what_is_nothing_says_why(tmp_path: Path) -> None:
     assert "a mapping exists if" in text
 
 
+def test_values_of_symbols_keep_all_their_digits(tmp_path: Path) -> None:
+    """Rounded to six digits, two points next to each other would look alike."""
+    small = MAPPING.replace("GLB, tensors: [A, B, C]", "GLB, tensors: [B]")  # rows of A and C would not fit
+    (tmp_path / "tiled.yaml").write_text(small, encoding="utf-8")
+    spec = pm.load("matmul", "simple_two_level", tmp_path / "tiled.yaml", M=2_000_000)
+    found = pm.sweep(spec, {"TM": [1_234_567, 1_234_568], "TK": [64]}, objectives=("energy",), keep="all")
+    text = found.to_html(plots=False)
+    checked(text)
+    assert "1234567, 1234568 (2 values)" in text
+    assert "TM = 1234567, TK = 64" in text
+    assert "TM = 1234568, TK = 64" in text
+
+
 def test_which_rows_have_their_mapping() -> None:
     assert picked(3, [0, 2]) == (0, 1, 2)
     assert picked(1, [0, 0]) == (0,)
