@@ -274,7 +274,8 @@ def test_a_binding_whose_einsum_is_no_name(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(
         "einsum: {declaration: {X: [M], Y: [M]}, expressions: ['Y[m] = X[m]']}\n"
-        "architecture: {subtree: [{name: S, local: [{name: MAC, class: compute}]}]}\n"
+        "architecture:\n"
+        "  subtree: [{name: S, local: [{name: MAC, class: compute, attributes: {type: mul}}]}]\n"
         "binding: [{name: MAC, bindings: [{einsum: {a: 1}, op: mul}]}]\n",
         encoding="utf-8",
     )
