@@ -13,18 +13,16 @@ from matplotlib.figure import Figure
 class Panels(Figure):
     """A pyplot figure that is not shown a second time where a cell of a notebook ends with it.
 
-    A notebook shows every open figure at the end of a cell, and its last value besides. What is no longer
-    open is shown as its last value.
+    A notebook shows the last value of a cell, and then every figure that is open. Both ask the figure itself:
+    whoever asks first is shown it, and it is closed.
     """
 
     def _ipython_display_(self) -> None:
         shown: Any = import_module("IPython.display")  # only IPython calls this
-        inline = "inline" in plt.get_backend()
-        if inline and any(plt.figure(n) is self for n in plt.get_fignums()):
-            return
-        if inline:
-            drawn = BytesIO()
-            self.savefig(drawn, format="png", bbox_inches="tight")
-            shown.display(shown.Image(drawn.getvalue()))
-        else:
+        if "inline" not in plt.get_backend():
             shown.display({"text/plain": repr(self)}, raw=True)
+            return
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", bbox_inches="tight")
+        plt.close(self)
+        shown.display(shown.Image(drawn.getvalue()))
