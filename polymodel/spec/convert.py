@@ -58,7 +58,7 @@ def _one(detail: ErrorDetails, model: type[BaseModel], prefix: Path, faults: Fau
     elif kind == "missing":
         faults.add(path[:-1], f"key `{path[-1]}` is missing", f"add `{path[-1]}:`")
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        other = key_of_another_tool(str(path[-1]))
+        other = key_of_another_tool(path)
         if other is not None:
             faults.add(path, f"`{path[-1]}` is a key of {other[0]}'s, not of ours", other[1], key=True)
             return

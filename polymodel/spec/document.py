@@ -16,7 +16,7 @@ from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
-from polymodel.spec.foreign import foreign
+from polymodel.spec.foreign import foreign, section_of_accelforge
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.plain import plainly
@@ -229,7 +229,7 @@ def add_root(root: Node, document: Document, broken: bool = False) -> None:
                 document.folders[entry.key] = entry.source.folder
                 _section(entry, document)
         else:
-            _extra(entry, document)
+            _extra(entry, root, document)
 
 
 def _teaal(entries: dict[str, Entry], document: Document) -> None:
@@ -266,14 +266,11 @@ def _version(entry: Entry, document: Document) -> None:
         document.faults.note(fault)
 
 
-def _extra(entry: Entry, document: Document) -> None:
+def _extra(entry: Entry, root: Node, document: Document) -> None:
     """Keys of other tools and of later versions pass; what looks like a slip of the pen does not."""
-    if entry.key == "variables":
-        place = entry.source.place(entry.line, entry.column)
-        message, remedy = "AccelForge's `variables:` are symbols here", "write them under `symbols:`"
-        document.faults.note(
-            Diagnostic(message, f"{remedy} (see docs/migrate/accelforge.md)", "variables", place)
-        )
+    other = section_of_accelforge(entry, root)
+    if other is not None:
+        document.faults.note(other)
         return
     near = suggestion(entry.key, _KNOWN)
     if near.startswith("did you mean") and entry.key not in _OTHER:

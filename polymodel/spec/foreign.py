@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polymodel.errors import Diagnostic
 from polymodel.spec.source import Entry, Node
 
 # Sections that only Timeloop and Accelergy have.
 _TIMELOOP = (
-    "architecture_constraints", "architecture_components", "mapspace_constraints", "mapspace", "mapper",
-    "sparse_optimizations", "ERT", "ART", "compound_components",
+    "architecture_constraints", "architecture_components", "mapspace_constraints", "mapspace", "ERT", "ART",
+    "compound_components",
 )  # fmt: skip
+# Sections that two tools call the same -> keys inside that only the one has, and only the other.
+_TIMELOOPS_MAPPER = {
+    "algorithm", "optimization_metric", "optimization_metrics", "live_status", "num_threads", "timeout",
+    "victory_condition", "search_size", "sync_interval", "log_stats", "log_suboptimal", "diagnostics",
+    "max_permutations_per_if_visit", "filter_revert", "template", "out_prefix",
+}  # fmt: skip
+_ACCELFORGES = {
+    "mapper": {
+        "metrics", "info_metrics", "force_memory_hierarchy_order", "max_fused_loops", "max_loops",
+        "max_fused_loops_per_rank_variable", "max_loops_minus_ranks", "memory_limit", "time_limit", "ffm",
+        "memory_limit_per_process", "time_limit_per_pmapping_template", "max_pmapping_templates_per_einsum",
+        "prioritize_reuse_of_unfused_tensors",
+    },
+    "config": {"component_models", "use_installed_component_models", "expression_custom_functions"},
+    "model": {"metrics"},
+}  # fmt: skip
+# Sections of AccelForge's that are none of ours -> what to write instead.
+_SECTIONS = {
+    "mapper": "leave it out; what its search looks for and at is said in `explore:`",
+    "config": "leave it out; energy models are named at the components: `energy_model: {name: hwcomponents}`",
+    "model": "leave it out; a report has energy, latency and all counts",
+    "sparse_optimizations": "write `densities:` of the workload and `sparse:` of the components",
+    "variables": "write them under `symbols:`",
+}
+_SHARED = ("mapper", "sparse_optimizations", "variables")
+_OURS = ("arch", "workload", "renames")
 _MIGRATE = "see docs/migrate/accelforge.md"
 # Tags of AccelForge's YAML -> what to write instead.
 TAGS = {
@@ -24,6 +52,11 @@ TAGS = {
 # Keys of AccelForge's and Timeloop's components and nodes -> the tool, and what to write instead.
 _AF, _TL = "AccelForge", "Timeloop"
 KEYS: dict[str, tuple[str, str]] = {
+    "version": (_AF, "leave it out, or write `schema_version: 1` at the top of the file"),
+    "component_model": (_AF, "write `energy_model: {name: hwcomponents, component: CLASS}`"),
+    "latency_scale": (_AF, "divide `throughput:` of the actions"),
+    "n_parallel_instances": (_AF, "write a !Container with `spatial:` above it"),
+    "bits_per_value_scale": (_AF, "write `bits_per_value:` in the workload"),
     "total_latency": (_AF, "give each action its `throughput:` in bits per second"),
     "latency": (_AF, "write `throughput:`, 1 / latency, in bits (compute: operations) per second"),
     "component_class": (_AF, "write `energy_model: {name: hwcomponents, component: CLASS}`"),
@@ -61,19 +94,105 @@ KEYS: dict[str, tuple[str, str]] = {
 }
 
 
+# Of AccelForge's keys those that no other file would have.
+_PLAINLY = {
+    "component_class", "total_latency", "extra_attributes_for_component_model", "no_refetch_from_above",
+    "extra_attributes_for_all_component_models", "force_memory_hierarchy_order", "leak_power_scale",
+}  # fmt: skip
+# The same below one key alone: elsewhere they are words of ours, or slips.
+_BELOW: dict[str, dict[str, str]] = {
+    "tensors": {
+        "tile_shape": "leave it out: the mapping's loops say the sizes; `where:` of a sweep limits them",
+        "back": "write `keep:`: the outermost memory that keeps a tensor backs it",
+        "bypass": "leave it out: what is neither in `keep:` nor in `may_keep:` passes by",
+        "tensor_order_options": "leave it out: the mapping has the order",
+    },
+    "spatial": {"reuse": "write `may_reuse:`; what must be shared is said by the mapping"},
+}
+
+
 def foreign(root: Node) -> Diagnostic | None:
     """What a document of another tool is told by, with the way to read it; None for one of ours."""
     if of_zigzag(root):
         remedy = "write its parts as docs/migrate/zigzag.md shows; there is no importer"
         return Diagnostic("this looks like a ZigZag file", remedy, "", root.place())
+    timeloop, accelforge, either = _marks(root)
+    ours = _ours(root)
+    if not timeloop and (accelforge or ours or not either):
+        return None  # AccelForge's files are nearly ours: what is not is told key by key
+    first = min((*timeloop, *accelforge, *either), key=lambda e: (e.line, e.column))
+    name = first.source.file or "FILE"
+    convert = f"polymodel import timeloop {name} --out spec.yaml (see docs/migrate/timeloop.md)"
+    what, remedy = "this looks like a Timeloop or Accelergy file", convert
+    if accelforge:
+        what = f"this looks like a Timeloop file ({_listed(timeloop)}) and"
+        what += f" like an AccelForge file ({_listed(accelforge)})"
+        remedy = f"keep each tool's sections in files of their own; then for Timeloop's {convert}"
+        remedy += f", for AccelForge's {_MIGRATE}"
+    elif timeloop and ours:
+        what = f"this looks like a Timeloop file ({_listed(timeloop)}), but Timeloop has no {_listed(ours)}"
+        remedy = f"keep {_listed(ours)} in a file of its own; then {convert}"
+    elif not timeloop:
+        what = f"this looks like a file of Timeloop's or AccelForge's: both have {_listed(either)}"
+        remedy = f"Timeloop's: {convert}; AccelForge's: {_SECTIONS[first.key]} ({_MIGRATE})"
+    return Diagnostic(what, remedy, first.key, first.source.place(first.line, first.column))
+
+
+def _listed(entries: Sequence[Entry]) -> str:
+    return ", ".join(f"`{e.key}`" for e in entries)
+
+
+def _ours(root: Node) -> list[Entry]:
+    """Sections that AccelForge has as we do, and Timeloop has not."""
+    trees = [e for e in root.entries or () if e.key == "mapping" and e.value.entry("nodes")]
+    return [e for e in root.entries or () if e.key in _OURS or (e in trees and not _of_timeloop(e, root))]
+
+
+def none_of_timeloops(root: Node) -> Diagnostic | None:
+    """What an importer of Timeloop's files tells of a file that is ours or AccelForge's; None for others."""
+    ours = _ours(root)
+    if not ours or _marks(root)[0]:
+        return None
+    first, name = ours[0], root.source.file or "FILE"
+    what = f"Timeloop has no {_listed(ours)}; files of ours and of AccelForge's have"
+    remedy = f"such a file is read as it is: polymodel validate {name} ({_MIGRATE})"
+    return Diagnostic(what, remedy, "", first.source.place(first.line, first.column))
+
+
+def _marks(root: Node) -> tuple[list[Entry], list[Entry], list[Entry]]:
+    """What only Timeloop's files have, only AccelForge's, and either's."""
+    timeloop: list[Entry] = []
+    accelforge: list[Entry] = []
+    either: list[Entry] = []
     for entry in root.entries or ():
-        what = _what(entry, root)
-        if what:
-            place = entry.source.place(entry.line, entry.column)
-            name = entry.source.file or "FILE"
-            remedy = f"polymodel import timeloop {name} --out spec.yaml (see docs/migrate/timeloop.md)"
-            return Diagnostic(f"this looks like a {what} file", remedy, entry.key, place)
-    return None
+        keys = {e.key.lower().replace("-", "_") for e in entry.value.entries or ()}
+        theirs = entry.key == "mapper" and keys & _TIMELOOPS_MAPPER
+        if theirs or _of_timeloop(entry, root):
+            timeloop.append(entry)
+        if _of_accelforge(entry, root):
+            accelforge.append(entry)
+        elif entry.key in _SHARED and not theirs:
+            either.append(entry)
+    return timeloop, accelforge, either
+
+
+def _of_accelforge(entry: Entry, root: Node) -> bool:
+    keys = {e.key for e in entry.value.entries or ()}
+    if keys & _ACCELFORGES.get(entry.key, set()):
+        return True
+    if entry.key == "variables":
+        return bool(_ours(root)) and not any(_of_timeloop(e, root) for e in root.entries or ())
+    inside = {e.key for node in entry.value.walk() for e in node.entries or ()}
+    return entry.key in _OURS and bool(inside & _PLAINLY)
+
+
+def section_of_accelforge(entry: Entry, root: Node) -> Diagnostic | None:
+    """What a section of AccelForge's beside sections of ours is told by; None for any other key."""
+    if not _of_accelforge(entry, root) and not (entry.key in _SHARED and _ours(root)):
+        return None
+    place = entry.source.place(entry.line, entry.column)
+    message = f"`{entry.key}` is a section of AccelForge's, not of ours"
+    return Diagnostic(message, f"{_SECTIONS[entry.key]} ({_MIGRATE})", entry.key, place)
 
 
 def of_zigzag(root: Node) -> bool:
@@ -84,28 +203,34 @@ def of_zigzag(root: Node) -> bool:
     return any({"operator_type", "equation"} <= k or {"name", "spatial_mapping"} <= k for k in keys)
 
 
-def _what(entry: Entry, root: Node) -> str:
+def _of_timeloop(entry: Entry, root: Node) -> bool:
     value, keys = entry.value, {e.key for e in entry.value.entries or ()}
     if entry.key in _TIMELOOP:
-        return "Timeloop or Accelergy"
+        return True
     if entry.key == "problem" and (value.elements or keys & {"shape", "instance", "version"}):
-        return "Timeloop"
+        return True
     levels = {"version", "subtree", "nodes", "local", "arithmetic", "storage"}
     if entry.key == "architecture" and root.entry("einsum") is None and keys & levels:
-        return "Timeloop"
+        return True
     if entry.key == "mapping":
-        items = [{e.key for e in item.entries or ()} for item in value.elements or ()]
+        nodes = value.entry("nodes")
+        listed = (nodes.value if nodes else value).elements or ()
+        items = [{e.key for e in item.entries or ()} for item in listed]
         if any({"target", "type"} <= k for k in items):
-            return "Timeloop"
+            return True
         kind = value.entry("type")
-        if kind is not None and isinstance(kind.value.scalar, str) and kind.value.scalar.startswith("fused"):
-            return "Timeloop"
-    return ""
+        return (
+            kind is not None and isinstance(kind.value.scalar, str) and kind.value.scalar.startswith("fused")
+        )
+    return False
 
 
-def key_of_another_tool(key: str) -> tuple[str, str] | None:
-    """For an unknown key: the tool that has it, and what to write instead."""
-    found = KEYS.get(key)
+def key_of_another_tool(path: Sequence[str | int]) -> tuple[str, str] | None:
+    """For an unknown key, which ends `path`: the tool that has it, and what to write instead."""
+    names = [p for p in path if isinstance(p, str)]
+    above = names[-2] if len(names) > 1 else ""
+    below = _BELOW.get(above, {}).get(names[-1])
+    found = (_AF, below) if below else KEYS.get(names[-1])
     if found is None:
         return None
     page = "docs/migrate/timeloop.md" if found[0] == _TL else "docs/migrate/accelforge.md"

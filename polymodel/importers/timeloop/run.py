@@ -39,6 +39,7 @@ from polymodel.importers.timeloop.sparse import sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
 from polymodel.spec.faults import Faults, TextFault
+from polymodel.spec.foreign import none_of_timeloops
 from polymodel.spec.source import Node, Source, node_of
 from polymodel.spec.writer import dump
 
@@ -100,9 +101,13 @@ def _roots(
         if isinstance(file, Mapping):
             found.append(node_of(file, Source("", ()), 0))
             continue
+        before = len(document.faults)
         path = existing(str(file), document)
         root, _ = root_of(path, document, variables, "", TAGS) if path is not None else (None, True)
-        if root is not None:
+        other = none_of_timeloops(root) if root is not None else None
+        if other is not None:
+            document.faults.found[before:] = [other]  # its tags are not Timeloop's
+        elif root is not None:
             found.append(root)
     document.faults.found[:] = [_include(d) for d in document.faults.found]
     return found
