@@ -44,9 +44,9 @@ def _thousands(size: float) -> int:
 
 
 def _digits(value: float) -> str:
-    """Four significant digits without trailing zeros, never in exponent form unless tiny."""
+    """Four significant digits without trailing zeros; exponents only for what no prefix is near."""
     text = f"{value:.4g}"
-    if "e" in text and abs(value) >= 1:
+    if "e" in text and 1 <= abs(value) < 1e9:
         text = f"{value:.0f}"
     return text
 

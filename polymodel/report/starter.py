@@ -121,12 +121,16 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     """Write one file, or the three parts into a folder (`target` ends with / or is one); what was written.
 
     `with_schema`: the schema of any spec comes beside it, and the files name it, so that an editor completes
-    keys on every computer that the folder is copied to. SpecError for files that exist already.
+    keys on every computer that the folder is copied to. SpecError for files that exist already, and for a
+    folder for one part alone.
     """
     from polymodel.spec.schemas import schema_text
 
     path = Path(target)
     if target.endswith(("/", "\\")) or path.is_dir():
+        if kind != "spec":
+            what = f"{target} is a folder, which gets every part of a spec, not --kind {kind} alone"
+            raise SpecError([Diagnostic(what, f"name a file, e.g. {path / kind}.yaml, or leave --kind out")])
         texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
     else:
         texts = {path: STARTERS[kind]}

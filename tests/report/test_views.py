@@ -165,6 +165,9 @@ def test_energy_plot_stacks_to_the_total(fused: Report) -> None:
         (float("inf"), "bit", "inf"),
         (1.1e-6, "m^2", "1.1 mm²"),
         (-2500.0, "J", "-2.5 kJ"),
+        (1.25e32, "s", "125000000 Ys"),
+        (1.7408e301, "s", "1.741e+277 Ys"),  # beyond all prefixes: not hundreds of digits
+        (123456.0, "operation/bit", "123456 op/b"),
     ],
 )
 def test_engineering_numbers(value: float, unit: str, text: str) -> None:

@@ -164,6 +164,13 @@ def test_parts_are_the_whole(tmp_path: Path) -> None:
     assert len(caught.value.diagnostics) == len(PARTS)
 
 
+def test_a_folder_takes_no_single_part(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        write_starter(f"{tmp_path / 'new'}/", "teaal", with_schema=False)
+    assert f"name a file, e.g. {tmp_path / 'new' / 'teaal.yaml'}" in caught.value.diagnostics[0].remedy
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("kind", STARTERS)
 def test_each_starter_loads(tmp_path: Path, kind: str) -> None:
     (path,) = write_starter(str(tmp_path / "new.yaml"), kind, with_schema=False)
