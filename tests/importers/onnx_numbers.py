@@ -38,6 +38,8 @@ FUNCTIONS = {
     "where": lambda c, a, b: np.where(c != 0, a, b),
     "leakyrelu": lambda a, alpha: np.where(a < 0, alpha * a, a),
     "cast": lambda a: a,
+    "round": np.round,
+    "quantize": lambda a, s, z: np.clip(np.round(a / s) + z, 0, 255),
     "prelu": lambda a, s: np.where(a < 0, s * a, a),
 }
 START = {"add": 0.0, "max": -np.inf, "min": np.inf, "mul": 1.0}

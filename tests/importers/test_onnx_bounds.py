@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
+from polymodel.errors import SpecError
 from polymodel.importers.onnx import import_onnx
 from polymodel.importers.onnx.graph import Unsupported
+from polymodel.importers.onnx.names import distinct
 from polymodel.importers.onnx.products import _hole
 from tests.importers.onnx_models import model, node, numbers
 from tests.importers.onnx_numbers import operations
@@ -89,3 +91,46 @@ def test_holes_of_a_transposed_convolution() -> None:
         assert found is None or found in holes
     with pytest.raises(Unsupported, match="windows are too large"):
         _hole(10**9, 10**9, 10**6, (10**6, 1, 0))
+
+
+def nested(depth: int, overloads: bool) -> onnx.ModelProto:
+    """Functions that call the one before twice, by overloads of one name, or in a branch of an If."""
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("own", 1)]
+    found = model([], {"X": (2, 3)}, ["Y"])
+    found.opset_import.append(opsets[1])
+
+    def call(k: int, given: str, made: str) -> onnx.NodeProto:
+        if k < 0:
+            return node("Relu", [given], [made])
+        name = "F" if overloads else f"F{k}"
+        return node(name, [given], [made], domain="own", overload=f"o{k}" if overloads else "")
+
+    for k in range(depth):
+        body = [call(k - 1, "a", "t"), call(k - 1, "t", "b")]
+        if not overloads:
+            result = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, None)
+            branch = onnx.helper.make_graph(body, "branch", [], [result])
+            body = [node("If", ["a"], ["b"], then_branch=branch, else_branch=branch)]
+        name = "F" if overloads else f"F{k}"
+        own = onnx.helper.make_function("own", name, ["a"], ["b"], body, opsets)
+        own.overload = f"o{k}" if overloads else ""
+        found.functions.append(own)
+    found.graph.node.append(call(depth - 1, "X", "Y"))
+    return found
+
+
+def test_functions_grow_without_bound_in_no_way() -> None:
+    """A million nodes, and 2**24 in branches, which are not looked at: written out they fill all memory."""
+    with pytest.raises(SpecError, match="functions stand for 1,048,576 nodes"):
+        import_onnx(nested(20, overloads=True))
+    with pytest.raises(SpecError, match="it runs a graph of its own"):
+        import_onnx(nested(24, overloads=False))
+    assert len(import_onnx(nested(3, overloads=True), fuse="none").spec.workload.einsums) == 2**3
+
+
+def test_names_that_are_all_alike_take_linear_time() -> None:
+    """Each wish is counted on from its last number; looking from 2 on again takes hours for these."""
+    signs = [chr(0x4E00 + k % 20_000) for k in range(100_000)]
+    found = distinct([*signs, "t_5", "t"])
+    assert len({*found}) == len(found)
+    assert found[:3] == ["t", "t_2", "t_3"]

@@ -7,14 +7,15 @@ from math import sqrt
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import literal
+from polymodel.importers.onnx.products import same
 from polymodel.importers.onnx.sums import soft
 from polymodel.importers.onnx.views import View
 
 
 def attention(b: Builder, node: Node) -> None:
     """ONNX's Attention (operator set 23), also with fewer heads for keys and values than for queries."""
-    if any(node.input(k) for k in (4, 5)) or any(o for o in node.outputs[1:]):
-        raise Unsupported("past keys and values are joined to the present ones", "export without a cache")
+    if any(node.input(k) for k in (4, 5, 6)) or any(o for o in node.outputs[1:]):
+        raise Unsupported("past keys and values, or lengths of them, are data", "export without a cache")
     heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
     _attend(b, node, heads, node.real("scale", 0.0), node.input(3))
 
@@ -22,7 +23,7 @@ def attention(b: Builder, node: Node) -> None:
 def multi_head(b: Builder, node: Node) -> None:
     """MultiHeadAttention of com.microsoft: queries, keys and values as batch x tokens x width."""
     heads = node.whole("num_heads", 0)
-    if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)):
+    if any(node.input(k) for k in (3, 4, 6, 7)) or not (node.input(1) and node.input(2)) or node.outputs[1:]:
         raise Unsupported(
             "bias, padding masks, caches and packed inputs have no counterpart", "export it without"
         )
@@ -50,6 +51,7 @@ def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: 
     factor = scale or 1 / sqrt(query.shape[3])
     name = {p: b.fresh(f"{out}_{p}") for p in ("scores", "masked", "weights")}
     operands = [(grouped, ("b", "h", "g", "m", "e")), (key, ("b", "h", "p", "e"))]
+    same([*operands, (value, ("b", "h", "p", "f"))], "b", "p", "e")
     scores = b.einsum(node, name["scores"], ("b", ("h", "g"), "m", "p"), operands, reduce="add", zeros=True,
                       populate=(f"mul(_, {literal(factor)})",), name=f"{called}_scores")  # fmt: skip
     if mask:

@@ -131,10 +131,6 @@ class Builder:
         if name not in self.views:
             shape = self.shape(name)
             known = self.graph.values[name]
-            if known.dtype not in BITS:
-                raise Unsupported(
-                    f"its input {name} has elements of type {known.dtype}", "leave the node out"
-                )
             if any(s < 1 for s in shape):
                 raise Wrong(
                     f"its input {name} has shape {list(shape)}: it is empty", "give sizes of at least 1"
@@ -147,7 +143,9 @@ class Builder:
     def base(
         self, name: str, shape: Sequence[int], hints: Sequence[str], dtype: str, weight: bool = False
     ) -> View:
-        """A new stored tensor that nothing in the cascade makes."""
+        """A new stored tensor that nothing in the cascade makes. Unsupported where its type has no bits."""
+        if dtype not in BITS:
+            raise Unsupported(f"{name} has elements of type {dtype}", "leave the node out")
         axes = [self.axes.new(s, h) if s > 1 else -1 for s, h in zip(shape, hints, strict=True)]
         self.tensors[name] = Tensor(name, tuple(a for a in axes if a >= 0), dtype, weight)
         return self._stored(name, axes, shape)
@@ -213,13 +211,15 @@ class Builder:
         if not zeros and any(v.padded for v, _ in operands):
             raise Unsupported(
                 "it reads zeros that an earlier Pad puts around, which no Einsum makes",
-                "only products, sums and pooling take up such zeros",
+                "only products and sums take up such zeros",
             )
         operands = self._apart(node, list(operands))
         views, slots_of = self.aligned(operands)
         results = [self._result(label, slots_of, scatter or {}) for label in labels]
         tensors = [self.tensors[v.tensor] for v in views]
-        kind = dtype or tensors[0].dtype
+        kind = dtype or (self.graph.values[out].dtype if out in self.graph.values else tensors[0].dtype)
+        if kind not in BITS:
+            raise Unsupported(f"{out} has elements of type {kind}", "leave the node out")
         shape = tuple(size for _, _, size in results)
         axes = [axis for axis, _, _ in results]
         weight = all(t.weight for t in tensors)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.onnx import attention, pointwise, products, reshapes, sums
+from polymodel.importers.onnx import attention, pointwise, products, quantized, reshapes, sums
 from polymodel.importers.onnx.build import Builder, Options
 from polymodel.importers.onnx.graph import Graph, Node, Unsupported, Wrong
 from polymodel.importers.onnx.reading import BODY
@@ -39,7 +39,8 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), reshapes.blocks),
     **dict.fromkeys(("Resize", "Upsample"), reshapes.resize),
     "Cast": pointwise.cast,
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), pointwise.quantized),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), quantized.quantized),
+    "DynamicQuantizeLinear": quantized.dynamic,
     "Attention": attention.attention,
 }
 OTHERS: dict[tuple[str, str], Handler] = {
@@ -64,12 +65,14 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
     """Every node of the graph. Raises SpecError for nodes that contradict themselves, all at once."""
     b = Builder(graph, source, options)
     faults: list[Diagnostic] = []
+    read = {name for node in graph.nodes for name in node.inputs} | {*graph.outputs}
     for node in graph.nodes:
         if all(o in graph.constants or not o for o in node.outputs):
             continue
         mark = len(b.operations), len(b.notes)
         try:
             handler(node)(b, node)
+            _check_results(b, node, read)
         except Wrong as error:
             given = ", ".join(f"{n} {list(b.shape(n))}" for n in node.inputs if n and b.known(n))
             reason = f"{error.reason}; its inputs are {given}"
@@ -82,7 +85,28 @@ def converted(graph: Graph, source: str, options: Options) -> Builder:
             _as_inputs(b, node)
     if faults:
         raise SpecError(faults)
+    for name in graph.outputs:
+        if name in b.views and b.views[name].padded:
+            message = "no counterpart: the zeros that a Pad puts around it are not stored"
+            b.left_out.append(Diagnostic(message, "write it without them", f"output {name}", Place(source)))
     return b
+
+
+def _check_results(b: Builder, node: Node, read: set[str]) -> None:
+    """What the node makes is of the shape that the file says, and nothing else of it is read."""
+    for out in node.outputs:
+        known = b.graph.values.get(out)
+        if out in b.views:
+            made = list(b.shape(out))
+            if known is not None and made != list(known.shape):
+                b.note(
+                    node,
+                    f"the file says that {out} is {list(known.shape)}; it is taken as {made}, as computed",
+                )
+        elif out in read:
+            message = f"no counterpart: its result {out} is not computed"
+            remedy = f"what it computes is taken as given: {out}"
+            b.left_out.append(Diagnostic(message, remedy, str(node), Place(b.source)))
 
 
 def handler(node: Node) -> Handler:

@@ -22,28 +22,21 @@ def fused(
     for e in einsums:
         for line in e.inputs:
             reads[line.tensor] = reads.get(line.tensor, 0) + 1
-    found: dict[str, Lowered] = {}
+    found: dict[str, Lowered] = {}  # the place in the order is the maker's, as later Einsums read its result
+    place: dict[str, str] = {}  # result -> key of what makes it
     taken: list[tuple[Lowered, Lowered]] = []
     for e in einsums:
         source = _operand(e, weights)
-        maker = found.get(source.tensor) if source is not None else None
-        if (
-            source is None
-            or maker is None
-            or reads[source.tensor] > 1
-            or source.tensor in outputs
-            or maker.copy
-        ):
-            found[e.output.tensor] = e
-            continue
-        joined = _joined(maker, e, source, names)
-        if joined is None:
-            found[e.output.tensor] = e
-            continue
-        taken.append((e, maker))
-        # The place in the order is the maker's: its result is what later Einsums read.
-        found = {(e.output.tensor if t == source.tensor else t): (joined if t == source.tensor else x)
-                 for t, x in found.items()}  # fmt: skip
+        key = place.get(source.tensor) if source is not None else None
+        maker = found.get(key) if key is not None else None
+        whole = source is not None and reads[source.tensor] == 1 and source.tensor not in outputs
+        if source is not None and key is not None and maker is not None and whole and not maker.copy:
+            joined = _joined(maker, e, source, names)
+            if joined is not None:
+                taken.append((e, maker))
+                found[key], place[e.output.tensor] = joined, key
+                continue
+        found[e.output.tensor], place[e.output.tensor] = e, e.output.tensor
     return list(found.values()), taken
 
 

@@ -25,26 +25,23 @@ def sanitised(name: str) -> str:
 
 def unique(names: Iterable[str]) -> dict[str, str]:
     """Each name with its own sanitised one."""
-    found: dict[str, str] = {}
-    used: set[str] = set()
-    for name in names:
-        if name not in found:
-            found[name] = _free(sanitised(name), used)
-    return found
+    every = list(dict.fromkeys(names))
+    return dict(zip(every, distinct(every), strict=True))
 
 
 def distinct(names: Sequence[str]) -> list[str]:
     """A sanitised name of its own for each, also where two are the same."""
     used: set[str] = set()
-    return [_free(sanitised(name), used) for name in names]
-
-
-def _free(wish: str, used: set[str], join: str = "_") -> str:
-    found, k = wish, 2
-    while found in used:
-        found, k = f"{wish}{join}{k}", k + 1
-    used.add(found)
-    return found
+    last: dict[str, int] = {}  # the number that each wish got last: thousands may wish for one name
+    answer = []
+    for name in names:
+        found = wish = sanitised(name)
+        while found in used:
+            last[wish] = last.get(wish, 1) + 1
+            found = f"{wish}_{last[wish]}"
+        used.add(found)
+        answer.append(found)
+    return answer
 
 
 class RankNames:
@@ -56,6 +53,7 @@ class RankNames:
     def __init__(self, variables: Variables) -> None:
         self._variables = variables
         self._used: set[str] = set()
+        self._last: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
         self._kernels: dict[tuple[str, int], list[str]] = {}
         self.ranks: dict[str, tuple[str, ...]] = {}
@@ -82,9 +80,10 @@ class RankNames:
         return name
 
     def _next(self, base: str) -> str:
-        k = 1
+        k = self._last.get(base, 0) + 1
         while f"{base}{k}" in self._used:
             k += 1
+        self._last[base] = k
         return f"{base}{k}"
 
     def variables(self, e: Lowered) -> dict[str, str]:

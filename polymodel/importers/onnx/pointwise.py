@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from polymodel.importers.onnx.build import Builder
-from polymodel.importers.onnx.graph import Node, Unsupported
+from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
 from polymodel.importers.onnx.views import View
 
 # What a node's attributes add to the operation, in the order in which they are written.
@@ -42,7 +42,18 @@ def elementwise(b: Builder, node: Node) -> None:
     dtype = "bool" if node.op in BOOLEAN else ""
     names = [n for n in node.inputs if n]
     word = WORDS.get(node.op, node.op.lower())
-    pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype)
+    dims = _old_broadcast(b, node) if node.version < 7 and node.whole("broadcast", 0) else None
+    pointwise(b, node, word, names, node.outputs[0], numbers=numbers, dtype=dtype, dims=dims)
+
+
+def _old_broadcast(b: Builder, node: Node) -> list[int | None]:
+    """Before operator set 7, `axis` says which dimension of the first operand the second one begins at."""
+    whole, part = len(b.shape(node.input(0))), len(b.shape(node.input(1)))
+    axis = node.whole("axis", whole - part)
+    axis += whole if axis < 0 else 0
+    if not 0 <= axis <= whole - part:
+        raise Wrong(f"axis {axis} leaves no room for {part} of {whole} dimensions", "check axis")
+    return [None, axis]
 
 
 def _prelu(b: Builder, node: Node) -> None:
@@ -52,7 +63,7 @@ def _prelu(b: Builder, node: Node) -> None:
 
 
 def cast(b: Builder, node: Node) -> None:
-    """A cast that keeps the bits per value is another name; one that does not is an operation."""
+    """A cast to the type that is there is another name, and so is one of a weight; others are operations."""
     source, out = node.input(0), node.outputs[0]
     target = b.graph.values[out].dtype if out in b.graph.values else ""
     if not target:
@@ -64,19 +75,6 @@ def cast(b: Builder, node: Node) -> None:
         b.alias(out, view)
         return
     pointwise(b, node, "cast", [source], out, dtype=target)
-
-
-def quantized(b: Builder, node: Node) -> None:
-    """Scales and zero points are part of the operation; a dequantised weight stays as it is stored."""
-    source, out = node.input(0), node.outputs[0]
-    if b.is_weight(source):
-        b.note(node, f"the weight {source} is taken as {b.dtype(source)}, as it is stored")
-        b.alias(out, b.value(source))
-        return
-    known = b.graph.values.get(out)
-    target = known.dtype if known else ("float" if node.op.startswith("De") else "uint8")
-    word = "quantize" if node.op.startswith("Q") or node.op.startswith("Dyn") else "dequantize"
-    pointwise(b, node, word, [source], out, dtype=target)
 
 
 def pointwise(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 
-from polymodel.importers.onnx.build import Builder, Scatter
+from polymodel.importers.onnx.build import Builder, Labels, Scatter
 from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import pointwise
 from polymodel.importers.onnx.views import View
@@ -34,12 +34,35 @@ def product(b: Builder, node: Node, left: str, right: str, out: str) -> View:
     labels = [_batched(r, batch) for r in rank]
     one = [*labels[0], *(("m", "k") if rank[0] > 1 else ("k",))]
     two = [*labels[1], *(("k", "n") if rank[1] > 1 else ("k",))]
+    same([(first, one), (second, two)], "k")
     shared = [f"b{k}" for k in range(batch)]
     rows = ["m"] if rank[0] > 1 else []
     columns = ["n"] if rank[1] > 1 else []
     return b.einsum(
-        node, out, [*shared, *rows, *columns], [(first, one), (second, two)], reduce="add", zeros=True
+        node,
+        out,
+        [*shared, *rows, *columns],
+        [(first, one), (second, two)],
+        reduce="add",
+        zeros=True,
+        dtype=_sums(node),
     )
+
+
+def _sums(node: Node) -> str:
+    """The type of sums that the operator names; empty where it is that of its operands."""
+    return "int32" if node.op.endswith("Integer") else ""
+
+
+def same(operands: Sequence[tuple[View, Labels]], *labels: Hashable) -> None:
+    """Raises Wrong unless dimensions of each label have one size: 1 fits others in broadcasting alone."""
+    for label in labels:
+        found = [v.shape[k] for v, names in operands for k, name in enumerate(names) if name == label]
+        if len({*found}) > 1:
+            sizes = " and ".join(map(str, found))
+            raise Wrong(
+                f"two dimensions that must be equal have sizes {sizes}", "check the shapes of its inputs"
+            )
 
 
 def _batched(rank: int, batch: int) -> list[Hashable]:
@@ -63,6 +86,12 @@ def gemm(b: Builder, node: Node) -> None:
     name = b.fresh(f"{out}_product") if bias else out
     scaled = (f"mul(_, {alpha:g})",) if alpha != 1 else ()
     operands = list(zip(views, labels, strict=True))
+    same(operands, "k")
+    made = views[0].shape[1 if flip_a else 0], views[1].shape[0 if flip_b else 1]
+    if bias and any(
+        c not in (1, size) for c, size in zip(reversed(b.shape(added)), reversed(made), strict=False)
+    ):
+        raise Wrong(f"C {list(b.shape(added))} does not fit the product {list(made)}", "check the shapes")
     b.einsum(node, name, ("m", "n"), operands, reduce="add", populate=scaled, zeros=True)
     if bias:
         if beta != 1:
@@ -79,6 +108,7 @@ def conv(b: Builder, node: Node) -> None:
     dims = len(shape) - 2
     if dims < 1 or len(kernel) != len(shape):
         raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
+    _check_weights(b, node, kernel, kernel[0], bias)
     hints = space(dims)
     x = b.value(data, ("N", "C", *hints[0]))
     w = b.value(weight, ("C", "C", *hints[2]))
@@ -93,9 +123,20 @@ def conv(b: Builder, node: Node) -> None:
     out = node.outputs[0]
     name = b.fresh(f"{out}_product") if bias else out
     operands = [(x, ("n", "g", "c", *paired)), (w, ("g", "m", "c", *inside))]
-    b.einsum(node, name, ("n", ("g", "m"), *place), operands, reduce="add", zeros=True)
+    same(operands, "c")
+    b.einsum(node, name, ("n", ("g", "m"), *place), operands, reduce="add", zeros=True, dtype=_sums(node))
     if bias:
         pointwise(b, node, "add", [name, bias], out, suffix="bias", dims=[None, 1])
+
+
+def _check_weights(b: Builder, node: Node, kernel: Sequence[int], filters: int, bias: str) -> None:
+    """What a convolution says of its weight and bias twice must agree. Raises Wrong."""
+    told = node.wholes("kernel_shape")
+    if told is not None and told != list(kernel[2:]):
+        raise Wrong(f"kernel_shape {told} is not that of its weight {list(kernel)}", "leave kernel_shape out")
+    if bias and b.shape(bias) != (filters,):
+        raise Wrong(f"its bias {list(b.shape(bias))} is not one number for each of {filters} filters",
+                    "check the shapes of its inputs")  # fmt: skip
 
 
 def _grouped(b: Builder, node: Node, x: View, w: View, groups: int) -> tuple[View, View]:
@@ -137,18 +178,8 @@ def windows(
 ) -> tuple[list[int], list[int], list[int], list[int]]:
     """Strides, dilations, padding before, and the number of windows of each dimension."""
     dims = len(shape)
-    strides = node.wholes("strides") or [1] * dims
-    dilations = node.wholes("dilations") or [1] * dims
-    pads = node.wholes("pads") or [0] * 2 * dims
+    strides, dilations, pads = _steps(node, dims)
     auto = node.text("auto_pad", "NOTSET")
-    if (
-        not len(strides) == len(dilations) == dims
-        or len(pads) != 2 * dims
-        or min(*strides, *dilations, 1) < 1
-    ):
-        raise Wrong(
-            f"strides, dilations or pads do not fit {dims} dimensions", "give one per dimension, from 1 up"
-        )
     before: list[int] = []
     sizes: list[int] = []
     for k in range(dims):
@@ -172,6 +203,22 @@ def windows(
     return strides, dilations, before, sizes
 
 
+def _steps(node: Node, dims: int) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations and padding as they are given. Raises Wrong where they do not fit."""
+    strides = node.wholes("strides") or [1] * dims
+    dilations = node.wholes("dilations") or [1] * dims
+    pads = node.wholes("pads") or [0] * 2 * dims
+    if (
+        not len(strides) == len(dilations) == dims
+        or len(pads) != 2 * dims
+        or min(*strides, *dilations, 1) < 1
+    ):
+        raise Wrong(
+            f"strides, dilations or pads do not fit {dims} dimensions", "give one per dimension, from 1 up"
+        )
+    return strides, dilations, pads
+
+
 _TERM = re.compile(r"[A-Za-z]*\Z")
 
 
@@ -186,6 +233,9 @@ def einsum(b: Builder, node: Node) -> None:
         right = "".join(sorted(c for c in {*left} - {","} if left.count(c) == 1))
     if len(terms) != len(node.inputs):
         raise Wrong(f"its equation {text} has {len(terms)} operands, the node {len(node.inputs)}", "")
+    strange = [c for c in right if c not in left or right.count(c) > 1]
+    if strange:
+        raise Wrong(f"index {strange[0]} of the result in {text} is not once there and in an operand", "")
     operands: list[tuple[View, str]] = []
     for term, name in zip(terms, node.inputs, strict=True):
         view = b.value(name, term.upper())
@@ -202,12 +252,13 @@ def conv_transpose(b: Builder, node: Node) -> None:
     dims, groups = len(shape) - 2, node.whole("group", 1)
     if dims < 1 or len(kernel) != len(shape) or kernel[0] != shape[1]:
         raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
-    strides = node.wholes("strides") or [1] * dims
-    dilations = node.wholes("dilations") or [1] * dims
-    pads, extra = node.wholes("pads") or [0] * 2 * dims, node.wholes("output_padding") or [0] * dims
+    strides, dilations, pads = _steps(node, dims)
+    extra, sizes = node.wholes("output_padding") or [0] * dims, node.wholes("output_shape")
+    if len(extra) != dims or len(sizes or extra) not in (dims, dims + 2):
+        raise Wrong(f"output_padding or output_shape do not fit {dims} dimensions", "give one per dimension")
+    _check_weights(b, node, kernel, kernel[1] * groups, node.input(2))
     reach = [dilations[k] * (kernel[2 + k] - 1) + 1 for k in range(dims)]
     full = [strides[k] * (shape[2 + k] - 1) + reach[k] + extra[k] for k in range(dims)]
-    sizes = node.wholes("output_shape")
     auto = node.text("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER") and sizes is None:
         sizes = [shape[2 + k] * strides[k] for k in range(dims)]

@@ -145,6 +145,8 @@ def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
         weights.add(sparse.values.name)
         dense = onnx.TensorProto(data_type=sparse.values.data_type, dims=sparse.dims)
         _as_input(onnx, graph, dense, sparse.values.name, inputs)
+    for holder in (graph, *model.functions):
+        _without_bodies(onnx, holder)
     if model.functions:
         _check_functions(model, source)
         model = onnx.inliner.inline_local_functions(model)
@@ -152,7 +154,7 @@ def _lean(onnx: Any, given: Any, source: str) -> tuple[Any, frozenset[str]]:
     if len(graph.node) > MAX_NODES:
         message = f"the graph has {len(graph.node):,} nodes; at most {MAX_NODES:,} are read"
         raise one(message, "import a part of the model", source)
-    return _without_bodies(onnx, model, weights, inputs)
+    return _without_data(onnx, model, weights, inputs)
 
 
 def _as_input(onnx: Any, graph: Any, tensor: Any, name: str, inputs: set[str]) -> None:
@@ -161,20 +163,28 @@ def _as_input(onnx: Any, graph: Any, tensor: Any, name: str, inputs: set[str]) -
         graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
 
 
-def _without_bodies(onnx: Any, model: Any, weights: set[str], inputs: set[str]) -> tuple[Any, frozenset[str]]:
-    kept = []
+def _without_bodies(onnx: Any, holder: Any) -> None:
+    """Take the graphs out of the nodes of a graph or function: before functions are written out in them."""
     graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    found = [n for n in holder.node if any(a.type in graphs for a in n.attribute)]
+    for node in found:
+        rest = [a for a in node.attribute if a.type not in graphs]
+        del node.attribute[:]
+        node.attribute.extend(rest)
+        node.domain = BODY
+    if found and isinstance(holder, onnx.FunctionProto):
+        holder.opset_import.append(onnx.helper.make_opsetid(BODY, 1))
+
+
+def _without_data(onnx: Any, model: Any, weights: set[str], inputs: set[str]) -> tuple[Any, frozenset[str]]:
+    """The model with inputs in the place of constants that are long."""
+    kept = []
     for node in model.graph.node:
         value = next((a.t for a in node.attribute if a.name == "value"), None)
         if node.op_type == "Constant" and value is not None and _is_data(onnx, value):
             weights.add(node.output[0])
             _as_input(onnx, model.graph, value, node.output[0], inputs)
             continue
-        if any(a.type in graphs for a in node.attribute):
-            rest = [a for a in node.attribute if a.type not in graphs]
-            del node.attribute[:]
-            node.attribute.extend(rest)
-            node.domain = BODY
         kept.append(node)
     if any(n.domain == BODY for n in kept):
         model.opset_import.append(onnx.helper.make_opsetid(BODY, 1))
@@ -191,11 +201,17 @@ def _is_data(onnx: Any, tensor: Any) -> bool:
     return bool(prod(tensor.dims) > LARGEST or tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
+def _called(proto: Any, name: str) -> tuple[str, str, str]:
+    """What a function goes by, and a node that calls it."""
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    return domain, name, str(getattr(proto, "overload", ""))  # packages before 1.16 have no overloads
+
+
 def _check_functions(model: Any, source: str) -> None:
     """Functions must not call themselves, nor grow without bound when they are written out."""
-    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in model.functions}
-    count: dict[tuple[str, str], int] = {}
-    on_path: list[tuple[str, str]] = []
+    bodies = {_called(f, f.name): [_called(n, n.op_type) for n in f.node] for f in model.functions}
+    count: dict[tuple[str, str, str], int] = {}
+    on_path: list[tuple[str, str, str]] = []
     todo = [(key, False) for key in bodies]
     while todo:
         key, done = todo.pop()
@@ -211,7 +227,7 @@ def _check_functions(model: Any, source: str) -> None:
         on_path.append(key)
         todo.append((key, True))
         todo += [(k, False) for k in bodies[key] if k in bodies]
-    total = sum(count.get((n.domain, n.op_type), 1) for n in model.graph.node)
+    total = sum(count.get(_called(n, n.op_type), 1) for n in model.graph.node)
     if total > MAX_NODES:
         message = f"the model's functions stand for {total:,} nodes; at most {MAX_NODES:,} are read"
         raise one(message, "import a part of the model", source)

@@ -50,6 +50,8 @@ def reshape(b: Builder, node: Node) -> None:
     shape = list(view.shape)
     if node.op == "Flatten":
         axis = node.whole("axis", 1)
+        if not -len(shape) <= axis <= len(shape):
+            raise Wrong(f"axis {axis} is not in a tensor of {len(shape)} dimensions", "check axis")
         axis = axis + len(shape) if axis < 0 else axis
         shape = [prod(shape[:axis]), prod(shape[axis:])]
     elif node.op == "Reshape":
@@ -74,12 +76,14 @@ def reshape(b: Builder, node: Node) -> None:
 def _wanted(b: Builder, node: Node, shape: Sequence[int]) -> list[int]:
     given = node.wholes("shape") if not node.input(1) else whole_numbers(b, node.input(1), "shape")
     found = list(given or [])
+    if any(s < -1 for s in found) or found.count(-1) > 1:
+        raise Wrong(f"its shape {found} is none: one size may be -1, the others are sizes", "check the shape")
     for k, size in enumerate(found):
         if size == 0 and not node.whole("allowzero", 0):
             if k >= len(shape):
                 raise Wrong(f"dimension {k} of its shape is 0, which its input does not have", "write a size")
             found[k] = shape[k]
-    if found.count(-1) == 1:
+    if -1 in found:
         rest = prod(s for s in found if s != -1)
         found[found.index(-1)] = prod(shape) // rest if rest else 0
     return found
@@ -145,6 +149,8 @@ def slice_(b: Builder, node: Node) -> None:
         starts, ends = (whole_numbers(b, node.input(k), "starts and ends") for k in (1, 2))
         axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(len(starts)))
         steps = whole_numbers(b, node.input(4), "steps") if node.input(4) else [1] * len(starts)
+    if not len(axes) == len(starts) == len(ends) == len(steps):
+        raise Wrong("starts, ends, axes and steps are not equally many", "give one of each per axis")
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if not -rank <= axis < rank or step == 0:
             raise Wrong(f"axis {axis} or step {step} is out of range", f"axes run from 0 to {rank - 1}")
@@ -184,7 +190,13 @@ def gather(b: Builder, node: Node) -> None:
     (axis,) = positive([node.whole("axis", 0)], len(shape))
     if found is None:
         raise Unsupported("which rows it reads depends on the data")
-    places = [int(v) % shape[axis] for v in found.ravel()]
+    given = [int(v) for v in found.ravel()]
+    if not given or any(not -shape[axis] <= v < shape[axis] for v in given):
+        some = ", ".join(map(str, given[:8])) or "none"
+        raise Wrong(
+            f"its indices ({some}) do not lie in a dimension of size {shape[axis]}", "check the indices"
+        )
+    places = [v % shape[axis] for v in given]
     steps = {y - x for x, y in pairwise(places)}
     if found.ndim > 1 or len(steps) > 1:
         raise Unsupported("its indices are no range")
@@ -219,7 +231,7 @@ def concat(b: Builder, node: Node) -> None:
 
 
 def pad(b: Builder, node: Node) -> None:
-    """Zeros around: nothing is multiplied by them where a convolution follows, else they are stored."""
+    """Zeros around, which products and sums that follow leave out; they are never stored."""
     view = source_of(b, node)
     rank = len(view.shape)
     if node.text("mode", "constant") != "constant":
@@ -232,17 +244,18 @@ def pad(b: Builder, node: Node) -> None:
     axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
         raise Wrong(f"pads {pads} do not fit {len(axes)} axes", "give two numbers per axis")
-    for k, axis in enumerate(axes):
+    for k, given in enumerate(axes):
         before, after = pads[k], pads[len(axes) + k]
+        (axis,) = positive([given], rank)
         if before or after:
             size = view.shape[axis] + before + after
             if size < 1:
                 raise Wrong(f"pads {pads} leave nothing of dimension {axis}", "check pads")
-            whole = b.slots.single(view, axis % rank) or b.copied(node, view)
+            whole = b.slots.single(view, axis) or b.copied(node, view)
             old = b.axes.hint(b.slots.axis[whole.dims[axis][0]]) if whole.dims[axis] else ""
             slots = (b.slots.new(b.axes.new(size, old)),) if size > 1 else ()
             expr = Affine(tuple((s, 1) for s in slots), -before)
-            view = b.slots.placed(whole, axis % rank, expr, (slots,), (size,))
+            view = b.slots.placed(whole, axis, expr, (slots,), (size,))
     b.alias(node.outputs[0], view)
 
 
@@ -285,7 +298,7 @@ def resize(b: Builder, node: Node) -> None:
         or (where == "half_pixel" and near.startswith("round"))
     )
     ratios = [divmod(z, s) for z, s in zip(known.shape, view.shape, strict=True)]
-    if not same or any(rest or factor < 1 for factor, rest in ratios):
+    if not same or any(rest or factor < 1 for factor, rest in ratios) or not _even(b, node, ratios):
         raise Unsupported(
             "its factors are not whole, or its neighbours are others", "its result is taken as an input"
         )
@@ -294,3 +307,16 @@ def resize(b: Builder, node: Node) -> None:
         for d, (factor, _) in zip(view.dims, ratios, strict=True)
     )
     b.alias(out, replace(view, dims=dims, shape=tuple(known.shape)))
+
+
+def _even(b: Builder, node: Node, ratios: Sequence[tuple[int, int]]) -> bool:
+    """Whether scales, where they are given, are the factors themselves: 2.1 makes 8 elements of 4, too."""
+    given = node.attributes.get("scales")
+    if not isinstance(given, list):
+        found = b.graph.constants.get(node.input(1 if node.op == "Upsample" or node.version < 11 else 2))
+        given = None if found is None or not found.size else [float(v) for v in found.ravel()]
+    return (
+        given is None
+        or len(given) != len(ratios)
+        or all(g == f for g, (f, _) in zip(given, ratios, strict=True))
+    )

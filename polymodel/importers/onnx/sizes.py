@@ -38,6 +38,10 @@ def fixed(
                 continue
             known.update(dict.fromkeys(names))
             given = next((sizes[n] for n in names if n in sizes), None)
+            if len({sizes[n] for n in names if n in sizes}) > 1:
+                both = " and ".join(f"{n} = {sizes[n]}" for n in names)
+                message = f"dimension {k} of input {value.name} has two sizes: {both}"
+                faults.append(Diagnostic(message, "give it one", "", place))
             if given is not None:
                 dim.dim_value = given
             else:

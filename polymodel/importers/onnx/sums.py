@@ -61,10 +61,11 @@ def reduction(b: Builder, node: Node) -> None:
         b, node, out, b.value(source, DEFAULT.get(rank, ())), chosen, each, join, after, dtype=dtype
     )
     if not node.whole("keepdims", 1):
-        b.alias(out, _squeezed(found, chosen))
+        b.alias(out, squeezed(found, chosen))
 
 
-def _squeezed(view: View, axes: Sequence[int]) -> View:
+def squeezed(view: View, axes: Sequence[int]) -> View:
+    """The view without dimensions that have one element."""
     kept = [k for k in range(len(view.dims)) if k not in axes]
     dims, shape = tuple(view.dims[k] for k in kept), tuple(view.shape[k] for k in kept)
     return View(view.tensor, view.index, dims, shape, view.limits, view.padded)
@@ -83,17 +84,20 @@ def reduced(
     name: str = "",
     dtype: str = "",
 ) -> View:
-    """`view` reduced over `axes`, which stay as dimensions of size 1. `mean` divides by their extent."""
+    """`view` reduced over `axes`, which stay as dimensions of size 1. `mean` divides by their extent.
+
+    Zeros around add nothing to a sum, but they have an exponential, and may be the largest element.
+    """
     rank = len(view.dims)
     count = prod(view.shape[a] for a in axes)
     populate = [f"div(_, {count})" if text == "mean" else text for text in after]
     labels: list[Hashable] = [() if k in axes else k for k in range(rank)]
     return b.einsum(node, out, labels, [(view, range(rank))], map=each, reduce=join, populate=populate,
-                    name=name, dtype=dtype)  # fmt: skip
+                    name=name, dtype=dtype, zeros=join == "add" and each != "exp")  # fmt: skip
 
 
 def pool(b: Builder, node: Node) -> None:
-    """MaxPool, AveragePool, LpPool and their global forms: one operation per element of each window."""
+    """MaxPool, AveragePool and their global forms: one operation per element of each window."""
     source, out = node.input(0), node.outputs[0]
     if len([o for o in node.outputs if o]) > 1:
         raise Unsupported("its second output, the indices, has no counterpart", "leave the indices out")
@@ -109,10 +113,8 @@ def pool(b: Builder, node: Node) -> None:
         raise Unsupported("it reads zeros that an earlier Pad puts around", "give the pooling its own pads")
     kind = node.op.removeprefix("Global")
     if node.op.startswith("Global"):
-        after = {"AveragePool": ("mean",), "MaxPool": ()}.get(kind)
-        if after is None:
-            raise Unsupported("it raises to a power", "use ReduceL2")
-        reduced(b, node, out, view, range(2, dims + 2), "", "max" if kind == "MaxPool" else "add", after)
+        join = "max" if kind == "MaxPool" else "add"
+        reduced(b, node, out, view, range(2, dims + 2), "", join, ("mean",) if join == "add" else ())
         return
     kernel = node.wholes("kernel_shape") or []
     if len(kernel) != dims or min(kernel) < 1:
@@ -123,15 +125,13 @@ def pool(b: Builder, node: Node) -> None:
         view = windowed(b, node, view, 2 + k, steps, (sizes[k], kernel[k]), (hints[1][k], hints[2][k]))
     place, inside = [f"p{k}" for k in range(dims)], [f"r{k}" for k in range(dims)]
     paired = [label for pair in zip(place, inside, strict=True) for label in pair]
-    after = ()
+    after: tuple[str, ...] = ()
     if kind == "AveragePool":
         after = (f"div(_, {prod(kernel)})",)
         if view.padded and not node.whole("count_include_pad", 0):
             after = ("div(_, points)",)  # as many as the window has inside the input
         elif view.padded and node.whole("ceil_mode", 0):
             raise Unsupported("ceil_mode together with count_include_pad divides by a number of its own", "")
-    elif kind != "MaxPool":
-        raise Unsupported("it raises to a power", "use AveragePool or MaxPool")
     join = "max" if kind == "MaxPool" else "add"
     b.einsum(
         node, out, ("n", "c", *place), [(view, ("n", "c", *paired))], reduce=join, populate=after, zeros=True
@@ -175,15 +175,12 @@ def layer_norm(b: Builder, node: Node) -> None:
     source, out = node.input(0), node.outputs[0]
     rank = len(b.shape(source))
     (axis,) = positive([node.whole("axis", -1)], rank)
-    if any(o for o in node.outputs[1:]):
-        b.note(
-            node, "its further outputs (mean, inverse deviation) are those of the cascade, not given names"
-        )
     view = b.value(source, DEFAULT.get(rank, ()))
     axes = list(range(axis, rank))
     centre = node.op != "RMSNormalization" and not node.op.startswith("Simplified")
     weights = [n for n in (node.input(1), node.input(2)) if n]
-    normed(b, node, out, view, axes, weights, rank - 1, centre=centre)
+    mean = node.outputs[1] if centre and len(node.outputs) > 1 else ""
+    normed(b, node, out, view, axes, weights, rank - 1, centre=centre, mean=mean)
 
 
 def instance_norm(b: Builder, node: Node) -> None:
@@ -195,16 +192,20 @@ def instance_norm(b: Builder, node: Node) -> None:
 
 def normed(
     b: Builder, node: Node, out: str, view: View, axes: Sequence[int], weights: Sequence[str], last: int,
-    *, centre: bool = True,
+    *, centre: bool = True, mean: str = "",
 ) -> View:  # fmt: skip
-    """(x - mean) / sqrt(variance + epsilon), times and plus weights whose last dimension is `last`."""
+    """(x - mean) / sqrt(variance + epsilon), times and plus weights whose last dimension is `last`.
+
+    `mean`: what the file calls the mean, where it does.
+    """
     every = range(len(view.dims))
     called = node.name or out
     steps = ["centred", "normed", *("scaled" for _ in weights[1:])]
     name = {s: b.fresh(f"{out}_{s}") for s in ("mean", "variance", *steps)}
     if centre:
-        mean = reduced(b, node, name["mean"], view, axes, "", "add", ("mean",), name=f"{called}_mean")
-        view = b.einsum(node, name["centred"], every, [(view, every), (mean, every)], map="sub",
+        middle = reduced(b, node, mean or name["mean"], view, axes, "", "add", ("mean",),
+                         name=f"{called}_mean")  # fmt: skip
+        view = b.einsum(node, name["centred"], every, [(view, every), (middle, every)], map="sub",
                         name=f"{called}_centred")  # fmt: skip
     small = f"add(_, {literal(node.real('epsilon', 1e-5))})"
     spread = reduced(b, node, name["variance"], view, axes, "mul(_0, _0)", "add", ("mean", small, "sqrt"),
@@ -227,6 +228,8 @@ def batch_norm(b: Builder, node: Node) -> None:
     shape = b.shape(source)
     if node.whole("training_mode", 0):
         raise Unsupported("it is in training mode", "export the model for inference")
+    if not node.whole("spatial", 1):
+        raise Unsupported("it has a mean and a variance for each place", "export the model anew")
     if len(shape) < 2:
         raise Wrong(f"its input has shape {list(shape)}", "it takes batch, channels and further dimensions")
     if not all(b.is_weight(n) for n in node.inputs[1:5]):
@@ -234,6 +237,9 @@ def batch_norm(b: Builder, node: Node) -> None:
             "its scale, bias, mean and variance are no weights", "export the model for inference"
         )
     channels = shape[1]
+    odd = [n for n in node.inputs[1:5] if b.shape(n) != (channels,)]
+    if odd:
+        raise Wrong(f"{odd[0]} is not one number for each of {channels} channels", "check the shapes")
     dtype = b.dtype(source)
     parts = [b.fresh(f"{out}_{p}") for p in ("factor", "offset", "scaled")]
     view = b.value(source, DEFAULT.get(len(shape), ("N", "C")))

@@ -1,0 +1,60 @@
+"""Quantising and dequantising: scales and zero points that are single numbers are part of the operation."""
+
+from __future__ import annotations
+
+from polymodel.importers.onnx.build import Builder
+from polymodel.importers.onnx.graph import Node
+from polymodel.importers.onnx.pointwise import DEFAULT, pointwise
+from polymodel.importers.onnx.sums import reduced, squeezed
+
+LEVELS = 255  # the steps of eight bits, which DynamicQuantizeLinear has
+
+
+def quantized(b: Builder, node: Node) -> None:
+    """QuantizeLinear and DequantizeLinear. A dequantised weight stays as it is stored."""
+    source, out = node.input(0), node.outputs[0]
+    if b.is_weight(source):
+        b.note(node, f"the weight {source} is taken as {b.dtype(source)}, as it is stored")
+        b.alias(out, b.value(source))
+        return
+    opening = node.op == "DequantizeLinear"
+    known = b.graph.values.get(out)
+    target = known.dtype if known else ("float" if opening else "uint8")
+    names, dims = [source], list[int | None]([None])
+    rank = len(b.shape(source))
+    for name in (node.input(1), node.input(2)):
+        if not name or b.scalar(name) is not None:
+            continue
+        own = len(b.shape(name))
+        if own > 1:
+            b.note(node, f"reading {name}, of one number for each block, is not counted")
+            continue
+        # One number for each index of an axis, or one that is computed.
+        names.append(name)
+        dims.append(node.whole("axis", 1) % max(1, rank) if own else None)
+    pointwise(b, node, "dequantize" if opening else "quantize", names, out, dtype=target, dims=dims)
+
+
+def dynamic(b: Builder, node: Node) -> None:
+    """DynamicQuantizeLinear: the least and the largest element, scale and zero point, then each element."""
+    source, out = node.input(0), node.outputs[0]
+    view = b.value(source, DEFAULT.get(len(b.shape(source)), ()))
+    every, called = range(len(view.dims)), node.name or out
+    ends = []
+    for word in ("max", "min"):
+        name = b.fresh(f"{out}_{word}")
+        ends.append(
+            reduced(b, node, name, view, every, "", word, (f"{word}(_, 0)",), name=f"{called}_{word}")
+        )
+    high, low = ends
+    parts = [
+        given or b.fresh(f"{out}_{p}") for p, given in zip(("scale", "zero"), node.outputs[1:3], strict=True)
+    ]
+    scale = b.einsum(node, parts[0], every, [(high, every), (low, every)], map="sub",
+                     populate=(f"div(_, {LEVELS})",), name=f"{called}_scale")  # fmt: skip
+    zero = b.einsum(node, parts[1], every, [(low, every), (scale, every)], map="div",
+                    populate=("neg", "round"), name=f"{called}_zero", dtype="uint8")  # fmt: skip
+    operands = [(view, every), (scale, every), (zero, every)]
+    b.einsum(node, out, every, operands, map="quantize", name=called, dtype="uint8")
+    for name, found in zip(parts, (scale, zero), strict=True):
+        b.alias(name, squeezed(found, every))

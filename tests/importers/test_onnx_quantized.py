@@ -1,0 +1,115 @@
+"""Quantised models: bits of what is made, and the range that is found while the model runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from polymodel.importers.onnx import import_onnx
+from tests.importers.onnx_cases import Case, compare
+from tests.importers.onnx_models import answers, model, node, numbers
+from tests.importers.onnx_numbers import operations, run
+
+BYTES = np.ones((5, 4), np.int8)
+
+
+def typed(proto: onnx.ModelProto, kinds: Mapping[str, int]) -> onnx.ModelProto:
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.elem_type = kinds.get(value.name, TensorProto.FLOAT)
+    return proto
+
+
+@pytest.mark.parametrize("declared", [TensorProto.INT32, TensorProto.FLOAT])
+@pytest.mark.parametrize(
+    ("op", "x", "w"),
+    [("MatMulInteger", (3, 5), BYTES), ("ConvInteger", (1, 1, 6), np.ones((2, 1, 3), np.int8))],
+)
+def test_sums_of_bytes_are_words(op: str, x: tuple[int, ...], w: np.ndarray, declared: int) -> None:
+    """Also where the file says another type of the result, so that its shape is not inferred."""
+    proto = typed(
+        model([node(op, ["X", "W"], ["Y"])], {"X": x}, ["Y"], {"W": w}),
+        {"X": TensorProto.UINT8, "Y": declared},
+    )
+    (einsum,) = import_onnx(proto, fuse="none").spec.workload
+    assert [a.bits_per_value for a in einsum.accesses] == [8, 8, 32]
+
+
+def test_a_product_with_a_dequantised_weight_has_bits_of_its_own() -> None:
+    """The weight stands first, and is stored in bytes; what is made of it is not."""
+    nodes = [node("DequantizeLinear", ["W", "s"], ["F"]), node("Gemm", ["F", "X"], ["Y"])]
+    weights = {"W": np.ones((4, 5), np.int8), "s": np.array(0.5, np.float32)}
+    (einsum,) = import_onnx(model(nodes, {"X": (5, 3)}, ["Y"], weights)).spec.workload
+    assert {a.tensor: a.bits_per_value for a in einsum.accesses} == {"W": 8, "X": 32, "Y": 32}
+
+
+def test_the_range_of_a_dynamic_quantisation_is_found_by_two_passes() -> None:
+    nodes = [
+        node("DynamicQuantizeLinear", ["X"], ["q", "s", "z"], name="dyn"),
+        node("MatMulInteger", ["q", "W", "z"], ["m"]),
+        node("Cast", ["m"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "s"], ["Y"]),
+    ]
+    found = import_onnx(model(nodes, {"X": (3, 5)}, ["Y"], {"W": BYTES}), fuse="none")
+    assert found.complete
+    cascade = found.spec.workload
+    assert operations(cascade) == {
+        "dyn_max": 15, "dyn_min": 15, "dyn_scale": 1, "dyn_zero": 1, "dyn": 15, "m": 60, "f": 12, "Y": 12,
+    }  # fmt: skip
+    bits = {a.tensor: a.bits_per_value for e in cascade for a in e.accesses}
+    assert (bits["q"], bits["z"], bits["s"], bits["m"]) == (8, 8, 32, 32)
+
+
+@pytest.mark.parametrize("shift", [-9, 0, 9])
+def test_a_dynamic_quantisation_computes_what_onnx_computes(shift: int) -> None:
+    """Scale, zero point and elements, also where all elements are of one sign."""
+    names = ["q", "s", "z"]
+    proto = model([node("DynamicQuantizeLinear", ["X"], names)], {"X": (3, 5)}, names)
+    proto = typed(proto, {"q": TensorProto.UINT8, "z": TensorProto.UINT8})
+    x = numbers((3, 5)) + np.float32(shift)
+    found = run(import_onnx(proto, fuse="none").spec, {"X": x})
+    for name, want in answers(proto, {"X": x}).items():
+        np.testing.assert_allclose(found[name].ravel(), want.ravel().astype(float), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scales_of_channels_are_read(axis: int) -> None:
+    proto = typed(
+        model(
+            [node("QuantizeLinear", ["X", "s"], ["Y"], axis=axis)],
+            {"X": (3, 3)},
+            ["Y"],
+            {"s": np.ones(3, np.float32)},
+        ),
+        {"Y": TensorProto.UINT8},
+    )
+    (einsum,) = import_onnx(proto, fuse="none").spec.workload
+    place = {a.tensor: [str(x) for x in a.projection] for a in einsum.accesses}
+    assert place["s"] == [place["X"][axis]]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2, None])
+def test_old_axes_of_element_wise_operations(axis: int | None) -> None:
+    """Before operator set 7 the second operand begins at an axis of the first, or ends where it ends."""
+    shape, wide = (2, 3, 3), {0: (2, 3), 1: (3, 3), -2: (3,), None: (3,)}[axis]
+    extra = {} if axis is None else {"axis": axis}
+    nodes = [node("Mul", ["X", "b"], ["Y"], broadcast=1, **extra)]
+    found = import_onnx(model(nodes, {"X": shape}, ["Y"], {"b": numbers(wide, 1)}, opset=6), fuse="none")
+    x, b = numbers(shape), numbers(wide, 1)
+    at = 3 - len(wide) if axis is None else axis % 3
+    want = x * b.reshape((*wide, *(1,) * (3 - at - len(wide))))
+    np.testing.assert_array_equal(run(found.spec, {"X": x, "b": b})["Y"], want)
+
+
+def test_sums_take_up_zeros_around() -> None:
+    """A sum, a mean and a norm; the largest element may be a zero, so it is left out."""
+    pads = {"p": np.array([0, 1, 0, 2]), "a": np.array([1])}
+    for op in ("ReduceSum", "ReduceMean", "ReduceL1", "ReduceSumSquare"):
+        nodes = [node("Pad", ["X", "p"], ["T"]), node(op, ["T", "a"], ["Y"])]
+        compare(Case(nodes, {"X": (2, 3)}, pads, exact=False, count=6))
+    nodes = [node("Pad", ["X", "p"], ["T"]), node("ReduceMax", ["T", "a"], ["M"]), node("Relu", ["X"], ["Y"])]
+    proto = model(nodes, {"X": (2, 3)}, ["M", "Y"], pads)
+    assert [d.path for d in import_onnx(proto).left_out] == ["node of M (ReduceMax)"]
