@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from polymodel.cli_common import (
     OUT_OF_MEMORY,
     Parser,
+    check_html,
     formatted,
     pairs,
     parsed,
@@ -248,13 +249,17 @@ def _new_command(commands: Commands) -> None:
 
 def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     from polymodel.loading import load
+
+    return load(*sources, variables=_variables(options), symbols=symbols(options.set))
+
+
+def _variables(options: argparse.Namespace) -> dict[str, object]:
+    """The values of `--var`; numbers where they are some."""
     from polymodel.spec.numbers import plain_number
 
-    variables: dict[str, object] = {}
-    for name, text in pairs(options.var, "--var").items():
-        number = plain_number(text)
-        variables[name] = text if number is None else number
-    return load(*sources, variables=variables, symbols=symbols(options.set))
+    given = pairs(options.var, "--var")
+    numbers = {name: plain_number(text) for name, text in given.items()}
+    return {name: text if numbers[name] is None else numbers[name] for name, text in given.items()}
 
 
 def run_validate(options: argparse.Namespace) -> tuple[str, int]:
@@ -322,6 +327,7 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
         check_table(options.table)
     if options.parquet and not options.out:
         raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
+    check_html(options.html)
     report = _evaluated(options, options.sources)
     text, told = formatted(report, options), []
     if options.html:
@@ -344,20 +350,14 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     import json
 
     from polymodel.evaluate import evaluate
+    from polymodel.loading.beside import load_beside
     from polymodel.report.compare import compare
     from polymodel.report.page import page
-    from polymodel.spec.faults import each
-    from polymodel.spec.symbols import check_symbols
 
     common = [name for text in options.common for name in text.split(",")]
-    given = symbols(options.set)
-    options.set = []
-    specs = each(*(partial(_load, options, [*common, *s.split(",")]) for s in (options.a, options.b)))
-    check_symbols(given, {name: None for spec in specs for name in spec.symbols})  # one may have it alone
-    a, b = (
-        evaluate(spec.bind(**{n: v for n, v in given.items() if n in spec.symbols}), engine=options.engine)
-        for spec in specs
-    )
+    sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
+    specs, notes = load_beside(sides, _variables(options), symbols(options.set))
+    a, b = (evaluate(spec, engine=options.engine) for spec in specs)
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     if options.format == "json":
@@ -366,7 +366,8 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
         return found.table.to_csv(), code
     if options.format == "html":
         return page("polymodel comparison", found.html()), code
-    return f"a: {options.a}\nb: {options.b}\n\n{found}", code
+    told = "".join(f"note: {n}\n" for n in notes)
+    return f"a: {options.a}\nb: {options.b}\n\n{found}{told}", code
 
 
 def run_schema(options: argparse.Namespace) -> tuple[str, int]:

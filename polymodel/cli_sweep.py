@@ -134,24 +134,24 @@ def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec:
 
 
 def _symbols(texts: Sequence[str]) -> dict[str, Choice]:
-    from polymodel.sweep.choices import FORMS, choice_of
+    """The texts by name, for `sweep` to read. SpecError for what is none; then those of all are told."""
+    from polymodel.spec.faults import Faults
+    from polymodel.sweep.choices import FORMS, choices_of
 
     found: dict[str, Choice] = {}
-    faults = []
+    faults = Faults()
     for text in texts:
         name, equals, values = text.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier() or not values.strip():
-            faults.append(Diagnostic(f"--symbol {text}: expected NAME=VALUES", f"values: {FORMS}"))
+            faults.note(Diagnostic(f"--symbol {text}: expected NAME=VALUES", f"values: {FORMS}"))
         elif name in found:
-            faults.append(Diagnostic(f"--symbol {name} is given twice", "give it once"))
+            faults.note(Diagnostic(f"--symbol {name} is given twice", "give it once"))
         else:
-            try:
-                found[name] = choice_of(name, values)
-            except SpecError as error:
-                faults += error.diagnostics
-    if faults:
-        raise SpecError(faults)
+            found[name] = values
+    if faults.found:
+        choices_of(found, faults)
+    faults.raise_if_any()
     return found
 
 

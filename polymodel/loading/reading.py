@@ -95,4 +95,5 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         chosen=pair.chosen,
         locator=document.faults.locator,
         raw_teaal=document.teaal,
+        template_variables=tuple(sorted(document.variables)),
     )

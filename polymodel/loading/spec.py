@@ -39,7 +39,8 @@ class Spec:
     The `raw_*` fields are the schema objects as written. `files` lists what was read;
     `library` is the (workload, architecture) pair of library names, where known; `chosen`
     names the mapping as it was asked for, or says that it is the default one. `raw_teaal` is a
-    TeAAL spec as written; it brings `raw_workload` and, where it can, the mapping.
+    TeAAL spec as written; it brings `raw_workload` and, where it can, the mapping. `template_variables`
+    are the names that the templates read know; `variables` those that were given.
     """
 
     raw_workload: Workload | None = None
@@ -59,6 +60,7 @@ class Spec:
     chosen: str = ""
     locator: Locator = field(default_factory=lambda: Faults().locator)
     raw_teaal: TeaalSpec | None = None
+    template_variables: tuple[str, ...] = ()
 
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 
@@ -33,6 +33,7 @@ from polymodel.spec.workload_schema import Renames, Workload
 from polymodel.spec.yaml_text import TAGS, parse_yaml
 
 MAX_FILE = 8_000_000
+UNUSED = "unused-variable:"  # and its name: the code of a fault
 SECTIONS: dict[str, type[SchemaObject]] = {
     "workload": Workload,
     "renames": Renames,
@@ -335,12 +336,16 @@ def _section(entry: Entry, document: Document) -> None:
 def check_variables(given: Mapping[str, object], document: Document) -> None:
     """A template variable that no template reads is a slip of the pen."""
     for name in given:
-        if name in document.variables:
-            continue
-        if name in document.symbols:
-            document.faults.note(
-                Diagnostic(f"{name} is a symbol, not a template variable", f"use spec.bind({name}=...)")
-            )
-        elif document.files:
-            near = suggestion(name, sorted(document.variables), "template variables")
-            document.faults.note(Diagnostic(f"no template uses the variable {name}", near))
+        if name not in document.variables and (name in document.symbols or document.files):
+            document.faults.note(unused_variable(name, document.symbols, sorted(document.variables)))
+
+
+def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str]) -> Diagnostic:
+    """The fault of a template variable that is none of these; it may be a symbol."""
+    if name in symbols:
+        what = f"{name} is a symbol, not a template variable"
+        remedy = f"give it as one: --set {name}=..., in Python load(..., symbols={{{name!r}: ...}})"
+    else:
+        what = f"no template uses the variable {name}"
+        remedy = suggestion(name, variables, "template variables")
+    return Diagnostic(what, remedy, code=UNUSED + name)

@@ -26,9 +26,9 @@ def swept(
     grids: list[Grid] = []
     with faults.noting():
         specs = _mapped(spec, mappings)
-    for one in specs if asked.symbols else ():
+    for one in specs if asked.symbols or asked.broken else ():
         with faults.noting():
-            grids.append(make_grid(one, asked.symbols, asked.where, specs))
+            grids.append(make_grid(one, asked.symbols, asked.where, specs, asked.broken))
     return specs, grids
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from polymodel.errors import Diagnostic, SpecError
-from polymodel.spec.faults import close_to
+from polymodel.errors import SpecError
+from polymodel.spec.faults import Faults, close_to
 from polymodel.spec.numbers import plain_number
 from polymodel.sweep.expressions import FUNCTIONS
 from polymodel.sweep.values import Choice, all_sizes, divisors, of_symbol, powers, wrong
@@ -76,15 +76,13 @@ def _of(text: str) -> int | str:
     return text
 
 
-def choices_of(symbols: Mapping[str, Choice]) -> Mapping[str, Choice]:
-    """The symbols of a call or a `sweep:` section, texts as on the command line. SpecError for all faults."""
+def choices_of(symbols: Mapping[str, Choice], faults: Faults) -> Mapping[str, Choice]:
+    """The symbols of a call or a `sweep:` section that are right, texts as on the command line; the faults of
+    the others are noted."""
     found: dict[str, Choice] = {}
-    faults: list[Diagnostic] = []
     for name, choice in symbols.items():
         try:
             found[name] = choice_of(name, choice) if isinstance(choice, str) else choice
         except SpecError as error:
-            faults += of_symbol(name, error).diagnostics
-    if faults:
-        raise SpecError(faults)
+            faults.extend(of_symbol(name, error).diagnostics)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -84,25 +84,30 @@ class Roles:
 
 
 def make_grid(
-    spec: Spec, symbols: Mapping[str, Choice], where: Iterable[str], others: Iterable[Spec] = ()
+    spec: Spec,
+    symbols: Mapping[str, Choice],
+    where: Iterable[str],
+    others: Iterable[Spec] = (),
+    broken: Collection[str] = (),
 ) -> Grid:
-    """The grid; SpecError for names unknown to the spec and the others, Refused for more points than 2^62."""
+    """The grid; SpecError for names unknown to the spec and the others, Refused for more points than 2^62.
+
+    `broken`: symbols whose values are wrong, which was told: they are looked at as names alone.
+    """
     linked = tuple((n, c) for n, c in symbols.items() if isinstance(c, str))
     free = {n: c for n, c in symbols.items() if not isinstance(c, str)}
-    faults, ordered = Faults(), linked
-    with faults.noting():
-        ordered = _in_order(linked, set(symbols), spec)
+    faults, swept = Faults(), (*symbols, *broken)
+    ordered = _in_order(linked, swept, spec, faults)
     limits: list[Constraint] = []
     for text in where:
         with faults.noting():
             limits.append(constraint(text))
     known = {**spec.symbols, **{n: v for o in others for n, v in o.symbols.items()}}
     used = {n for _, text in linked for n in _names(text)} | {n for c in limits for n in c.names}
-    _check_names(
-        {n: c for n, c in symbols.items() if n not in used}, known, limits, symbols, spec.symbols, faults
-    )
+    _check_names([n for n in swept if n not in used], known, limits, swept, spec, faults)
     values: list[tuple[Number, ...]] = []
-    with faults.noting():
+    # Where a symbol of the workload has no right value, there are no extents to check the others with.
+    with Faults().noting() if broken else faults.noting():
         extents = _extents(spec, {n: c for n, c in free.items() if n in known or not faults.found})
         for name, choice in free.items():
             with faults.noting():
@@ -124,21 +129,24 @@ def _names(text: str) -> set[str]:
 
 
 def _check_names(
-    symbols: Mapping[str, Choice],
+    symbols: Iterable[str],
     known: Mapping[str, object],
     limits: Iterable[Constraint],
-    swept: Iterable[str],
-    fixed: Mapping[str, object],
+    swept: Collection[str],
+    spec: Spec,
     faults: Faults,
 ) -> None:
     """Note symbols that nothing knows, and those of limits that have no values."""
     for name in symbols:
         if name not in known:
             fault = wrong(f"unknown symbol {name}", suggestion(name, known, "symbols"))
+            if name in spec.template_variables:
+                remedy = "write it as a symbol in the file, or load and sweep the spec for each of its values"
+                fault = wrong(f"{name} is a template variable, and those are not swept", remedy)
             faults.extend(of_symbol(name, fault).diagnostics)
     for limit in limits:
         for name in sorted(limit.names - {*swept}):
-            if fixed.get(name) is None:
+            if spec.symbols.get(name) is None:
                 what = f"where `{limit.text}`: unknown symbol {name}"
                 faults.note(Diagnostic(what, suggestion(name, swept, "symbols")))
 
@@ -151,25 +159,39 @@ def _values(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[Numb
 
 
 def _in_order(
-    linked: tuple[tuple[str, str], ...], names: set[str], spec: Spec
+    linked: tuple[tuple[str, str], ...], names: Collection[str], spec: Spec, faults: Faults
 ) -> tuple[tuple[str, str], ...]:
     """Linked symbols so that each stands behind those that it uses; fixed symbols filled in."""
-    waiting, found = dict(linked), {}
+    waiting: dict[str, str] = {}
     fixed = {n: v for n, v in spec.symbols.items() if v is not None and n not in names}
-    for name, text in waiting.items():
-        for used in names_of(text):
-            if used not in names and used not in fixed:
-                what = f"symbol {name} = `{text}`: unknown symbol {used}"
-                raise of_symbol(name, wrong(what, suggestion(used, sorted(names), "symbols")))
-            if used in fixed:
-                text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
-        waiting[name] = text
+    for name, text in linked:
+        try:
+            waiting[name] = _filled(name, text, names, fixed)
+        except SpecError as error:
+            faults.extend(of_symbol(name, error).diagnostics)
+    found: dict[str, str] = {}
     while waiting:
         ready = [n for n, text in waiting.items() if not names_of(text) & waiting.keys()]
         if not ready:
-            raise wrong("linked symbols refer to each other: " + ", ".join(waiting), "break the cycle")
+            what = "linked symbols refer to each other: " + ", ".join(waiting)
+            faults.note(Diagnostic(what, "break the cycle"))
+            break
         found.update({n: waiting.pop(n) for n in ready})
     return tuple(found.items())
+
+
+def _filled(name: str, text: str, names: Collection[str], fixed: Mapping[str, Number]) -> str:
+    """An expression with the values of fixed symbols. SpecError for every name that it may not have."""
+    unknown = Faults()
+    for used in sorted(names_of(text)):
+        if used in fixed:
+            text = re.sub(rf"\b{re.escape(used)}\b", f"({fixed[used]!r})", text)
+        elif used not in names:
+            what = f"symbol {name} = `{text}`: unknown symbol {used}"
+            unknown.note(Diagnostic(what, suggestion(used, sorted(names), "symbols")))
+    if unknown.found:
+        raise SpecError(unknown.found)
+    return text
 
 
 def _extents(spec: Spec, free: Mapping[str, Choice]) -> dict[str, int]:

@@ -38,6 +38,7 @@ class Asked:
     keep: Keep
     top: int
     prune: bool | None = None
+    broken: tuple[str, ...] = ()  # symbols whose values are wrong, which was told
 
     def prunes(self, points: int) -> bool:
         """True if a block of so many points is pruned."""
@@ -58,7 +59,7 @@ def asked_for(
 ) -> Asked:
     """The arguments of `sweep`, as far as they are right; what is None comes from the section."""
     plan = spec.raw_sweep or SweepSection()
-    chosen, limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
+    (chosen, broken), limits = _symbols(plan, symbols, faults), _limits(plan, where, faults)
     most: int | None = None
     wanted: tuple[str, ...] = ()
     with faults.noting():
@@ -72,23 +73,28 @@ def asked_for(
         plan.keep if keep is None else keep,
         10 if most is None else most,
         prune,
+        broken,
     )
 
 
 def _symbols(
     plan: SweepSection, symbols: Mapping[str, Choice] | None, faults: Faults
-) -> Mapping[str, Choice]:
+) -> tuple[Mapping[str, Choice], tuple[str, ...]]:
+    """The symbols that are right, and the names of those whose values are not."""
     given: object = symbols
     chosen: Mapping[str, Choice] = {}
+    broken: tuple[str, ...] = ()
     with faults.noting():
         if given is not None and not isinstance(given, Mapping):
             raise wrong(f"symbols={shown(given)} has no values", 'give them by name: {"TM": divisors("m")}')
         if symbols is not None:
             by_name("symbols", symbols, '{"TM": divisors("m")}')
-        chosen = choices_of(plan.symbols if symbols is None else symbols)
-        if not chosen:
+        every = plan.symbols if symbols is None else symbols
+        if not every:
             raise wrong("there is no symbol to sweep", 'give {"TM": divisors("m")}, or a `sweep:` section')
-    return chosen
+        chosen = choices_of(every, faults)
+        broken = tuple(n for n in every if n not in chosen)
+    return chosen, broken
 
 
 def _limits(plan: SweepSection, where: Sequence[str] | None, faults: Faults) -> tuple[str, ...]:

@@ -31,5 +31,21 @@ def test_a_symbol_of_one_side_alone_can_be_compared(
     ]
     assert main([*sides, "--set", "TM=10", "--format", "json"]) == 0
     assert all(row["a"] == row["b"] for row in json.loads(capsys.readouterr().out))
+    assert main([*sides, "--set", "TM=10"]) == 0
+    assert capsys.readouterr().out.endswith("note: --set TM is for b alone\n")
     assert main([*sides, "--set", "TN=10"]) == 2
     assert "unknown symbol TN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_template_variable_of_one_side_alone(swapped: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = ["conv1d,simple_two_level", "matmul,simple_two_level,matmul/output_stationary"]
+    assert main(["compare", *(sides[::-1] if swapped else sides), "--var", "K=32"]) == 0
+    assert capsys.readouterr().out.endswith(f"note: --var K is for {'a' if swapped else 'b'} alone\n")
+    assert main(["compare", *sides, "--set", "K=32", "--var", "QQ=3"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if not line.startswith("  remedy: template variables: C, ")] == [
+        "no template uses the variable QQ",
+        "symbols.K: K is a template variable, not a symbol",
+        "  remedy: give it as one: --var K=..., in Python load(..., K=...)",
+    ]

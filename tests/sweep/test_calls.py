@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,40 @@ def test_a_wrong_call_says_what_to_pass(spec: pm.Spec, call: Any, message: str) 
     import re
 
     assert re.search(message, str(caught.value), re.DOTALL), str(caught.value)
+
+
+def test_wrong_values_of_one_symbol_hide_no_other_fault(spec: pm.Spec) -> None:
+    symbols = {"TM": "foo(m)", "TN": "1,x", "TK": "2*TQ + TM", "TL": "2 +"}
+    with pytest.raises(pm.SpecError) as caught:
+        pm.sweep(spec, symbols, where=["TM <= TZ", "TN"], objectives=["enrgy"])
+    told = [d.render().splitlines()[0] for d in caught.value.diagnostics]
+    assert told == [
+        "symbols.TM: symbol TM: unknown function foo",
+        "symbols.TN: symbol TN: `1,x` is no list of numbers",
+        "where `TN`: a constraint needs a comparison",
+        "objectives[0]: unknown objective enrgy",
+        "symbols.TK: symbol TK = `2*TQ + TM`: unknown symbol TQ",
+        "symbols.TL: `2 +`: expected a number, a name or '(', found the end",
+        "symbols.TK: unknown symbol TK",
+        "symbols.TL: unknown symbol TL",
+        "symbols.TN: unknown symbol TN",
+        "where `TM <= TZ`: unknown symbol TZ",
+    ]
+
+
+def test_right_symbols_are_checked_beside_wrong_ones_of_the_workload() -> None:
+    """Without a value of M, what `divisors(m)` means is not known; nothing is told of that."""
+    given = matmul("DRAM m:TM GLB", {"M": 16, "N": 8, "K": 8}, {"GLB": 4096})
+    workload = given.raw_workload.model_copy(update={"rank_sizes": {"M": "SM", "N": 8, "K": 8}})
+    spec = replace(given, raw_workload=workload, declared={**given.declared, "SM": None})
+    with pytest.raises(pm.SpecError) as caught:
+        pm.sweep(spec, {"SM": "4..8,x", "TM": "divisors(m)"})
+    assert [d.path for d in caught.value.diagnostics] == ["symbols.SM"]
+
+
+def test_a_template_variable_is_no_symbol() -> None:
+    with pytest.raises(pm.SpecError, match="N_TOKENS is a template variable, and those are not swept"):
+        pm.sweep(pm.load("tpu_v4i", "gpt3_6.7B"), {"N_TOKENS": [512, 1024]})
 
 
 def test_texts_mean_the_same_in_python(spec: pm.Spec) -> None:
