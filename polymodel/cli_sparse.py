@@ -132,7 +132,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", metavar="SPEC", help="TeAAL file or library name, e.g. tensaurus/spmm")
     parser.add_argument(
         "tensors",
-        nargs="+",
+        nargs="*",
+        default=[],  # which are missing is told with their ranks
         metavar="TENSOR=DATA",
         help=f"data of an input: a .mtx or .tns file, or {' or '.join(MADE)} of the size of its ranks",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
@@ -63,6 +64,11 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
         found[name] = tensor.renamed(name, declared[name])
         for rank, size in zip(declared[name], tensor.shape, strict=True):
             sizes.setdefault(rank, size)
+    faults += [
+        Diagnostic(_lacking(name, declared[name]), _data_of(name, declared[name], sizes))
+        for name in spec.teaal.inputs
+        if name not in data
+    ]
     for name, text in made.items():
         if name in declared:
             found[name] = _made(name, text, declared[name], sizes, options.seed, faults)
@@ -75,6 +81,20 @@ def _inputs(spec: Spec) -> str:
     return "inputs: " + ", ".join(spec.teaal.inputs if spec.teaal is not None else ())
 
 
+def _lacking(name: str, ranks: Sequence[str]) -> str:
+    if not ranks:
+        return f"{name}: there are no data of this input, one number without ranks"
+    shown = f"ranks {', '.join(ranks)}" if len(ranks) > 1 else f"rank {ranks[0]}"
+    return f"{name}: there are no data of this input with {shown}"
+
+
+def _data_of(name: str, ranks: Sequence[str], sizes: Mapping[str, int]) -> str:
+    """The arguments that give a tensor: a file, or random data with the sizes that nothing has said yet."""
+    file = f"{name}={name}.{'mtx' if len(ranks) == 2 else 'tns'}"
+    unsaid = "".join(f" --size {r}=64" for r in dict.fromkeys(ranks) if r not in sizes)
+    return f"add a file, {file}, or random data, {name}=random:0.1{unsaid}"
+
+
 def _made(
     name: str, text: str, ranks: tuple[str, ...], sizes: dict[str, int], seed: int, faults: list[Diagnostic]
 ) -> SparseTensor | None:
@@ -82,7 +102,8 @@ def _made(
 
     lacking = [r for r in ranks if r not in sizes]
     faults += [
-        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add --size {r}=N") for r in lacking
+        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add it, e.g. --size {r}=64")
+        for r in lacking
     ]
     try:
         density = 1.0 if text == "dense" else float(text.removeprefix("random:"))

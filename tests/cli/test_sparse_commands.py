@@ -75,6 +75,29 @@ def test_execute_tells_all_faults(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no TeAAL spec" in err
 
 
+def test_inputs_without_data_are_told_with_their_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, name in (("execute", "tensaurus/spmm"), ("traffic", "teaal/gamma_traffic")):
+        teaal = pm.load(name).teaal
+        assert teaal is not None
+        code, _, err = run(capsys, command, name)
+        assert code == 2
+        for tensor in "AB":
+            ranks = teaal.declaration[tensor]
+            sizes = " ".join(f"--size {r}=64" for r in ranks)
+            assert f"{tensor}: there are no data of this input with ranks {', '.join(ranks)}\n" in err
+            remedy = f"add a file, {tensor}={tensor}.mtx, or random data, {tensor}=random:0.1 {sizes}\n"
+            assert remedy in err
+    # What a file or an option says is not asked for; other faults are told in the same round.
+    code, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "C=dense")
+    assert code == 2
+    assert "B=random:0.1 --size K=64\n" in err
+    assert "C is no input" in err
+    code, _, err = run(capsys, "execute", "tensaurus/mttkrp", "B=dense", "--size", "J=3")
+    assert code == 2
+    assert "A: there are no data of this input with ranks I, J, K\n" in err
+    assert "A=A.tns" in err
+
+
 GAMMA = (
     "traffic",
     "teaal/gamma_traffic",

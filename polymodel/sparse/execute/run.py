@@ -102,7 +102,11 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
         raise not_a("mapping", "tensors", tensors, "write e.g. tensors={'A': a, 'B': b}")
     for name in teaal.inputs:
         if name not in tensors:
-            faults.append(Diagnostic(f"tensor {name} is missing", f"give tensors={{{name!r}: ...}}"))
+            ranks = list(teaal.declaration[name])
+            remedy = (
+                f"give tensors={{{name!r}: pm.random_tensor({ranks}, [...], 0.1)}}, or pm.read_tensor(file)"
+            )
+            faults.append(Diagnostic(f"tensor {name} with ranks {', '.join(ranks)} is missing", remedy))
     for name, tensor in tensors.items():
         if name not in teaal.inputs:
             known = ", ".join(teaal.inputs)
