@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
-# What a user does first, far from any checkout; the last line is what an IDE does.
+# What a user does first, far from any checkout.
 TRIAL = """
 import sys, polymodel as pm
 assert "site-packages" in pm.__file__, pm.__file__
@@ -158,8 +158,20 @@ def test_one_version_everywhere() -> None:
     import polymodel
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    cited = re.search(r"^version: (.*)$", citation, re.MULTILINE)
     assert cited is not None
     assert polymodel.__version__ == project["version"] == cited.group(1)
-    heads = re.findall(r"^## (\S+?),", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert heads[0] == project["version"]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^## (\S+), (\S+)$", changes, re.MULTILINE)
+    assert heads[0][0] == project["version"]
+    dated = re.search(r"^date-released: (\S+)$", citation, re.MULTILINE)
+    assert heads[0][1] == (dated.group(1) if dated else "unreleased")
+
+
+def test_every_target_of_make_is_told() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+    told = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
+    assert len(targets) > 10
+    assert not [t for t in targets if not re.search(rf"\bmake {t}\b(?!-)", told)]
