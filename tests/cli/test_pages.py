@@ -57,9 +57,13 @@ def test_html_saves_the_page_and_prints_the_report(capsys: Captured, spec: str, 
     code, out, err = run(capsys, "evaluate", spec, "--format", "csv", "--html", str(page))
     assert (code, err) == (FINE, f"saved {page}\n")
     assert out.startswith("einsum,")
-    code, out, err = run(capsys, "evaluate", spec, "--html", str(tmp_path / "no" / "such" / "folder.html"))
-    assert code == BAD_INPUT
+    nowhere = str(tmp_path / "no" / "such" / "folder.html")
+    code, out, err = run(capsys, "evaluate", spec, "--html", nowhere)
+    assert (code, out) == (BAD_INPUT, "")
     assert "Traceback" not in err
+    assert "there is no such folder" in err
+    _, _, told = run(capsys, "evaluate", "nothing.yaml", "--html", nowhere)
+    assert told == err, "before the work"
 
 
 def test_names_and_texts_are_escaped(capsys: Captured, spec: str, tmp_path: Path) -> None:
