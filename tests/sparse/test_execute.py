@@ -202,7 +202,9 @@ def test_all_wrong_tensors_are_told_at_once() -> None:
     ):
         run(spec, {**arrays, "B": arrays["B"][:8, :7]})
     nan = arrays["B"] + np.where(np.arange(10) == 3, np.nan, 0)
-    with pytest.raises(SpecError, match=r"2 faults[\s\S]*C is missing[\s\S]*B: value .* is nan"):
+    with pytest.raises(
+        SpecError, match=r"2 faults[\s\S]*C with ranks K, F is missing[\s\S]*B: value .* is nan"
+    ):
         run(spec, {"A": arrays["A"], "B": nan})
     with pytest.raises(SpecError, match="there is no rank Q"):
         run(spec, arrays, rank_sizes={"Q": 3})

@@ -103,10 +103,11 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
     for name in teaal.inputs:
         if name not in tensors:
             ranks = list(teaal.declaration[name])
+            shaped = f" with ranks {', '.join(ranks)}" if ranks else ""
             remedy = (
                 f"give tensors={{{name!r}: pm.random_tensor({ranks}, [...], 0.1)}}, or pm.read_tensor(file)"
             )
-            faults.append(Diagnostic(f"tensor {name} with ranks {', '.join(ranks)} is missing", remedy))
+            faults.append(Diagnostic(f"tensor {name}{shaped} is missing", remedy))
     for name, tensor in tensors.items():
         if name not in teaal.inputs:
             known = ", ".join(teaal.inputs)
