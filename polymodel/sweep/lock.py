@@ -13,13 +13,14 @@ from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
-from polymodel.errors import Refused, writing
+from polymodel.errors import Diagnostic, Refused, SpecError, writing
 
 NAME = "lock.json"
 BEAT, LOST = (
     5.0,
     120.0,
 )  # seconds between signs of life; without one for so long, another host's holder is gone
+_PIDS = 2**31  # numbers of processes are below
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,9 @@ def _step_aside(file: Path, host: str) -> None:
     there = _holder(file)
     if there is None and not file.exists():
         return
+    if file.is_dir():
+        what = f"{file} is a folder, and a store keeps its lock there"
+        raise SpecError([Diagnostic(what, "give another store, or move it away")])
     silent = _silence(file)
     if there is not None and (not there.gone if there.host == host else silent < LOST):
         where = f"process {there.pid}" + (f" on {there.host}" if there.host != host else "")
@@ -126,8 +130,11 @@ def _step_aside(file: Path, host: str) -> None:
 def _holder(file: Path) -> Holder | None:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        return Holder(str(found["host"]), int(found["pid"]), str(found["born"]), str(found["token"]))
-    except (OSError, ValueError, LookupError, TypeError):
+        pid = int(found["pid"])
+        if not 0 < pid < _PIDS:  # the system asks a group of processes, or none at all
+            return None
+        return Holder(str(found["host"]), pid, str(found["born"]), str(found["token"]))
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -104,6 +104,33 @@ def test_half_a_lock_is_nobodys(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"host": "HERE", "pid": 1000000000000000000000000000000, "born": "1", "token": "x"}',
+        '{"host": "HERE", "pid": 1e999, "born": "", "token": ""}',
+        '{"host": "HERE", "pid": -1, "born": "", "token": ""}',
+        "[" * 100_000,
+    ],
+    ids=("too large", "infinite", "negative", "deep"),
+)
+def test_a_lock_of_no_process_is_nobodys(tmp_path: Path, text: str) -> None:
+    file = tmp_path / lock.NAME
+    file.write_text(text.replace("HERE", socket.gethostname()), encoding="utf-8")
+    long_ago = time.time() - 2 * lock.BEAT
+    os.utime(file, (long_ago, long_ago))
+    with lock.locked(tmp_path):
+        assert json.loads(file.read_text(encoding="utf-8"))["pid"] == os.getpid()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_the_place_of_the_lock_stays_there(tmp_path: Path) -> None:
+    (tmp_path / lock.NAME / "inside").mkdir(parents=True)
+    with pytest.raises(pm.SpecError, match="is a folder"), lock.locked(tmp_path):
+        pass
+    assert [p.name for p in tmp_path.rglob("*")] == [lock.NAME, "inside"]
+
+
 def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
