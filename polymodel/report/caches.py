@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from polymodel.report.epoch import pinned
+
 
 def without_trace() -> None:
     """Import matplotlib so that it writes to no folder of the user's.
@@ -16,7 +18,9 @@ def without_trace() -> None:
     On its first import it lists all fonts of the system and keeps the list in the home directory. Unless
     MPLCONFIGDIR names a folder for that, or the caller has imported it already, it gets a folder of its own
     that is removed at exit; a list, settings and styles that are in the home directory are used there.
+    SpecError for a SOURCE_DATE_EPOCH that it could not read.
     """
+    pinned()
     if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
         return
     own, process = tempfile.mkdtemp(prefix="polymodel-"), os.getpid()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.report.epoch import pinned
 from polymodel.report.page import Part, facts, noted, saveable
 from polymodel.report.report import Report
 from polymodel.report.table import Column, Table
@@ -54,8 +54,7 @@ def provenance(report: Report, command: str = "") -> list[Part]:
 
 def _now() -> str:
     """The time in UTC, or `SOURCE_DATE_EPOCH` if that is set, so that a page comes out the same twice."""
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    when = datetime.fromtimestamp(int(given), UTC) if given.isdigit() else datetime.now(UTC)
+    when = pinned() or datetime.now(UTC)
     return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -1,0 +1,31 @@
+"""SOURCE_DATE_EPOCH: a time that pages carry, or one clear fault."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+import polymodel as pm
+from polymodel.report import caches, epoch
+
+
+@pytest.mark.parametrize(("text", "when"), [("", None), ("0", (1970, 1, 1)), ("-86400", (1969, 12, 31))])
+def test_a_time_that_is_given(
+    monkeypatch: pytest.MonkeyPatch, text: str, when: tuple[int, ...] | None
+) -> None:
+    monkeypatch.setenv(epoch.NAME, text)
+    assert epoch.pinned() == (None if when is None else datetime(*when, tzinfo=UTC))
+    monkeypatch.delenv(epoch.NAME)
+    assert epoch.pinned() is None
+
+
+@pytest.mark.parametrize("text", ["²", "today", "1.5", "9" * 20, "9" * 5000, "-" + "9" * 15])
+def test_what_is_no_time_is_told_with_and_without_plots(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    report = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary"))
+    monkeypatch.setenv(epoch.NAME, text)
+    for plots in (True, False):
+        with pytest.raises(pm.SpecError, match=r"SOURCE_DATE_EPOCH: .*is no number of seconds since 1970"):
+            report.to_html(live=False, plots=plots)
+    with pytest.raises(pm.SpecError, match="SOURCE_DATE_EPOCH"):
+        caches.without_trace()
