@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import polymodel as pm
 from polymodel.sparse.tensaurus import published as tensaurus_figures
 from tests.documents.validation_words import CLAIMS
+from tests.reference import published
 from tests.reference.test_published import CAPACITY, CYCLES, READS, SPEC, WRITES
 
-MIB = 2**20
 DIFFERENT = "**different**"
 MATRICES = ("bcsstm26", "ch7-6-b1", "mk9-b1", "n4c6-b1", "relat5", "rel5")
 
@@ -33,18 +33,11 @@ class Figure:
         )
 
 
-def spec_of(einsums: list[str], sizes: dict[str, int], bits: int) -> pm.Spec:
-    """A workload alone."""
-    return pm.load({"workload": {"rank_sizes": sizes, "bits_per_value": {"All": bits}, "einsums": einsums}})
-
-
 def looptree() -> Iterator[Figure]:
     """Two fused matmuls, the published test of the LoopTree model."""
     report = pm.evaluate(pm.load(SPEC))
-    reads = {(t.component, t.tensor, t.einsum): t.reads_fill for t in report.analysis.traffic}
-    writes = {(t.component, t.tensor, t.einsum): t.writes for t in report.analysis.traffic if t.writes}
-    reserved = [w for w in report.analysis.working_sets if w.measure == "reserved"]
-    peaks = {level: max(w.bits for w in reserved if w.component == level) for level in CAPACITY}
+    reads, writes = published.reads_and_writes(report)
+    peaks = published.capacities(report)
     for what, theirs, ours in (
         (f"reads less drains, {len(READS)} figures, their sum", READS, reads),
         (f"writes, {len(WRITES)} figures, their sum", WRITES, writes),
@@ -63,17 +56,12 @@ def looptree() -> Iterator[Figure]:
 
 def fused_cnn() -> Iterator[Figure]:
     """The fused front of VGGNet-E."""
-    report = pm.evaluate(pm.load("fused_layer_fpga", "vgg_e_front/tiled_fused"))
-    rows = [r for r in report.table("accesses").records() if r["component"] == "DRAM"]
-    maps = [r for r in rows if not str(r["tensor"]).startswith("F")]
-    moved = sum(int(r["read_bits"] or 0) + int(r["write_bits"] or 0) for r in maps) // 8
-    live = [r for r in report.table("working_sets").records() if r["measure"] == "live"]
-    peak = max(int(r["bits"] or 0) for r in live if r["component"] == "FeatureBuffer") // 8
+    moved, peak = published.maps_off_chip("tiled_fused"), published.maps_on_chip()
     name = "Alwani et al., MICRO 2016, front of VGGNet-E, fused"
     yield Figure(
         f"{name}: feature maps off chip",
         "3.6 MB",
-        f"{moved:,} bytes = {moved / MIB:.2f} MiB",
+        f"{moved:,} bytes = {moved / published.MIB:.2f} MiB",
         "equal as printed",
     )
     yield Figure(
@@ -88,23 +76,14 @@ def fused_cnn() -> Iterator[Figure]:
 
 def orojenesis() -> Iterator[Figure]:
     """Bounds of Orojenesis, and the measured traffic that they bound."""
-    pair = spec_of(
-        ["H[m, h] = X[m, k] * V[k, h]", "Y[m, n] = H[m, h] * W[h, n]"],
-        {"M": 32768, "K": 4096, "H": 16384, "N": 4096}, 16,
-    )  # fmt: skip
-    frame = pm.chain_slope(pair).frame
-    least = frame.groupby("curve")["accesses_words"].min()
     name = "Orojenesis, feed-forward pair of GPT-3 6.7B, 32k tokens: least words"
-    for curve, words, theirs in (("unfused", "not fused", 1476395008), ("ffmr_retain", "fused", 402653184)):
-        ours = int(least[curve])
+    for curve, words, theirs in (("unfused", "not fused", 1476395008), ("fused", "fused", 402653184)):
+        ours = published.least_words()[curve]
         same = "equal; theirs follows from the published setup" if ours == theirs else DIFFERENT
         yield Figure(f"{name}, {words}", f"{theirs:,}", f"{ours:,}", same)
-    square = spec_of(["Z[m, n] = A[m, k] * B[k, n]"], {"M": 4096, "K": 4096, "N": 4096}, 32)
-    slope = pm.ski_slope(square, unit="bits").frame
     measured = zip((2, 24, 40, 50), (2754.6, 650, 533, 373.39), (1617.9, 561.51, 411.06, 373.33), strict=True)
     for cache, simt, tensor in measured:
-        fits = slope[slope["capacity_bits"] <= 8 * MIB * cache]
-        bound = int(fits["accesses_bits"].min()) / 8 / MIB
+        bound = published.bound_of_gemm(cache)
         yield Figure(
             f"Orojenesis, matmul of 4096 x 4096 x 4096, float32, GPU with {cache} MiB of cache: MiB off chip",
             f"{simt} (SIMT), {tensor} (tensor cores)", f"at least {bound:.1f}",
@@ -115,26 +94,10 @@ def orojenesis() -> Iterator[Figure]:
 
 def timeloop_document() -> Iterator[Figure]:
     """The example of Timeloop's page about its output."""
-    sizes = {"p": 16, "r": 3, "c": 32, "k": 32}
-    layer = pm.load(
-        {"workload": {
-            "iteration_space_shape": {v: f"0 <= {v} < {n}" for v, n in sizes.items()},
-            "bits_per_value": {"All": 8},
-            "einsums": [{"name": "E", "tensor_accesses": [
-                {"name": "W", "projection": ["k", "c", "r"]},
-                {"name": "I", "projection": {"C": "c", "H": "p + r"}},
-                {"name": "O", "projection": ["k", "p"], "output": True}]}]}},
-        {"arch": {"nodes": [{"type": "Memory", "name": "M"}, {"type": "Compute", "name": "MAC"}]}},
-        {"mapping": {"nodes": [{"type": "Storage", "component": "M", "tensors": ["W", "I", "O"]},
-                               {"type": "Compute", "einsum": "E", "component": "MAC"}]}},
-    )  # fmt: skip
-    report = pm.evaluate(layer)
-    tiles = {r["tensor"]: r["tile_elements"] for r in report.table("tiles").records()}
-    operations = report.table("summary").records()[-1]["operations"]
-    ours = (tiles["W"], tiles["I"], tiles["O"], operations)
-    theirs = (3072, 576, 512, 49152)
+    ours = tuple(published.timeloop_document().values())
+    theirs = (3072, 576, 512, 49152, 3072)
     yield Figure(
-        "Timeloop's page about its output: weights, inputs, outputs, computes",
+        "Timeloop's page about its output: weights, inputs, outputs, computes, cycles",
         ", ".join(f"{x:,}" for x in theirs), ", ".join(f"{x:,}" for x in ours),
         "equal" if ours == theirs else DIFFERENT,
     )  # fmt: skip

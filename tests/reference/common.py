@@ -22,6 +22,7 @@ class Outcome:
     """One case: how many numbers were compared, which differ, and what else is worth knowing.
 
     `fault`: why nothing could be compared. `seconds`: of our own search, where the case has one.
+    `uncomputed`: figures of the case that are not computed here, each with the reason.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     fault: str = ""
     seconds: float | None = None
+    uncomputed: list[str] = field(default_factory=list)
 
     def equal(self, what: str, ours: int | float | Fraction, theirs: int | float) -> None:
         """Count one comparison. Counts have tolerance zero; energies, times and ratios that of a float."""

@@ -102,10 +102,10 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
         raise not_a("mapping", "tensors", tensors, "write e.g. tensors={'A': a, 'B': b}")
     for name in teaal.inputs:
         if name not in tensors:
-            ranks = list(teaal.declaration[name])
-            shaped = f" with ranks {', '.join(ranks)}" if ranks else ""
+            own = list(teaal.declaration[name])
+            shaped = f" with ranks {', '.join(own)}" if own else ""
             remedy = (
-                f"give tensors={{{name!r}: pm.random_tensor({ranks}, [...], 0.1)}}, or pm.read_tensor(file)"
+                f"give tensors={{{name!r}: pm.random_tensor({own}, [...], 0.1)}}, or pm.read_tensor(file)"
             )
             faults.append(Diagnostic(f"tensor {name}{shaped} is missing", remedy))
     for name, tensor in tensors.items():
