@@ -35,7 +35,7 @@ def spec_of(einsums: list[str], sizes: dict[str, int], bits: int) -> pm.Spec:
 
 
 def reads_and_writes(report: Report) -> tuple[dict[Triple, int], dict[Triple, int]]:
-    """(component, tensor, Einsum) -> elements read but for drains, and written, as LoopTree's model counts."""
+    """(component, tensor, Einsum) -> elements read (drains aside), and written, as LoopTree counts them."""
     rows = {(t.component, t.tensor, t.einsum): t for t in report.analysis.traffic}
     return {k: t.reads_fill for k, t in rows.items()}, {k: t.writes for k, t in rows.items() if t.writes}
 
