@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from tests.importers.onnx_cases import Case, compare, ints, one, two, w
-from tests.importers.onnx_models import node
+from tests.importers.onnx_models import node, numbers
 
 PRODUCTS = {
     "matmul": two("MatMul", (3, 4), (4, 5), 60),
@@ -118,3 +118,25 @@ CASES = PRODUCTS | POINTWISE | SUMS
 @pytest.mark.parametrize("name", CASES)
 def test_operator(name: str) -> None:
     compare(CASES[name], "one" if name.startswith("attention") else "cascade")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        ([node("Einsum", ["X", "X"], ["Y"], equation="abc,abc->a")], (3, 2, 4)),
+        ([node("Transpose", ["X"], ["T"], perm=[1, 0]), node("MatMul", ["X", "T"], ["Y"])], (1, 5)),
+        ([node("Identity", ["X"], ["T"]), node("Sub", ["X", "T"], ["Y"])], (3, 4)),
+        ([node("Identity", ["X"], ["T"]), node("Where", ["X", "X", "T"], ["Y"])], (3, 4)),
+        ([node("Identity", ["X"], ["T"]), node("Max", ["b", "X", "T"], ["Y"])], (3, 4)),
+    ],
+    ids=["Einsum", "MatMul", "Sub", "Where", "Max"],
+)
+def test_a_tensor_at_one_place_is_read_once_and_used_twice(
+    nodes: list[onnx.NodeProto], shape: tuple[int, ...]
+) -> None:
+    """The operation says so: what stands there for two operands of one place was their only one."""
+    weights = {"b": numbers(shape[-1:])} if nodes[-1].op_type == "Max" else {}
+    if nodes[-1].op_type == "Where":
+        nodes = [nodes[0], node("Cast", ["X"], ["c"], to=onnx.TensorProto.BOOL), nodes[1]]
+        nodes[-1].input[0] = "c"
+    compare(Case(nodes, {"X": shape}, weights))

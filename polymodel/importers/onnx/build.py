@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -227,7 +228,9 @@ class Builder:
         if weight:
             self.note(node, "its result is made of weights alone: it is computed once, and taken as a weight")
         else:
-            accesses = tuple(dict.fromkeys(Access(v.tensor, v.index) for v in views))
+            places = [Access(v.tensor, v.index) for v in views]
+            accesses = tuple(dict.fromkeys(places))
+            map = _called(map, [accesses.index(p) for p in places])
             output = Access(out, tuple(expr for axis, expr, _ in results if axis >= 0))
             narrow = [(expr, size) for axis, expr, size in results if axis < 0 and expr != Affine()]
             limits = tuple(dict.fromkeys((*(li for v in views for li in v.limits), *narrow)))
@@ -333,3 +336,12 @@ class Builder:
     def alias(self, name: str, view: View) -> None:
         """A value that is another one, seen differently."""
         self.views[name] = view
+
+
+def _called(word: str, places: Sequence[int]) -> str:
+    """The operation, whose k-th operand is at `places[k]` of the accesses: x times itself reads x once."""
+    if list(places) == list(range(len(places))):
+        return word
+    if "(" in word:
+        return re.sub(r"\b_(\d+)", lambda m: f"_{places[int(m[1])]}", word)
+    return f"{word or 'mul'}({', '.join(f'_{k}' for k in places)})"
