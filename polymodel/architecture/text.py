@@ -10,6 +10,8 @@ from polymodel.architecture.sparse_rules import SparseRules
 from polymodel.architecture.tile_rules import ProductRules, TileRules, capacity_of
 from polymodel.quantities import engineering
 
+_FREE = "not given, so 0"
+
 
 def facts(c: Component) -> tuple[str, ...]:
     """Capacity, actions, leakage and area of one component, one line each."""
@@ -42,10 +44,28 @@ def hierarchy_text(hierarchy: Hierarchy) -> str:
             told = "; ".join((*facts(c), *_rules(c)))
             lines.append("  " * depth + f"{c.name} ({c.kind}): {told}".rstrip(": "))
             if c.sparse is not None:
-                lines.append("  " * depth + f"  sparse: {sparse_text(c.sparse)}")
+                told = sparse_text(c.sparse) or "what it leaves out is told beside a workload"
+                lines.append("  " * depth + f"  sparse: {told}")
             if c.data_tiles is not None:
                 lines.append("  " * depth + f"  data tiles: {tiles_text(c.data_tiles, c)}")
     return "\n".join(lines) + "\n"
+
+
+def sources_text(hierarchy: Hierarchy) -> str:
+    """Where energies and areas come from: a line for each source that the spec names, and what has none."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for c in hierarchy.components:
+        origins = [(a.name, a.provenance) for a in c.actions]
+        origins += [("area", c.area_provenance)] if c.area else []
+        for what, source in origins:
+            found.setdefault(source, {}).setdefault(c.name, []).append(what)
+    told = {s: ", ".join(f"{c} {' and '.join(names)}" for c, names in of.items()) for s, of in found.items()}
+    unnamed = told.pop("given", "")
+    lines = [f"{of}: {_FREE if source == 'default' else source}" for source, of in told.items()]
+    if not lines:
+        return "sources of energy and area: none is named\n" if unnamed else ""
+    lines += [f"{unnamed}: as written, no source is named"] if unnamed else []
+    return "sources of energy and area:\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def _dim_text(d: FanoutDim) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.text import hierarchy_text
+from polymodel.architecture.text import hierarchy_text, sources_text
 from polymodel.errors import writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
@@ -15,19 +15,27 @@ from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
 from polymodel.workload.einsum import Cascade
-from polymodel.workload.text import cascade_text
+from polymodel.workload.text import cascade_text, values_text
 
 
 def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
     """The parts that there are, one below the other."""
     parts = []
     if workload is not None:
-        parts.append(f"workload {workload.name}".rstrip() + "\n" + _indented(cascade_text(workload)))
+        parts.append(f"workload {workload.name}".rstrip() + "\n" + _indented(_workload(workload)))
     if arch is not None:
-        parts.append(f"architecture {arch.name}".rstrip() + "\n" + _indented(hierarchy_text(arch)))
+        parts.append(f"architecture {arch.name}".rstrip() + "\n" + _indented(_architecture(arch)))
     if mapping is not None:
         parts.append(f"mapping {mapping.name}".rstrip() + "\n" + _indented(looptree_text(mapping, workload)))
     return "\n".join(parts)
+
+
+def _workload(workload: Cascade) -> str:
+    return cascade_text(workload) + values_text(workload)
+
+
+def _architecture(arch: Hierarchy) -> str:
+    return hierarchy_text(arch) + sources_text(arch)
 
 
 def _indented(text: str) -> str:
@@ -39,9 +47,10 @@ def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
     parts = []
     if workload is not None:
         parts.append(f"<h2>Cascade</h2>{drawn(cascade_svg(workload), 'Cascade')}")
-        parts.append(f"<h2>Workload</h2>{preformatted(cascade_text(workload))}")
+        parts.append(f"<h2>Workload</h2>{preformatted(_workload(workload))}")
     if arch is not None:
         parts.append(f"<h2>Architecture</h2>{drawn(architecture_svg(arch), 'Architecture')}")
+        parts.append(preformatted(_architecture(arch)))
     if mapping is not None:
         parts.append(f"<h2>LoopTree</h2>{drawn(looptree_svg(mapping, workload), 'LoopTree')}")
     return page("polymodel spec", "\n".join(parts))

@@ -85,3 +85,24 @@ def cascade_text(cascade: Cascade) -> str:
     if known:
         lines.append("densities: " + ", ".join(f"{name} {written}" for name, written in known.items()))
     return "\n".join(lines) + "\n"
+
+
+def values_text(cascade: Cascade) -> str:
+    """A line each for the bits of a value, tensors that stay, and scaled backing storage."""
+    accesses = {a.tensor: a for e in cascade for a in e.accesses}
+    widths = {t: f"{a.bits_per_value}" for t, a in accesses.items()}
+    bits = _by_value(widths) if len(set(widths.values())) > 1 else "".join(set(widths.values()))
+    scaled = {t: f"{float(a.backing_scale):g}" for t, a in accesses.items() if a.backing_scale != 1}
+    staying = [t for t, a in accesses.items() if a.persistent]
+    lines = [f"bits per value: {bits}"]
+    lines += [f"persistent: {', '.join(staying)}"] if staying else []
+    lines += [f"backing storage size scale: {_by_value(scaled)}"] if scaled else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _by_value(values: Mapping[str, str]) -> str:
+    """`8 of A, B; 16 of C`."""
+    groups: dict[str, list[str]] = {}
+    for name, value in values.items():
+        groups.setdefault(value, []).append(name)
+    return "; ".join(f"{value} of {', '.join(names)}" for value, names in groups.items())
