@@ -25,11 +25,13 @@ from polymodel.report.svg_fibertree import Drawable, Tree, fibertree, ranks_of
 # Of a larger tensor only what is touched is drawn.
 WHOLE = 150
 LOOKS = """
-body{margin:1.2em}
+:root{color-scheme:light dark;--page:#fff;--line:#e4e7eb;--lit:#fff3bf}
+body{margin:1.2em;background:var(--page)}
 .trees{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start;margin:.6em 0}
-.trees figure{margin:0;border:1px solid #e4e7eb;border-radius:4px;overflow-x:auto;max-width:100%}
+.trees figure{margin:0;background:#fff;border:1px solid var(--line);border-radius:4px;
+overflow-x:auto;max-width:100%}
 .bar{display:flex;flex-wrap:wrap;gap:8px;align-items:center;padding:6px 0;
-position:sticky;top:0;background:#fff;border-bottom:1px solid #e4e7eb;z-index:1}
+position:sticky;top:0;background:var(--page);border-bottom:1px solid var(--line);z-index:1}
 .bar[hidden]{display:none}
 .bar button{font:inherit;padding:3px 12px;min-width:3.2em}
 .bar input{flex:1 1 220px;max-width:520px}
@@ -39,7 +41,9 @@ g.cell>rect{transition:fill .12s}
 .live g.cell.on>rect{fill:#ffd43b;stroke:#7d4a00;stroke-width:2.2}
 .live g.later{opacity:.22}
 .live g.head.on>text{fill:#a63d00;font-weight:bold}
-ol.steps li.on{background:#fff3bf}
+ol.steps li.on{background:var(--lit)}
+@media (prefers-color-scheme:dark){:root{--page:#15191e;--line:#3e4c59;--lit:#5c4400}
+body.pm{color:#e4e7eb}body.pm .note{color:#aab4c0}}
 @media (prefers-reduced-motion:reduce){g.cell>rect{transition:none}}
 """
 # Shown text comes from the page itself (textContent), never from strings of the script.
@@ -79,7 +83,7 @@ document.querySelectorAll('section.run').forEach(function (run) {
   one('.next').addEventListener('click', function () { stop(); go(Number(range.value) + 1); });
   run.addEventListener('keydown', function (event) {
     var at = Number(range.value), moves = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last};
-    if (event.target === range || !(event.key in moves)) { return; }
+    if (event.target === range || event.target.hasAttribute('tabindex') || !(event.key in moves)) { return; }
     event.preventDefault();
     stop();
     go(moves[event.key]);
@@ -168,7 +172,9 @@ def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> s
     shown = {name: _shown(name, points, tensors) for name, points in touched.items()}
     ranks = ranks_of(list(shown.values()))
     trees = "\n".join(
-        f"<figure>{_tree(name, shown[name], points, ranks, run)}</figure>" for name, points in touched.items()
+        f'<figure tabindex="0" aria-label="{escape(name)}">'
+        f"{_tree(name, shown[name], points, ranks, run)}</figure>"
+        for name, points in touched.items()
     )
     label = escape(run.einsum)
     last = max(run.count - 1, 0)
@@ -181,7 +187,8 @@ def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> s
         '<button type="button" class="next" aria-label="Step forward">&#9654;</button>'
         f'<input type="range" min="0" max="{last}" value="0" step="1" aria-label="Step of {label}">'
         '<output aria-live="off"></output><p class="now" aria-live="polite"></p></div>\n'
-        f'<div class="trees">\n{trees}\n</div>\n<h3>All steps</h3><div class="wide">{drawn}</div>\n'
+        f'<div class="trees">\n{trees}\n</div>\n<h3>All steps</h3>\n'
+        f'<div class="wide" tabindex="0" role="group" aria-label="All steps of {label}">{drawn}</div>\n'
         f"<details><summary>In words</summary>{_words(run)}</details>\n</section>"
     )
 

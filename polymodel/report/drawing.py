@@ -141,11 +141,12 @@ def node(drawn: str, told: str, kind: str = "node") -> str:
     return f'<g class="{kind}"><title>{escape(told)}</title>{drawn}</g>'
 
 
-def picture(width: float, height: float, title: str, body: list[str]) -> str:
-    """A whole SVG document on white."""
+def picture(width: float, height: float, title: str, body: list[str], told: str = "") -> str:
+    """A whole SVG document on white; `told` is all of it in words."""
+    words = f"<desc>{escape(told)}</desc>" if told else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img"><title>{escape(title)}</title>'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img"><title>{escape(title)}</title>{words}'
         f"<style>{STYLE}</style>"
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import writing
 from polymodel.mapping.looptree import LoopTree
-from polymodel.report.page import Part, drawn, facts, noted, page, saveable
+from polymodel.report.page import Part, drawn, facts, noted, page, plotted, saveable
 from polymodel.report.plots_inline import blank, inline
 from polymodel.report.provenance import Pairs, made, spec_part
 from polymodel.report.svg import looptree_svg
@@ -122,7 +122,7 @@ def _plots(found: Finding) -> Iterator[Part]:
         picture.draw(ax)
         title = f"Plot: {picture.title}"
         svg = inline(figure, title, f"p{number}")
-        yield Part(title, f'<figure class="plot">{svg}</figure>', opened=not number)
+        yield Part(title, plotted(svg, title), opened=not number)
 
 
 def _mappings(found: Finding) -> Iterator[Part]:

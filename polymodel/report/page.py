@@ -103,6 +103,13 @@ def noted(notes: Iterable[str]) -> str:
     return "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
 
 
+def plotted(svg: str, name: str) -> str:
+    """A plot that is as wide as the page, or scrolls where its letters get too small; "" for none."""
+    if not svg:
+        return ""
+    return f'<figure class="plot" tabindex="0" aria-label="{escape(name)}">{svg}</figure>'
+
+
 def drawn(svg: str, name: str = "picture") -> str:
     """An SVG picture as large as it is, which scrolls where it is larger than the page."""
     return f'<div class="picture" tabindex="0" role="group" aria-label="{escape(name)}">{svg}</div>'

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 MARKERS = "os^Dv<>PXp"
+ROOFS = ("-", "--", ":", "-.", (0, (8, 2)), (0, (1, 4)))  # lines, told apart where they run close by
 WARNING = "#c0282d"
 INK = "#1f2933"
 LISTED = 16  # Einsums in a legend; more would be taller than the plot
@@ -148,7 +149,11 @@ def energy(report: Report, ax: Axes) -> Axes:
     ax.set_ylabel("energy (J)")
     ax.set_title(f"Energy by component and tensor: {engineering(report.total_energy, 'J')}", fontsize=10)
     if items:
-        ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        handles, labels = ax.get_legend_handles_labels()
+        ax.legend(  # as they are stacked
+            handles[::-1], labels[::-1], fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5),
+            frameon=False,
+        )  # fmt: skip
     return ax
 
 
@@ -167,7 +172,7 @@ def roofline(report: Report, ax: Axes) -> Axes:
         10.0 ** way(math.log10(x)) for way, x in ((math.floor, min(places) / 2), (math.ceil, max(places) * 2))
     )
     roofs = dict.fromkeys((p.memory, p.compute, p.bandwidth, p.peak) for p in points)
-    for memory, compute, bandwidth, peak in roofs:
+    for number, (memory, compute, bandwidth, peak) in enumerate(roofs):
         if math.isinf(bandwidth):
             continue
         ridge = min(peak / bandwidth, high)
@@ -175,7 +180,8 @@ def roofline(report: Report, ax: Axes) -> Axes:
         ys = [min(peak, x * bandwidth) for x in xs]
         speeds = engineering(bandwidth, "bit/s"), engineering(peak, "operation/s")
         label = ", ".join(f"{short(n)} {v}" for n, v in zip((memory, compute), speeds, strict=True))
-        ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, label=label)
+        style = ROOFS[number % len(ROOFS)]
+        ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, linestyle=style, label=label)
     for number, p in enumerate(points):
         colour = SHADES[number % len(SHADES)]
         # Points of equal Einsums coincide: earlier ones stay visible behind later, smaller ones.

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.report.figures import axes
+from polymodel.report.plots import INK
+from polymodel.report.plots_sweep import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+DASHES = ("-", "--", "-.", ":")
 
 
 def slope_axes(
@@ -20,10 +24,14 @@ def slope_axes(
     """Steps (capacity, accesses) per curve on logarithmic axes; `least`: traffic at unlimited capacity."""
     ax = axes(ax, 6.4, 4.2)
     reach = max(c for curve in curves.values() for c, _ in curve)
-    for name, curve in curves.items():
+    before = sum(line.get_drawstyle() == "steps-post" for line in ax.lines)
+    for number, (name, curve) in enumerate(curves.items(), before):
         # The last step runs on: more capacity saves nothing.
         steps = [*curve, (2 * reach, curve[-1][1])]
-        (line,) = ax.step(*zip(*steps, strict=True), where="post", label=name, linewidth=1.8)
+        (line,) = ax.step(
+            *zip(*steps, strict=True), where="post", label=name, linewidth=1.8,
+            color=COLOURS[number % len(COLOURS)], linestyle=DASHES[number % len(DASHES)],
+        )  # fmt: skip
         label = f"maximal effectual buffer: {curve[-1][0]:,}"
         ax.plot(*curve[-1], "o", color=line.get_color(), markersize=5, label=label)
     label = f"every element once: {least:,}" if least is not None else ""
@@ -44,7 +52,11 @@ def slope_axes(
     return ax
 
 
-STYLES = {"unfused": "-", "untiled_fused": "--", "ffmr_drop": "-", "ffmr_retain": "--", "best": ":"}
+# Where curves run on each other a dark dashed one lies on a light one: told apart in grey, too.
+STYLES = {
+    "unfused": ("#2563a8", "-"), "untiled_fused": ("#b45309", "--"), "tiled_fused": ("#74c69d", "-"),
+    "ffmr_drop": ("#74c69d", "-"), "ffmr_retain": ("#7440a8", "--"), "best": ("#1f2933", ":"),
+}  # fmt: skip
 
 
 def chain_axes(
@@ -60,11 +72,12 @@ def chain_axes(
     reach = 32 * max((c for curve in curves.values() for c, _ in curve), default=1)
     for name, curve in curves.items():
         steps = [*curve, (reach, curve[-1][1])]
-        label, style = f"{name}: {curve[-1][0]:,}", STYLES.get(name, "-")
-        (line,) = ax.step(
-            *zip(*steps, strict=True), where="post", label=label, linewidth=1.8, linestyle=style
-        )
-        ax.plot(*curve[-1], "o", color=line.get_color(), markersize=5)
+        colour, style = STYLES.get(name, (INK, "-"))
+        ax.step(
+            *zip(*steps, strict=True), where="post", label=f"{name}: {curve[-1][0]:,}", linewidth=1.8,
+            color=colour, linestyle=style,
+        )  # fmt: skip
+        ax.plot(*curve[-1], "o", color=colour, markersize=5)
     for value, words in ((least_unfused, "minimum, unfused"), (least_fused, "minimum, fused")):
         ax.axhline(value, color="0.5", linestyle=":", linewidth=1.2)
         ax.annotate(

@@ -8,7 +8,7 @@ from pathlib import Path
 from polymodel.errors import Refused, writing
 from polymodel.report.beside import beside, pointers
 from polymodel.report.counted import says_sparse, says_tiles
-from polymodel.report.page import CSS, Part, drawn, facts, noted, page
+from polymodel.report.page import CSS, Part, drawn, facts, noted, page, plotted
 from polymodel.report.provenance import provenance
 from polymodel.report.report import TABLES, Report
 from polymodel.report.svg import looptree_svg
@@ -102,7 +102,7 @@ def _plots(report: Report) -> list[Part]:
 
     figures = plots_of(report)
     return [
-        Part(title, f'<figure class="plot">{svg}</figure>{noted(notes)}', opened=i < 2)
+        Part(title, f"{plotted(svg, title)}{noted(notes)}", opened=i < 2)
         for i, (title, svg, notes) in enumerate(figures)
     ]
 

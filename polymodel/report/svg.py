@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.mapping.pipelines import overlaps
-from polymodel.mapping.text import node_text
+from polymodel.mapping.text import looptree_text, node_text
 from polymodel.mapping.ties import marks
 from polymodel.report.drawing import (
     CAP,
@@ -169,4 +169,4 @@ def looptree_svg(
     body: list[str] = []
     _draw(column, MARGIN + column.width / 2, MARGIN, shades, body)
     size = column.width + 2 * MARGIN, column.height + 2 * MARGIN
-    return picture(*size, f"LoopTree {tree.name}".strip(), body)
+    return picture(*size, f"LoopTree {tree.name}".strip(), body, looptree_text(tree, cascade))

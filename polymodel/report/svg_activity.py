@@ -37,6 +37,7 @@ def grid(found: Activities, title: str = "") -> tuple[list[str], float, float]:
     words = [w for lines in cells.values() for w in lines] + stamps + [f"step {found.count:,} "]
     wide = max(len(w) for w in words) * CHAR + 12
     fit = max(1, int((WIDEST - 2 * MARGIN - left) // wide))
+    fit = -(-found.count // -(-found.count // fit)) if found.count else fit  # bands of equal length
     captions = found.caption
     body, y, broad = [f"<desc>{escape(' '.join(captions))}</desc>"], MARGIN, 0.0
     if title:

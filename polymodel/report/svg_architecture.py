@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.architecture.text import facts, sparse_text, tiles_text
+from polymodel.architecture.text import facts, hierarchy_text, sparse_text, tiles_text
 from polymodel.report.drawing import (
     CAP,
     LINE,
@@ -93,8 +93,9 @@ def architecture_svg(hierarchy: Hierarchy, tips: Mapping[str, str] | None = None
         drawn.insert(0, rectangle(left, top, width - 2 * left, y - top, "none", "#8a6d00", dashed=True))
         titles.append(_titled(left + 8, top + LINE, fanout_text(c)))
         y += PAD
+    body = [*drawn, *lines, *titles, *shapes]
     return picture(
-        width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), [*drawn, *lines, *titles, *shapes]
+        width, y + MARGIN, f"Architecture {hierarchy.name}".strip(), body, hierarchy_text(hierarchy)
     )
 
 

@@ -20,7 +20,7 @@ from polymodel.report.drawing import (
 )
 from polymodel.report.layered import Item, Layout, Leg, layered
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.text import einsum_text, sizes_text
+from polymodel.workload.text import cascade_text, einsum_text, sizes_text
 
 MARGIN = 16
 WIDE = 34  # characters of a formula in a line
@@ -61,7 +61,7 @@ def _whole(cascade: Cascade, plan: Layout, body: list[str]) -> str:
     moved = [f'<g transform="translate({MARGIN + (width - plan.width) / 2:g} {MARGIN})">', *body, "</g>"]
     moved.append(text(MARGIN, MARGIN + plan.height + 2 * LINE, KEY, ' class="m"', "start"))
     size = width + 2 * MARGIN, plan.height + 2 * LINE + 2 * MARGIN
-    return picture(*size, f"Cascade {cascade.name}".strip(), moved)
+    return picture(*size, f"Cascade {cascade.name}".strip(), moved, cascade_text(cascade))
 
 
 Named = tuple[str, str]  # "einsum" or "tensor", and the name

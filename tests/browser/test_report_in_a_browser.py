@@ -6,6 +6,7 @@ tests are skipped; in CI they fail, for there the page has to be seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.report.activity import Activities, Activity
+from polymodel.report.activity_page import activity_page
 from tests.browser.visit import SIZES, WIDEST, Visit
 
 
@@ -151,8 +154,29 @@ def test_pictures_tell_and_fit(visit: Visit) -> None:
     assert picture.evaluate("p => p.scrollLeft") > 0, "it starts where its root is"
     told = picture.locator("g.node title").first.text_content() or ""
     assert "I_in: tile 67.11 Mb" in told
-    page.locator("#looptree button").click()
-    assert picture.evaluate("p => p.scrollWidth") <= width
+    button = page.locator("#looptree button")
+    assert button.text_content() == ("fit to the page" if width == 1280 else "smaller")
+    button.click()
+    ratio = "s.getBoundingClientRect().width / s.viewBox.baseVal.width"
+    scale = f"p => {{ var s = p.querySelector('svg'); return {ratio}; }}"
+    assert 0.79 < picture.evaluate(scale) < 0.99, "smaller, and yet to be read"
+    if width == 1280:
+        assert picture.evaluate("p => p.scrollWidth") <= width
+    button.click()
+    assert picture.evaluate(scale) == pytest.approx(1)
+
+
+def test_letters_of_plots_stay_readable(visit: Visit) -> None:
+    """Letters of eight points are nearly eleven pixels; plots scroll before they are seven."""
+    page = visit.page
+    page.click("text=open all")
+    widths = page.eval_on_selector_all(
+        ".plot svg", "found => found.map(s => s.getBoundingClientRect().width / s.viewBox.baseVal.width)"
+    )
+    assert len(widths) == 7
+    assert min(widths) * 8 >= 7.4
+    places = page.eval_on_selector_all(".plot", "found => found.map(p => [p.tabIndex, p.ariaLabel])")
+    assert all(at == 0 and name.startswith("Plot: ") for at, name in places), "keys scroll them"
 
 
 def test_paper_shows_what_is_folded(visit: Visit) -> None:
@@ -168,6 +192,23 @@ def test_it_reads_without_scripts_and_in_the_dark(browser: Any, report: Path) ->
     visit = Visit(browser, 400, java_script_enabled=False, color_scheme="dark")
     visit.page.goto(report.as_uri())
     assert visit.page.locator("#table-summary table").is_visible()
+    assert visit.complaints == []
+    visit.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_of_activity_follow_the_scheme(browser: Any, tmp_path: Path, scheme: str) -> None:
+    points = [Activity((i % 2, 0), (i,), (("A", (i,)), ("Y", (0,)))) for i in range(6)]
+    page = activity_page(Activities("Y", tuple(points), ("P", "Q"), ("I",)))
+    visit = Visit(browser, 400, color_scheme=scheme)
+    visit.page.goto(page.save(tmp_path / "activity.html").as_uri())
+    colours = visit.page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    ground, ink = (sum(map(int, re.findall(r"\d+", c)[:3])) for c in colours)
+    assert (ground > ink + 400) if scheme == "light" else (ink > ground + 400)
+    assert visit.page.evaluate(WIDEST) <= 400
+    assert visit.page.eval_on_selector_all("figure, .wide", "found => found.every(f => f.tabIndex === 0)")
     assert visit.complaints == []
     visit.page.close()
 

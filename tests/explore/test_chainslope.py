@@ -229,6 +229,10 @@ def test_the_plot_has_both_minima_and_the_gain() -> None:
     assert "fusion gain\n2.333x" in texts
     legend = [t.get_text() for t in axes.get_legend().get_texts()]
     assert "ffmr_retain: 1,072" in legend
+    looks = {str(s.get_label()).split(":")[0]: (s.get_color(), s.get_linestyle()) for s in axes.lines}
+    looks = {name: look for name, look in looks.items() if name in found.curves}
+    assert len(set(looks.values())) == len(found.curves) == 4
+    assert {looks["ffmr_drop"][1], looks["ffmr_retain"][1]} == {"-", "--"}, "one lies on the other"
 
 
 def graph(*einsums: str, **sizes: int) -> pm.Spec:

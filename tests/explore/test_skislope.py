@@ -251,4 +251,6 @@ def test_slopes_of_one_einsum_share_a_picture() -> None:
     told = [text.get_text() for text in ax.get_legend().get_texts()]
     assert {"any tensor may bypass", "all in the buffer"} < set(told)
     assert sum(t.startswith("every element once") for t in told) == 1
+    curves = [line for line in ax.lines if line.get_drawstyle() == "steps-post"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in curves}) == 2
     assert ax.get_xscale() == "symlog"  # the first curve begins without any buffer

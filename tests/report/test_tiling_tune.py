@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.quantities import engineering
 from polymodel.report.tiling.plots_tune import plot_tuning
 from polymodel.report.tiling.tune import Tuning, tune_tiling
 from polymodel.sparse.tensor import SparseTensor
@@ -79,6 +80,15 @@ def test_texts_and_pictures(found: Tuning) -> None:
     assert list(best.get_ydata()) == [s.best for s in found.tuned.steps]
     points = next(line for line in axes.lines if line.get_label() == "proposal")
     assert list(points.get_ydata()) == [s.figure for s in found.tuned.steps if s.fits]
+    legend = axes.get_legend()
+    assert legend is not None
+    told = [t.get_text() for t in legend.get_texts()]
+    better = [s for s in found.tuned.steps if s.improved]
+    assert told[told.index("improvements by step") + 1 :] == [
+        f"{s.number} {s.proposal.name}: {engineering(s.figure)}" for s in better
+    ]
+    assert not axes.texts, "names beside points run into each other"
+    assert axes.get_title() == f"lp_e226: {found.costs.op}, 128 elements; the loop ended: {found.ended}"
     assert plot_tuning(found, axes) is axes
 
 

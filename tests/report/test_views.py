@@ -146,6 +146,16 @@ def test_plots_label_their_axes_with_units(fused: Report) -> None:
 def test_energy_plot_stacks_to_the_total(fused: Report) -> None:
     ax = fused.plot("energy")
     assert sum(patch.get_height() for patch in ax.patches) == pytest.approx(fused.total_energy)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        str(bars.get_label()) for bars in reversed(ax.containers)
+    ], "as they are stacked"
+
+
+def test_roofs_are_told_apart_by_their_lines() -> None:
+    report = pm.evaluate(pm.load("gpt3_6.7B", "tpu_v4i", N_TOKENS=512))
+    roofs = [line for line in report.plot("roofline").lines if line.get_linestyle() != "None"]
+    assert len({line.get_label() for line in roofs}) == len(roofs) > 1
+    assert len({str(line._unscaled_dash_pattern) for line in roofs}) == len(roofs)
 
 
 @pytest.mark.parametrize(

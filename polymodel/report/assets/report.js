@@ -129,10 +129,14 @@
     if (rows.length > FEW) { filtered(table, rows, place); }
   });
 
-  // A picture that is wider than the page starts in its middle, where its root is, and can be made to fit.
+  // A picture that is wider than the page starts in its middle, where its root is, and can be made to fit; its
+  // letters stay readable, so that one that is much wider still scrolls.
+  var LEAST = 0.8;
   document.querySelectorAll('.picture').forEach(function (picture) {
     var box = made('div', '', {'class': 'tools'});
     var button = made('button', 'fit to the page', {type: 'button', 'aria-pressed': 'false'});
+    var svg = picture.querySelector('svg'), least = svg ? LEAST * svg.viewBox.baseVal.width : 0;
+    if (svg) { svg.style.setProperty('--least', least + 'px'); }
     button.addEventListener('click', function () {
       button.setAttribute('aria-pressed', String(picture.classList.toggle('fit')));
       settle();
@@ -140,6 +144,7 @@
     function settle() {
       var over = picture.scrollWidth - picture.clientWidth;
       picture.scrollLeft = over / 2;
+      button.textContent = least <= picture.clientWidth ? 'fit to the page' : 'smaller';
       box.hidden = over <= 0 && !picture.classList.contains('fit');
     }
     box.appendChild(button);

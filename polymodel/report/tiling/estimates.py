@@ -18,6 +18,7 @@ from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.spec.output import write_text
+from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.estimate import Estimate, estimate
 from polymodel.tiling.estimate.fitted import FITTED, fitted
@@ -66,6 +67,10 @@ class TilingEstimates:
     op: Op
     fit: Fit
     told: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.estimate_tiling(...) makes one"
+        check_classes(self, remedy, {"found": tuple})
 
     @cached_property
     def table(self) -> Table:
@@ -129,7 +134,7 @@ class TilingEstimates:
         """Bars of what each model foretells, tiler by tiler, beside the actual figure."""
         from polymodel.report.tiling.plots_estimates import plot_estimates
 
-        return plot_estimates(self.found, quantity, ax=ax)
+        return plot_estimates(self.found, quantity, task=f"{self.op}, {room(self.fit)}", ax=ax)
 
 
 def estimate_tiling(

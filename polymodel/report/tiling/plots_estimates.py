@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.quantities import engineering
 from polymodel.report.figures import axes
+from polymodel.report.plots import INK, prefixed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +26,7 @@ QUANTITIES = {
     "total_cycles": "configuration and run (cycles)",
 }
 _ACTUAL = "#0a1f44"
+_ABREAST = 16  # characters above the bars of a tiler; where there are more they are turned
 # Told apart in grey too.
 _MODELS = ("#8ec1e8", "#d55e00", "#009e73", "#cc79a7")
 
@@ -39,17 +42,19 @@ class _Foretold(Protocol):
     def actual(self) -> Costs | None: ...
 
 
-def plot_estimates(found: Sequence[_Foretold], quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
+def plot_estimates(
+    found: Sequence[_Foretold], quantity: str = "tiles", *, task: str = "", ax: Axes | None = None
+) -> Axes:
     """Bars tiler by tiler: the actual figure of the data, where there are data, then that of each model.
 
-    SpecError for a quantity that is none.
+    `task`: what is done in tiles of which size, for the title. SpecError for a quantity that is none.
     """
     if quantity not in QUANTITIES:
         raise SpecError([Diagnostic(f"no quantity {quantity!r}", f"one of {', '.join(QUANTITIES)}")])
     tilers = list(dict.fromkeys(f.estimate.tiler for f in found))
     models = list(dict.fromkeys(f.model for f in found))
     real = {f.estimate.tiler: f.actual for f in found if f.actual is not None}
-    ax = axes(ax, 2 + 1.2 * len(tilers), 4)
+    ax = axes(ax, 3 + 1.2 * len(tilers), 4)
     names = (["actual"] if real else []) + models
     width, place = 0.8 / len(names), np.arange(len(tilers))
     for number, name in enumerate(names):
@@ -60,10 +65,20 @@ def plot_estimates(found: Sequence[_Foretold], quantity: str = "tiles", *, ax: A
             told = {f.estimate.tiler: f.estimate for f in found if f.model == name}
             heights = [float(getattr(told[t], quantity)) if t in told else 0.0 for t in tilers]
             colour = _MODELS[models.index(name) % len(_MODELS)]
-        ax.bar(place + (number - (len(names) - 1) / 2) * width, heights, width, label=name, color=colour)
+        label = name if name == "actual" else f"{name} (expected)"
+        bars = ax.bar(
+            place + (number - (len(names) - 1) / 2) * width, heights, width, label=label, color=colour
+        )
+        told_above = [engineering(int(h) if h == int(h) else h) for h in heights]
+        turned = 90 if len(names) * max(map(len, told_above)) > _ABREAST else 0
+        ax.bar_label(bars, told_above, fontsize=7, padding=2, rotation=turned, color=INK)
     ax.set_xticks(place, tilers)
+    ax.set_xlabel("tiler")
     ax.set_ylabel(QUANTITIES[quantity])
-    ax.set_title(", ".join(dict.fromkeys(f.tensor for f in found)))
+    of = ", ".join(dict.fromkeys(f.tensor for f in found)) + (f": {task}" if task else "")
+    ax.set_title(f"{of}; what models expect{' beside the data' if real else ''}", fontsize=10)
+    ax.margins(y=0.16)
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False)
+    prefixed(ax, "", "y")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return ax

@@ -69,5 +69,9 @@ def _stacked(
     ax.set_ylim(0, 1.12 * max([*floor, least, 1]))
     prefixed(ax, "", "y")
     ax.set_title(title, fontsize=10)
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    line, *stack = zip(*ax.get_legend_handles_labels(), strict=True)
+    drawn = [line, *reversed(stack)]  # as they are stacked
+    ax.legend(
+        *zip(*drawn, strict=True), fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+    )
     return ax

@@ -50,7 +50,9 @@ def test_bars_are_the_figures(found: pm.TilingEstimates) -> None:
     table = found.frame
     actual = set(table["actual_tiles"])
     assert heights == pytest.approx(sorted([*table["tiles"], *actual]))
-    assert ax.get_ylabel() == "tiles"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("tiler", "tiles")
+    assert ax.get_title() == "lp_e226: add, 128 elements; what models expect beside the data"
+    assert {t.get_text() for t in ax.texts} >= {str(n) for n in actual}, "its figure above each bar"
     with pytest.raises(SpecError, match="no quantity"):
         found.plot("beauty")
 

@@ -105,6 +105,10 @@ def test_pictures(searched: pm.MatmulTiling, tensor: SparseTensor) -> None:
     assert heights.tolist() == best["total_words"].tolist()
     found = pm.tile_matmul(tensor, tile=(8, 8, 8))
     ax = found.plot()
+    legend = ax.get_legend()
+    assert legend is not None
+    stacked = ["Z write", "Z read", "B read", "A read"]
+    assert [t.get_text() for t in legend.get_texts()] == ["what is used, once", *stacked]
     heights = np.sum([[bar.get_height() for bar in group] for group in ax.containers if len(group)], axis=0)
     assert heights.tolist() == found.orders["total_words"].tolist()
     assert ax.get_ylabel() == "words moved"
