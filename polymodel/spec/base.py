@@ -82,16 +82,22 @@ def _variable(text: str) -> None:
         raise TextFault(f"{text!r} is not a single rank variable", 0, remedy)
 
 
+def _affine(value: object) -> object:
+    """A constant of YAML may be a float or any integer: it is held to what a written one is."""
+    if isinstance(value, float) and not value.is_integer():
+        raise fault(f"{value} is not a whole number", "coefficients are integers")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        _affine_text(str(int(value)))
+        return int(value)
+    return _affine_text(value)
+
+
+_affine_text = _checked(parse_affine, "an affine expression", "2*p + r", False)
 Number = Annotated[
     Expression,
     PlainValidator(_checked(_number, "a number", "128 or 8 * 1024", True), json_schema_input_type=Expression),
 ]
-AffineText = Annotated[
-    int | str,
-    PlainValidator(
-        _checked(parse_affine, "an affine expression", "2*p + r", True), json_schema_input_type=int | str
-    ),
-]
+AffineText = Annotated[int | str, PlainValidator(_affine, json_schema_input_type=int | str)]
 ConstraintText = Annotated[
     str,
     PlainValidator(

@@ -133,7 +133,7 @@ def _combined(tree: Binary, left: Value, right: Value) -> Value:
         raise wrong("a number is too large", "numbers must stay below 1e60")
     a, b = (s or 0 for s in sizes)
     exact = None not in sizes and tree.op not in ("/", "**")
-    if exact and (a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
+    if exact and max(a, b, a * b if tree.op == "*" else a + b) >= 2**63:  # int64 would wrap around unseen
         left, right = _own(left), _own(right)
     elif not exact:
         left, right = _floating(left), _floating(right)

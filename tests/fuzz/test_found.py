@@ -90,6 +90,8 @@ def test_an_endless_number_in_a_template(text: str) -> None:
         (f"min(TM, {HUGE}) = TM", True),
         (f"log2({HUGE}) > TM", True),
         ("sqrt(0 - TM) > 0", False),
+        ("(TM - TM) * 18446744073709551616 = 0", True),
+        ("0**TM * 18446744073709551616 = 0", True),
     ],
 )
 @pytest.mark.filterwarnings("error")
@@ -280,4 +282,16 @@ def test_a_binding_whose_einsum_is_no_name(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     with pytest.raises(pm.SpecError, match="unknown Einsum"):
+        pm.load(file)
+
+
+@pytest.mark.parametrize("number", ["1.9e-12", ".nan", ".inf", "99999999999999999999", "1.0e+19"])
+def test_a_projection_onto_a_number_that_is_no_index(tmp_path: Path, number: str) -> None:
+    file = tmp_path / "s.yaml"
+    accesses = f"[{{name: A, projection: {{K: {number}}}}}, {{name: Z, projection: [m], output: true}}]"
+    file.write_text(
+        f"workload: {{rank_sizes: {{M: 4}}, einsums: [{{name: E, tensor_accesses: {accesses}}}]}}",
+        encoding="utf-8",
+    )
+    with pytest.raises(pm.SpecError, match=r"whole number|too large|expected a number"):
         pm.load(file)
