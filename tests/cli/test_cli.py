@@ -183,51 +183,6 @@ def test_a_pipeline_is_evaluated_and_shown(capsys: Captured) -> None:
     assert err.startswith("refused: stages of a Pipeline overlap")
 
 
-SOURCES = """
-workload:
-  rank_sizes: {M: 8, N: 4, K: 4}
-  bits_per_value: {A: 8, B: 4, Z: 16}
-  persistent_tensors: B
-  densities: {A: 0.25}
-  einsums: ["Z[m, n] = A[m, k] * B[k, n]"]
-arch:
-  nodes:
-  - !Memory
-    name: DRAM
-    size: inf
-    actions:
-    - {name: read, energy: 7e-12, source: a datasheet}
-    - {name: write, energy: 7e-12, source: a datasheet}
-  - !Memory
-    name: GLB
-    size: 4096
-    area: 1e-6
-    actions: [{name: read, energy: 1e-12}, {name: write}]
-    sparse: {format: {A: CSR}, actions: [{skip: B, on: A}]}
-  - !Compute {name: MAC, actions: [{name: compute}]}
-"""
-
-
-def test_show_prints_widths_sources_and_what_is_sparse(capsys: Captured, tmp_path: Path) -> None:
-    (tmp_path / "sources.yaml").write_text(SOURCES)
-    code, out, _ = run(capsys, "show", str(tmp_path / "sources.yaml"))
-    assert code == FINE
-    told = """\
-densities: A 0.25
-bits per value: 8 of A; 4 of B; 16 of Z
-persistent: B
-  sparse: A in CSR; skip B on A
-sources of energy and area:
-  DRAM read and write: a datasheet
-  GLB write, MAC compute: not given, so 0
-  GLB read and area: as written, no source is named
-"""
-    _, page, _ = run(capsys, "show", str(tmp_path / "sources.yaml"), "--format", "html")
-    for line in told.splitlines():
-        assert f"  {line}\n" in out
-        assert f"{line}\n" in page
-
-
 def test_validate_and_show(capsys: Captured, spec: str) -> None:
     code, out, _ = run(capsys, "validate", spec)
     assert code == FINE
