@@ -166,6 +166,30 @@ def test_conditions_stay_bounded() -> None:
         pm.import_timeloop(given)
 
 
+def test_a_variable_that_is_a_word_is_told_as_one() -> None:
+    given = machine(technology="45nm", later="2 *")
+    nodes = given["architecture"]["nodes"]  # type: ignore[index]  # plain data of a known shape
+    nodes[1]["attributes"] = {"depth": "technology", "width": "later"}
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_timeloop(given)
+    told = ["later is '2 *', which is no number", "technology is '45nm', which is no number"]
+    assert sorted(d.message for d in caught.value.diagnostics) == told
+
+
+def test_true_and_false_are_numbers_in_expressions() -> None:
+    assert buffer_bits("192 if big else 96", big=True) == 8 * 192
+    assert buffer_bits("192 if big else 96", big=False) == 8 * 96
+    assert buffer_bits("big", big=True) == 8
+
+
+def test_without_a_mapping_the_next_step_is_told() -> None:
+    imported = pm.import_timeloop(machine(deep=8))
+    assert imported.spec.mapping is None
+    (note,) = (d for d in imported.notes if d.message == "no mapping is given, so the spec has none")
+    assert "polymodel explore" in note.remedy
+    assert not any("no mapping" in d.message for d in pm.import_timeloop(FILE).notes)
+
+
 VALUES = st.sampled_from(["a", "b", "0", "1", "2", "7", "True", "False"])
 TEXTS = st.recursive(
     VALUES,

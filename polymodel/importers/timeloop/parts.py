@@ -144,10 +144,10 @@ def scope_of(reading: Reading, fields: Fields | None, outer: Mapping[str, Value]
 def _quietly(node: Node, scope: Mapping[str, Value]) -> Value | None:
     """The value of an attribute if it is a number by now; many attributes are words."""
     value = node.scalar
-    if isinstance(value, bool) or value is None:
+    if value is None:
         return None
     if isinstance(value, (int, float)):
-        return value
+        return int(value) if isinstance(value, bool) else value
     try:
         return evaluate(str(value), scope)
     except TextFault:

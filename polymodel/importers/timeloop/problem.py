@@ -204,7 +204,7 @@ def _tensor(reading: Reading, node: Node, theirs: str) -> str:
         return tidy_name(reading, node, theirs)
     name = theirs.removesuffix("s") if theirs.endswith("s") else f"{theirs}_"
     reading.note(
-        node, f"{theirs} is called {name} here", f"{theirs} has a meaning of its own in set expressions"
+        node, f"{theirs} is called {name} here", "set expressions keep the other name for sets of their own"
     )
     return name
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from polymodel.errors import Diagnostic, Place
 from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.unread import unread
-from polymodel.spec.faults import Faults, TextFault, suggestion
+from polymodel.spec.faults import Faults, TextFault, UnknownName, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.source import Entry, Node
 
@@ -35,6 +35,7 @@ class Reading:
     left: list[Diagnostic] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
     variables: dict[str, Value | None] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)  # variables that are no numbers
 
     def fault(
         self, node: Node, message: str, remedy: str = "", path: str = "", offset: int | None = None
@@ -205,7 +206,10 @@ def number_of(
     try:
         return evaluate(str(value), scope)
     except TextFault as fault:
-        reading.fault(node, fault.message, mended(fault), path, fault.offset)
+        message, word = fault.message, fault.message.removeprefix("unknown symbol ")
+        if isinstance(fault, UnknownName) and word in reading.words:
+            message = f"{word} is {reading.words[word]!r}, which is no number"
+        reading.fault(node, message, mended(fault), path, fault.offset)
         return None
 
 

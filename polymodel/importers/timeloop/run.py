@@ -159,13 +159,15 @@ def _read_variables(reading: Reading, node: Node | None) -> None:
             # Expressions may go on with a number: of a faulty file nothing is written.
             reading.variables[CYCLE] = 1 if cycle is None else cycle
             continue
-        if isinstance(value, bool) or value is None:
+        if value is None:
             continue
         try:
             known = reading.variables
             if isinstance(value, (int, float, str)):
-                reading.variables[entry.key] = evaluate(value, known)
+                number = int(value) if isinstance(value, bool) else value
+                reading.variables[entry.key] = evaluate(number, known)
         except TextFault:
+            reading.words[entry.key] = str(value)
             continue
         reading.take(entry)
 
@@ -246,9 +248,20 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
         loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
         axes[part.name] = axes_of(part, loops, spaces)
     shown = [p for p in found.parts if p.kind != "container" or axes[p.name]]
-    for part in found.parts:
-        if part not in shown:
-            reading.note(part.node, f"{part.name} is a container of one instance: it is not written")
+    gone = [p for p in found.parts if p not in shown]
+    if gone:
+        names = ", ".join(p.name for p in gone)
+        alike = (
+            "is a container of one instance: it is"
+            if len(gone) == 1
+            else "are containers of one instance: they are"
+        )
+        reading.note(gone[0].node, f"{names} {alike} not written")
+    if found.nest is None and len(found.shapes) == 1:
+        what = "no mapping is given, so the spec has none"
+        reading.note(
+            None, what, "let one be found: polymodel explore SPEC.yaml; or import the mapping as well"
+        )
     nodes = [component(p, axes[p.name], machine, tensors) for p in shown]
     sections["arch"] = {"nodes": nodes}
     if found.nest is not None:

@@ -35,6 +35,9 @@ _REASONS: dict[str, tuple[str, str]] = {
         " router_energy placement".split(),
         _DETAIL,
     ),
+    **dict.fromkeys(
+        ("ert_summary", "art_summary"), ("it repeats what the tables say", "none is needed where ERT is read")
+    ),
     "min_utilization": (
         "no capacity has a lower bound here",
         "look at the utilisation in report.working_sets",
