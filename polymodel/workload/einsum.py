@@ -159,6 +159,17 @@ class Cascade:
         """Einsums that read `tensor`, in execution order."""
         return self._ends[False].get(tensor, ())
 
+    def accesses_of(self, tensor: str) -> tuple[TensorAccess, ...]:
+        """All accesses of `tensor`, in execution order."""
+        return self._accesses.get(tensor, ())
+
+    @cached_property
+    def _accesses(self) -> Mapping[str, tuple[TensorAccess, ...]]:
+        found: dict[str, tuple[TensorAccess, ...]] = {}
+        for access in (a for e in self.einsums for a in e.accesses):
+            found[access.tensor] = (*found.get(access.tensor, ()), access)
+        return found
+
     @cached_property
     def _named(self) -> Mapping[str, Einsum]:
         return {e.name: e for e in reversed(self.einsums)}

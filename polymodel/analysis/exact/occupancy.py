@@ -72,20 +72,16 @@ def tile_numbers(node: Node) -> tuple[int, int, int, int, int]:
 
 def tensor_bits(layout: Layout, tensor: str) -> int:
     """Bits per value: of the first access in cascade order."""
-    for einsum in layout.problem.cascade.einsums:
-        if tensor in einsum.tensors:
-            return einsum.access_of(tensor).bits_per_value
-    raise KeyError(tensor)
+    return layout.problem.cascade.accesses_of(tensor)[0].bits_per_value
 
 
 def is_persistent(layout: Layout, tensor: str) -> bool:
-    cascade = layout.problem.cascade
-    return any(a.persistent for e in cascade.einsums for a in e.accesses if a.tensor == tensor)
+    return any(a.persistent for a in layout.problem.cascade.accesses_of(tensor))
 
 
 def item_of(layout: Layout, node: Node) -> Item:
     """The buffet with its bits, scale and, if persistent, its fixed size."""
-    accesses = [a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor]
+    accesses = layout.problem.cascade.accesses_of(node.tensor)
     scale, count, fixed = Fraction(1), 1, None
     if node.parent is None:
         scale = accesses[0].backing_scale

@@ -12,7 +12,7 @@ later ones, and the third one for those after the step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
 
@@ -74,26 +74,40 @@ def phases_between(
     found: dict[tuple[Held, ...], None] = {}
     for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
-        reached = product(_alone(bare, v, roles) for v in bare.spread)
-        here = [replace(h, elements=elements(node.space, roles)) for node, h in used]
-        here += [replace(s.held, elements=_resident(bare, s, roles)) for s in stays]
-        phase = (replace(h, elements=h.elements * reached) for h in (*lasting, *here))
+        reached = product(chain(bare, v, roles) for v in bare.spread)
+        here = [h.of(elements(node.space, roles)) for node, h in used]
+        here += [s.held.of(_resident(bare, s, roles)) for s in stays]
+        phase = (h.of(h.elements * reached) for h in (*lasting, *here))
         found[tuple(h for h in phase if h.elements != ZERO)] = None
     return tuple(phase for phase in found if phase)
 
 
 def elements(space: Space, roles: Stamp) -> Form:
     """The size of the tile at the stamp that the roles choose."""
+    key = tuple(map(roles.get, range(len(space.axes))))
+    if key not in space.sized:
+        space.sized[key] = _elements(space, roles)
+    return space.sized[key]
 
-    def chain(v: str, leaf: Leaf) -> Form:
-        return of_atom(atom(space.extent(v), space.ladder(v, roles), leaf))
 
-    result = product(chain(v, SIZE) for v in sorted(space.single))
-    result = result * product(chain(v, ONE) for v in space.spread)
+def _elements(space: Space, roles: Stamp) -> Form:
+    result = product(chain(space, v, roles, SIZE) for v in sorted(space.single))
+    result = result * product(chain(space, v, roles) for v in space.spread)
     for h in space.halos:
-        over = chain(h.p, Leaf("over", h.shift_p)) * chain(h.r, Leaf("over", h.shift_r))
-        result = result * (chain(h.p, SIZE) * chain(h.r, SIZE) - over)
+        over = chain(space, h.p, roles, Leaf("over", h.shift_p)) * chain(
+            space, h.r, roles, Leaf("over", h.shift_r)
+        )
+        result = result * (chain(space, h.p, roles, SIZE) * chain(space, h.r, roles, SIZE) - over)
     return result
+
+
+def chain(space: Space, variable: str, roles: Stamp, leaf: Leaf = ONE, until: int | None = None) -> Form:
+    """A variable's tile at the stamp: its size, or 1 if it is there. `until`: only loops up to that one."""
+    key = (variable, tuple(map(roles.get, space.of(variable))), leaf, until)
+    if key not in space.chains:
+        levels = space.ladder(variable, roles, until=until)
+        space.chains[key] = of_atom(atom(space.extent(variable), levels, leaf))
+    return space.chains[key]
 
 
 def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
@@ -121,11 +135,6 @@ def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
                 yield {**dict(zip(ends, chosen, strict=True)), i: role}
 
 
-def _alone(space: Space, variable: str, roles: Stamp) -> Form:
-    """1 if the stamp exists along a variable."""
-    return of_atom(atom(space.extent(variable), space.ladder(variable, roles), ONE))
-
-
 def _ends(bare: Space, axis: int, stamp: Stamp) -> Form:
     """1 if the loop at `axis` has no iteration after that of the stamp."""
     role = stamp[axis]
@@ -142,7 +151,7 @@ def _begins(bare: Space, axis: int, stamp: Stamp) -> Form:
 def _trips(bare: Space, axis: int, stamp: Stamp, role: Role) -> Form:
     v = bare.axes[axis].variable
     roles: dict[int, Role] = {i: stamp.get(i, "widest") for i in bare.of(v) if i < axis}
-    return of_atom(atom(bare.extent(v), bare.ladder(v, {**roles, axis: role}, until=axis), ONE))
+    return chain(bare, v, {**roles, axis: role}, until=axis)
 
 
 def _resident(bare: Space, stay: Stay, stamp: Stamp) -> Form:
@@ -195,8 +204,8 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
             return ZERO
         elif inner:
             roles = {i: "only" if i in inner else stamp.get(i, "first") for i in space.of(v)}
-            levels = space.ladder(v, {i: r for i, r in roles.items() if i <= inner[-1]}, until=inner[-1])
-            result = result * of_atom(atom(space.extent(v), levels, ONE))
+            upto = {i: r for i, r in roles.items() if i <= inner[-1]}
+            result = result * chain(space, v, upto, until=inner[-1])
     for halo in space.halos:
         both = [*space.of(halo.p), *space.of(halo.r)]
         if moving in (halo.p, halo.r) or any(i > axis and not space.axes[i].spatial for i in both):

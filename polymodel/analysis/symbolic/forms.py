@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from polymodel.analysis.symbolic.atoms import Atom
@@ -12,6 +12,9 @@ from polymodel.analysis.symbolic.ops import INTEGERS
 
 Factor = Atom | Meet
 Product = tuple[Factor, ...]
+
+
+_ONE: tuple[tuple[Product, int], ...] = (((), 1),)  # the terms of the number 1
 
 
 def _key(a: Factor) -> tuple[str, ...]:
@@ -53,6 +56,10 @@ class Form:
     def __mul__(self, other: Form | int) -> Form:
         if isinstance(other, int):
             return Form(tuple((p, c * other) for p, c in self.terms)) if other else Form()
+        if other.terms == _ONE:
+            return self
+        if self.terms == _ONE:
+            return other
         return _collected(
             (tuple(sorted((*p, *q), key=_key)), c * d) for p, c in self.terms for q, d in other.terms
         )
@@ -113,6 +120,10 @@ class Held:
     numerator: int = 1
     denominator: int = 1
     count: int = 1
+
+    def of(self, elements: Form) -> Held:
+        """The same buffet with so many elements."""
+        return self if elements is self.elements else replace(self, elements=elements)
 
     def at(self, values: Mapping[str, int]) -> int:
         bits = self.elements.at(values) * self.bits * self.numerator

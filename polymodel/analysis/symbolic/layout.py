@@ -72,9 +72,7 @@ class Layout:
 
     def bits(self, tensor: str) -> int:
         """Bits per value: of the first access in cascade order."""
-        return next(
-            e.access_of(tensor).bits_per_value for e in self.problem.cascade.einsums if tensor in e.tensors
-        )
+        return self.problem.cascade.accesses_of(tensor)[0].bits_per_value
 
 
 def lay_out(

@@ -8,14 +8,15 @@ a first tile of its own is taken at its largest tile, or where buffets come and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from itertools import product as cartesian
 
-from polymodel.analysis.symbolic.atoms import ONE, Role, atom
-from polymodel.analysis.symbolic.between import Stamp, Stay, elements, phases_between
+from polymodel.analysis.symbolic.atoms import Role
+from polymodel.analysis.symbolic.between import Stamp, Stay, chain, elements, phases_between
 from polymodel.analysis.symbolic.counts import count
-from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, of_atom, product
+from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, product
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
@@ -39,16 +40,46 @@ class Item:
     shared: int | None = None
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is the same during every Einsum, worked out when it is first asked for."""
+
+    layout: Layout
+    items: dict[tuple[int, str], Item] = field(default_factory=dict)
+    carries: dict[tuple[int, str], Carry] = field(default_factory=dict)
+
+    @cached_property
+    def nodes(self) -> dict[str, list[Node]]:
+        """The buffets of each component."""
+        found: dict[str, list[Node]] = {}
+        for node in self.layout.nodes.values():
+            found.setdefault(node.component, []).append(node)
+        return found
+
+    def item(self, node: Node) -> Item:
+        key = node.id, node.tensor
+        if key not in self.items:
+            self.items[key] = _item(self.layout, node)
+        return self.items[key]
+
+    def carry(self, node: Node) -> Carry:
+        key = node.id, node.tensor
+        if key not in self.carries:
+            self.carries[key] = _carry(self.layout, node)
+        return self.carries[key]
+
+
 def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
     """`tile` and `reserved` of every memory during every Einsum."""
     rows = []
+    known = _Known(layout)
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
             if component.kind != "memory":
                 continue
-            phases = _peak(layout, einsum, _buffets(layout, einsum, component.name))
+            phases = _peak(layout, einsum, _buffets(known, einsum, component.name))
             rows.append(WorkingSetForm(component.name, einsum, "tile", Peak(phases)))
-            whole = _reserved(layout, einsum, component.name)
+            whole = _reserved(known, einsum, component.name)
             if whole:
                 peak = Peak(_phases(layout.stamps(einsum, layout.paths[einsum]), whole))
                 rows.append(WorkingSetForm(component.name, einsum, "reserved", peak))
@@ -56,7 +87,7 @@ def working_sets(layout: Layout) -> tuple[WorkingSetForm, ...]:
 
 
 def _item(layout: Layout, node: Node) -> Item:
-    accesses = [a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor]
+    accesses = layout.problem.cascade.accesses_of(node.tensor)
     held = Held(node.id, node.tensor, _largest(node.space), layout.bits(node.tensor))
     if node.parent is None:
         scale = accesses[0].backing_scale
@@ -70,7 +101,7 @@ def _item(layout: Layout, node: Node) -> Item:
 
 
 def _persistent(layout: Layout, node: Node) -> bool:
-    accesses = (a for e in layout.problem.cascade.einsums for a in e.accesses if a.tensor == node.tensor)
+    accesses = layout.problem.cascade.accesses_of(node.tensor)
     return node.parent is None and any(a.persistent for a in accesses)
 
 
@@ -83,25 +114,21 @@ def _ever_held(space: Space) -> Form:
     return count(space, {i: "at0" if a.spatial else "merge" for i, a in enumerate(space.axes)})
 
 
-def _reserved(layout: Layout, einsum: str, component: str) -> list[Item]:
-    on_path = {s.id for s in layout.problem.tree.path(einsum)}
-    found = []
-    for node in layout.nodes.values():
-        here = node.id in on_path or _persistent(layout, node)
-        if node.component == component and here:
-            found.append(_item(layout, node))
-    return found
+def _reserved(known: _Known, einsum: str, component: str) -> list[Item]:
+    on_path = {s.id for s in known.layout.problem.tree.path(einsum)}
+    nodes = known.nodes.get(component, [])
+    return [known.item(n) for n in nodes if n.id in on_path or _persistent(known.layout, n)]
 
 
-def _buffets(layout: Layout, einsum: str, component: str) -> list[Item | Stay]:
+def _buffets(known: _Known, einsum: str, component: str) -> list[Item | Stay]:
     """Buffets that an Einsum uses, or that may be there while it runs."""
-    on_path = {s.id for s in layout.problem.tree.path(einsum) if isinstance(s.node, StorageNode)}
+    path = known.layout.problem.tree.path(einsum)
+    on_path = {s.id for s in path if isinstance(s.node, StorageNode)}
     found: list[Item | Stay] = []
-    for node in layout.nodes.values():
-        if node.component == component:
-            item = _item(layout, node)
-            used = item.fixed or (node.id in on_path and einsum in node.users)
-            found.append(item if used else _stay(layout, einsum, item, node.id in on_path))
+    for node in known.nodes.get(component, []):
+        item = known.item(node)
+        used = item.fixed or (node.id in on_path and einsum in node.users)
+        found.append(item if used else _stay(known, einsum, item, node.id in on_path))
     return found
 
 
@@ -126,9 +153,9 @@ def _peak(layout: Layout, einsum: str, buffets: list[Item | Stay]) -> tuple[tupl
     return _phases(bare, items)
 
 
-def _stay(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item | Stay:
+def _stay(known: _Known, einsum: str, item: Item, on_path: bool) -> Item | Stay:
     """When a buffet that the Einsum does not use is there: between two uses, of one visit or of two."""
-    earlier = later = -1
+    layout, earlier, later = known.layout, -1, -1
     for user in item.node.users:
         split, mine, theirs = divergence(layout, einsum, user)
         loops = sum(1 for a in layout.paths[einsum] if a.node < split)
@@ -138,7 +165,7 @@ def _stay(layout: Layout, einsum: str, item: Item, on_path: bool) -> Item | Stay
             later = max(later, loops)
     if earlier >= 0 and later >= 0:
         return item
-    before, carry = earlier >= 0, _carry(layout, item.node)
+    before, carry = earlier >= 0, known.carry(item.node)
     return Stay(item.node, item.held, before, max(earlier, later), on_path, carry)
 
 
@@ -224,11 +251,9 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     phases = []
     for stamp in _stamps(bare, items):
         here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
-        reached = product(
-            of_atom(atom(bare.extent(v), bare.ladder(v, _steps(bare.of(v), stamp)), ONE)) for v in bare.spread
-        )
+        reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in bare.spread)
         held = (_at(bare, i, stamp) for i in here)
-        phases.append(tuple(replace(h, elements=h.elements * reached) for h in held))
+        phases.append(tuple(h.of(h.elements * reached) for h in held))
     return tuple(p for p in phases if p)
 
 
@@ -283,14 +308,14 @@ def _at(bare: Space, item: Item, stamp: Stamp) -> Held:
     """The item at the stamp that is chosen; nothing where it is gone."""
     held = item.held
     if not item.fixed:
-        held = replace(held, elements=elements(item.node.space, _there(item, stamp)))
+        held = held.of(elements(item.node.space, _there(item, stamp)))
     if item.not_last:
         one = number(1)
         gone = product(one - form * (one - _is_last(bare, a, stamp)) for a, form in item.not_last)
-        held = replace(held, elements=held.elements * (one - gone))
+        held = held.of(held.elements * (one - gone))
     if item.not_first:
         absent = product(number(1) - form for a, form in item.not_first if stamp.get(a) in ADVANCED)
-        held = replace(held, elements=held.elements * (number(1) - absent))
+        held = held.of(held.elements * (number(1) - absent))
     return held
 
 
@@ -310,4 +335,4 @@ def _is_last(bare: Space, axis: int, stamp: Stamp) -> Form:
     v = bare.axes[axis].variable
     roles = _steps((i for i in bare.of(v) if i < axis), stamp)
     roles[axis] = LAST[stamp.get(axis, "first")]
-    return of_atom(atom(bare.extent(v), bare.ladder(v, roles, until=axis), ONE))
+    return chain(bare, v, roles, until=axis)

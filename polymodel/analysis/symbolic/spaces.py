@@ -8,7 +8,8 @@ from functools import cached_property
 from math import gcd
 from typing import Literal
 
-from polymodel.analysis.symbolic.atoms import Level, Role
+from polymodel.analysis.symbolic.atoms import Leaf, Level, Role
+from polymodel.analysis.symbolic.forms import Form
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum, TensorAccess
@@ -146,6 +147,16 @@ class Space:
         if since >= window.depth or (until is not None and until < window.depth):
             return tuple(found.values())
         return (*outer, window.level, *(lv for i, lv in found.items() if i >= window.depth))
+
+    @cached_property
+    def sized(self) -> dict[tuple[Role | None, ...], Form]:
+        """Sizes of tiles that were worked out before: the role of each loop -> elements."""
+        return {}
+
+    @cached_property
+    def chains(self) -> dict[tuple[str, tuple[Role | None, ...], Leaf, int | None], Form]:
+        """The same along single variables: (variable, roles, what is summed, up to which loop)."""
+        return {}
 
     @property
     def shrinking(self) -> list[int]:
