@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from os import PathLike
+from itertools import takewhile
+from os import PathLike, sep
 from pathlib import Path
 
 # Of a longer source line, a diagnostic shows the part around the fault.
@@ -70,9 +71,11 @@ class PolymodelError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Lines that notebooks and IPython show instead of all frames: the caller's line, and the message."""
-        here = str(Path(__file__).parent)
+        here = f"{Path(__file__).parent}{sep}"  # a folder beside it, such as polymodel-work, is the caller's
         frames = traceback.extract_tb(self.__traceback__)
-        own = [f for f in frames if not f.filename.startswith(here) and "/IPython/" not in f.filename]
+        # Below the first frame of ours there are others too, such as those of `with`.
+        before = takewhile(lambda f: not f.filename.startswith(here), frames)
+        own = [f for f in before if "/IPython/" not in f.filename]
         where = [f"line {f.lineno}: {f.line}" for f in own[-1:] if f.line]
         return [*where, f"{type(self).__name__}: {self}"]
 

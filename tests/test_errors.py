@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,21 @@ def test_wrong_input_shows_the_callers_line_and_no_frames(
     assert where.endswith('pm.load("conv.yml")')
     assert said == f"SpecError: {fault.value}"
     assert "did you mean conv.yaml?" in said
+
+
+def test_the_line_is_the_callers_wherever_the_error_is_raised(tmp_path: Path) -> None:
+    """Also below a `with`, whose frames are those of the standard library, and beside the package."""
+    report = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary"))
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    with pytest.raises(pm.SpecError) as fault:
+        report.to_csv(tmp_path / "taken")
+    assert fault.value._render_traceback_()[0].endswith('report.to_csv(tmp_path / "taken")')
+    beside = f"{Path(pm.__file__).parent}-work{os.sep}mine.py"
+    code = compile("value = 1\nraise pm.SpecError([])\n", beside, "exec")
+    linecache.cache[beside] = (0, None, ["value = 1\n", "raise pm.SpecError([])\n"], beside)
+    with pytest.raises(pm.SpecError) as fault:
+        exec(code, {"pm": pm})
+    assert fault.value._render_traceback_()[0] == "line 2: raise pm.SpecError([])"
 
 
 def test_refusals_do_too() -> None:
