@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from polymodel.importers.timeloop.parts import Held, Part, held_of
 from polymodel.importers.timeloop.reading import Fields, Reading, name_and_count
+from polymodel.spec.faults import suggestion
 from polymodel.spec.source import Node
 
 SECTIONS = ("constraints", "architecture_constraints")
@@ -32,7 +33,18 @@ def constrained(
             part = found.get(name_and_count(target.text("target", "name"))[0])
             if target.text("type").lower() not in _KINDS or part is None:
                 continue
-            held = held_of(target.fields("constraints") or target, tensors)
+            inner = target.fields("constraints") or target
+            name_strange(reading, inner, tensors)
+            held = held_of(inner, tensors)
             both = Held(part.held.keep | held.keep, part.held.bypass | held.bypass)
             found[part.name] = replace(part, held=both)
     return tuple(found.values())
+
+
+def name_strange(reading: Reading, fields: Fields, tensors: Mapping[str, str]) -> None:
+    """Leave out by name what is kept or bypassed, but is no data space of the problem."""
+    for node in (*fields.items("keep", "keep_only"), *fields.items("bypass")):
+        for word in str(node.scalar).replace(",", " ").split() if node.kind == "scalar" else ():
+            if word not in tensors:
+                remedy = suggestion(word, tensors, "data spaces") if tensors else "import the problem as well"
+                reading.leave(node, f"{word} is no data space of a problem here", remedy, fields.path)

@@ -49,6 +49,10 @@ def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tup
             )
             reading.whole(table.node)
             continue
+        if name in actions:
+            reading.leave(table.node, f"energies of {name} are there already", "keep one table", table.path)
+            reading.whole(table.node)
+            continue
         actions[name] = _actions(reading, table)
     for table, name in _tables(reading, art, "ART"):
         area = table.amount("area")
@@ -56,6 +60,8 @@ def energies_of(reading: Reading, ert: Node | None, art: Node | None, parts: tup
             reading.leave(
                 table.node, f"the area of {name} goes to no component", "name it as in the architecture"
             )
+        elif name in areas:
+            reading.leave(table.node, f"the area of {name} is there already", "keep one table", table.path)
         elif area is not None:
             areas[name] = exact(area)
     found = {}

@@ -14,9 +14,11 @@ _FORMATS = {"u": "U", "uop": "UOP", "cp": "CP", "b": "B", "rle": "RLE", "ub": "B
 _KINDS = {"gating": "gate", "skipping": "skip", "gate": "gate", "skip": "skip"}
 
 
-def sparse_of(reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape) -> dict[str, object]:
+def sparse_of(
+    reading: Reading, node: Node | None, parts: Sequence[Part], shape: Shape
+) -> dict[str, dict[str, object]]:
     """Component -> `sparse:` section, from the list of targets and from what stands at the components."""
-    found: dict[str, object] = {}
+    found: dict[str, dict[str, object]] = {}
     given: list[tuple[str, Fields]] = []
     for part in parts:
         if part.sparse is not None:
@@ -38,7 +40,26 @@ def sparse_of(reading: Reading, node: Node | None, parts: Sequence[Part], shape:
     for name, target in given:
         section = _section(reading, target, shape, name in units)
         if section:
-            found[name] = section
+            found[name] = _both(reading, target, found.get(name), section)
+    return found
+
+
+def _both(
+    reading: Reading, target: Fields, first: dict[str, object] | None, section: dict[str, object]
+) -> dict[str, object]:
+    """What two entries say of one level, which must not be two formats of one tensor."""
+    found = dict(first or {})
+    for key, value in section.items():
+        known = found.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            for tensor in sorted(known.keys() & value.keys()):
+                what = f"the format of {tensor} is given twice"
+                reading.fault(target.node, what, "keep it once", target.path)
+            found[key] = {**known, **value}
+        elif isinstance(known, list) and isinstance(value, list):
+            found[key] = [*known, *value]
+        else:
+            found[key] = value
     return found
 
 
@@ -47,6 +68,9 @@ def _section(reading: Reading, target: Fields, shape: Shape, computes: bool) -> 
     formats = _formats(reading, target.fields("representation_format"), shape)
     if formats and not computes:
         found["format"] = formats
+    elif formats:
+        what = "a compute unit stores nothing, so formats are not converted there"
+        reading.leave(target.node, what, "say formats of the storages", target.path)
     actions: list[dict[str, object]] = []
     for i, node in enumerate(target.items("action_optimization")):
         actions += _actions(reading, Fields(reading, node, f"{target.path}.action_optimization[{i}]"), shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from polymodel.importers.timeloop.constraints import name_strange
 from polymodel.importers.timeloop.parts import (
     Part,
     bandwidths,
@@ -215,7 +216,10 @@ class _Builder:
         constraints = fields.fields("constraints")
         if constraints is None:
             return part
-        held = held_of(constraints.fields("dataspace", "datatype"), self.tensors)
+        told = constraints.fields("dataspace", "datatype")
+        if told is not None:
+            name_strange(self.reading, told, self.tensors)
+        held = held_of(told, self.tensors)
         spatial = constraints.fields("spatial") if part.instances > 1 else None
         given = (spatial.words("no_reuse") or ()) if spatial is not None else ()
         alone = {self.tensors[w] for w, _ in given if w in self.tensors}
@@ -259,6 +263,9 @@ class _Builder:
         if attributes is not None:
             given = attributes.count("instances")
             x, y = attributes.count("meshx"), attributes.count("meshy")
+            if given is not None and total not in (1, given):
+                what = f"{given} instances are not converted: the names around it make {total}"
+                self.reading.leave(node, what, "say the number once", f"{path}.attributes.instances")
             total = given if given is not None and total == 1 else total
             if x and y and total == 1:
                 total = x * y

@@ -1,0 +1,96 @@
+"""What stands twice in Timeloop's files, or says something of what is not there: taken together, or named."""
+
+from __future__ import annotations
+
+import pytest
+
+import polymodel as pm
+
+SHAPE = {
+    "name": "Product",
+    "dimensions": ["M", "K"],
+    "data_spaces": [
+        {"name": "A", "projection": [[["M"]], [["K"]]]},
+        {"name": "B", "projection": [[["K"]]]},
+        {"name": "Z", "projection": [[["M"]]], "read_write": True},
+    ],
+}
+Files = dict[str, object]
+
+
+def files(**sections: object) -> Files:
+    local = [
+        {"name": "DRAM", "class": "DRAM", "attributes": {"word-bits": 8}},
+        {"name": "Buffer", "class": "SRAM", "attributes": {"depth": 64, "width": 8, "word-bits": 8}},
+        {"name": "MAC[0..3]", "class": "intmac"},
+    ]
+    problem = {"shape": SHAPE, "instance": {"M": 4, "K": 6}}
+    architecture = {"version": 0.3, "subtree": [{"name": "system", "local": local}]}
+    return {"problem": problem, "architecture": architecture, **sections}
+
+
+def left(given: Files) -> list[str]:
+    return [d.message for d in pm.import_timeloop(given).left_out]
+
+
+FORMAT = {"data_spaces": [{"name": "A", "ranks": [{"format": "UOP"}, {"format": "CP"}]}]}
+SKIP = [{"type": "skipping", "options": [{"target": "A", "condition_on": ["B"]}]}]
+
+
+def targets(*entries: dict[str, object]) -> Files:
+    return files(sparse_optimizations={"targets": list(entries)})
+
+
+def test_two_entries_of_a_level_are_taken_together() -> None:
+    """The second one took the place of the first, without a word."""
+    first, second = (
+        {"name": "Buffer", "representation_format": FORMAT},
+        {"name": "Buffer", "action_optimization": SKIP},
+    )
+    for entries in ((first, second), (second, first), ({**first, **second},)):
+        imported = pm.import_timeloop(targets(*entries))
+        assert (
+            "format: {A: [UOP, CP]}, actions: [{skip: A, 'on': B}]" in imported.text or entries[0] is second
+        )
+        assert imported.text.count("UOP") == imported.text.count("skip") == 1
+    with pytest.raises(pm.SpecError, match="the format of A is given twice"):
+        pm.import_timeloop(targets(first, first))
+
+
+def test_a_format_where_nothing_is_stored_is_named() -> None:
+    given = targets({"name": "MAC", "representation_format": FORMAT})
+    assert left(given) == ["a compute unit stores nothing, so formats are not converted there"]
+
+
+def test_a_second_table_of_a_component_is_named() -> None:
+    tables = [
+        {"name": f"{above}.Buffer", "actions": [{"name": "read", "energy": energy}]}
+        for above, energy in (("system", 1), ("other", 7))
+    ]
+    imported = pm.import_timeloop(files(ert={"tables": tables}))
+    assert [d.message for d in imported.left_out] == ["energies of Buffer are there already"]
+    assert "energy: 1.25e-13" in imported.text
+    areas = [{"name": f"{above}.Buffer", "area": 5} for above in ("system", "other")]
+    assert left(files(art={"tables": areas})) == ["the area of Buffer is there already"]
+
+
+def test_constraints_on_no_data_space_are_named() -> None:
+    said = {"target": "Buffer", "type": "datatype", "keep": ["Weights", "A"], "bypass": ["C"]}
+    given = files(architecture_constraints={"targets": [said]})
+    assert left(given) == [f"{t} is no data space of a problem here" for t in ("Weights", "C")]
+    held = {"dataspace": {"keep": ["A"], "bypass": ["C"]}}
+    nodes = [
+        {"name": "DRAM", "class": "DRAM"},
+        {"name": "Buffer", "class": "SRAM", "attributes": {"depth": 64}, "constraints": held},
+        {"name": "MAC", "class": "intmac"},
+    ]
+    assert left(files(architecture={"nodes": nodes})) == ["C is no data space of a problem here"]
+
+
+def test_numbers_of_instances_that_differ_are_named() -> None:
+    given = files()
+    (system,) = given["architecture"]["subtree"]  # type: ignore[index]  # plain data, built above
+    unit = system["local"][2]
+    for said, expected in ((4, []), (8, ["8 instances are not converted: the names around it make 4"])):
+        unit["attributes"] = {"instances": said}
+        assert left(given) == expected
