@@ -57,6 +57,22 @@ def test_cascaded_matmuls_fused(reuse: str, engine: str, tmp_path: Path) -> None
     assert report.total_latency == CYCLES  # one operation per second and unit
 
 
+def test_the_bound_of_a_gemm_holds_for_tiles_that_do_not_divide() -> None:
+    """Few sizes are tried, and they are enough; two that do not divide have less traffic than the bound of
+    those that do."""
+    square = pm.load(
+        {"workload": {"rank_sizes": {"M": 22, "K": 22, "N": 22}, "bits_per_value": {"All": 32},
+                      "einsums": ["Z[m, n] = A[m, k] * B[k, n]"]}}
+    )  # fmt: skip
+    few = pm.ski_slope(square, tiles=dict.fromkeys("mnk", published.sizes_that_matter(22))).frame
+    figures = ["capacity_words", "accesses_words"]
+    assert few[figures].equals(pm.ski_slope(square, tiles="all").frame[figures])
+    assert not few[figures].equals(pm.ski_slope(square).frame[figures])
+    # Tiles of 586 x 820, of 7 x 5 of them: A five times, B seven times, Z once.
+    assert 8 * published.MIB * 2 >= 32 * (586 * 820 + 586 + 820)
+    assert published.bound_of_gemm(2) <= (5 + 7 + 1) * 64
+
+
 def anchors(**changed: Any) -> list[dict[str, Any]]:
     """Figures as a file has them, from their sources; `changed`: id -> other fields."""
     reads, writes = (
