@@ -81,7 +81,8 @@ def run_sparse(options: argparse.Namespace) -> tuple[str, int]:
 
     ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
     found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
-    text = str(found) if options.format == "table" else _formatted([found.table], options.format, found.notes)
+    plain = options.format == "table"
+    text = str(found) if plain else _formatted([found.table], options.format, found.notes, "sparse")
     if options.out:
         files = [_write(Path(options.out) / "predictions.csv", found.table.to_csv())]
         files += _pictures(Path(options.out), options.files, ranks)
@@ -98,6 +99,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
+    from polymodel.report.figures import write_figure
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
     from polymodel.spec.output import whole
@@ -109,7 +111,8 @@ def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> 
         for name, plot in plots.items():
             path = folder / f"{tensor.name}_{name}.svg"
             with writing(path), whole(path) as fresh:
-                plot(tensor).figure.savefig(fresh)  # type: ignore[operator]  # of several signatures
+                drawn = plot(tensor)  # type: ignore[operator]  # of several signatures
+                write_figure(drawn.get_figure(root=True), fresh)
             made.append(path)
     return made
 
@@ -165,7 +168,9 @@ def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
     report = TrafficReport(found)
     tables = list(report.tables.values())
-    return (str(report) if options.format == "table" else _formatted(tables, options.format, report.notes)), 0
+    if options.format == "table":
+        return str(report), 0
+    return _formatted(tables, options.format, report.notes, "traffic"), 0
 
 
 def _no_teaal(name: str) -> Diagnostic:
@@ -188,7 +193,7 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     report = ExecutionReport(found)
     tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
     plain = options.format == "table" and options.table is None
-    text = str(report) if plain else _formatted(tables, options.format, ())
+    text = str(report) if plain else _formatted(tables, options.format, (), "execute")
     code = 0
     if options.check:
         checks = found.check()
@@ -259,7 +264,7 @@ def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
     notes = "".join(f"note: {n}\n" for n in table.notes)
     if options.format == "table":
         return f"{table.text(indent='')}\n{notes}", 0
-    return _formatted([table], options.format, table.notes), 0
+    return _formatted([table], options.format, table.notes, "tensaurus"), 0
 
 
 def _operand(options: argparse.Namespace) -> Any:
@@ -284,7 +289,16 @@ def _operand(options: argparse.Namespace) -> Any:
     return Uniform.of("IJKLMN"[: len(shape)], shape, nnz=options.nnz)
 
 
-def _formatted(tables: list[Table], style: str, notes: tuple[str, ...]) -> str:
+# Headings of a page, by the names of its tables.
+_HEADS = {
+    "einsums": "Work and time per Einsum", "ranks": "Coordinate accesses per loop rank",
+    "slices": "Parts of partitioned inputs", "space": "Load per space point", "memories": "Bits moved",
+    "units": "Work of units", "predictions": "What density models expect, beside exact counts",
+    "tensaurus": "Kernel on the Tensaurus accelerator", "published": "What the paper states",
+}  # fmt: skip
+
+
+def _formatted(tables: list[Table], style: str, notes: tuple[str, ...], command: str) -> str:
     from html import escape
 
     from polymodel.report.export import table_json
@@ -296,7 +310,8 @@ def _formatted(tables: list[Table], style: str, notes: tuple[str, ...]) -> str:
         return table_json(tables[0]) if len(tables) == 1 else _object(tables)
     if style == "html":
         told = "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
-        return page("polymodel", "".join(t.html() for t in tables) + told)
+        shown = "".join(f"<h2>{_HEADS[t.name]}</h2>{t.html()}" for t in tables if t.rows)
+        return page(f"polymodel {command}", shown + told)
     return "\n\n".join(t.text(indent="") for t in tables) + "\n"
 
 

@@ -9,6 +9,8 @@ from polymodel.report.caches import without_trace
 from polymodel.spec.faults import not_a
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -68,6 +70,17 @@ def whole_figure(ax: Axes) -> Figure | None:
     # Of a part, `figure` is the whole one in every version; before 3.10 nothing else tells it.
     found = ax.figure
     return found if found is None or isinstance(found, Whole) else found.figure
+
+
+_TITLED = (".svg", ".svgz", ".pdf", ".png")
+
+
+def write_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:
+    """Save a figure in the format that the ending tells, with its title for those who do not see it."""
+    shown = figure.get_suptitle() or next((t for ax in figure.axes if (t := ax.get_title())), "")
+    title = " ".join(shown.split())
+    metadata = {"Title": title} if title and path.suffix.lower() in _TITLED else None
+    figure.savefig(path, dpi=dpi if dpi is not None else "figure", metadata=metadata)
 
 
 def _make_room() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import time
 from pathlib import Path
 
@@ -13,9 +14,13 @@ import pytest
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.cli_common import waiting
+from polymodel.report.execution import TITLES as EXECUTED
+from polymodel.report.traffic import TITLES as MOVED
 from polymodel.sparse.files import read_tensor
 
 MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "ts_rel5.mtx.gz")
+SIZES = ("--size", "I=4", "--size", "J=4", "--size", "K=4")
+GAMMA = ("A=random:0.5", "B=random:0.5", "--size", "M=4", "--size", "K=4", "--size", "N=4")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -32,6 +37,7 @@ def test_sparse_prints_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: P
     rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert next(r for r in rows if r["quantity"] == "nonempty rows")["actual"] == "172"
     assert {p.name for p in tmp_path.iterdir()} == {"predictions.csv", "ts_rel5_rows.svg", "ts_rel5_spy.svg"}
+    assert "<title>Rows of ts_rel5 by their nonzeros</title>" in (tmp_path / "ts_rel5_rows.svg").read_text()
 
 
 def test_ranks_tell_how_many_columns_are_coordinates(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +59,25 @@ def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("tensor,quantity,unit,actual,uniform,uniform_error,rows,rows_error\n")
     _, out, _ = run(capsys, "sparse", MATRIX, "--format", "html")
     assert out.startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "heads"),
+    [
+        (("sparse", MATRIX), ["What density models expect, beside exact counts"]),
+        (("tensaurus", "SpMM", MATRIX), ["Kernel on the Tensaurus accelerator"]),
+        (("tensaurus", "--published"), ["What the paper states"]),
+        (("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES), list(EXECUTED.values())),
+        (("traffic", "teaal/gamma_traffic", *GAMMA), list(MOVED.values())),
+    ],
+)
+def test_pages_name_their_tables(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], heads: list[str]
+) -> None:
+    code, page, _ = run(capsys, *words, "--format", "html")
+    assert code == 0
+    assert f"<h1>polymodel {words[0]}</h1>" in page
+    assert re.findall("<h2>(.*?)</h2>", page) == heads
 
 
 def test_execute_checks_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

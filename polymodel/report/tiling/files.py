@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.report.caches import without_trace
+from polymodel.report.figures import write_figure
 from polymodel.report.tiling.swift import Quantity
 from polymodel.spec.output import whole, write_text
 from polymodel.tiling.fits.fit import Op
@@ -94,6 +95,6 @@ def save_picture(path: str | PathLike[str], draw: Callable[[], FigureBase]) -> P
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole(file) as fresh:
-            figure.savefig(fresh, dpi=_DOTS)
+            write_figure(figure, fresh, _DOTS)
     plt.close(figure)
     return file
