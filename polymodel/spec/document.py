@@ -30,7 +30,7 @@ from polymodel.spec.teaal.schema import SECTIONS as TEAAL
 from polymodel.spec.teaal.schema import is_teaal, read_sections
 from polymodel.spec.versions import upgraded, version_fault
 from polymodel.spec.workload_schema import Renames, Workload
-from polymodel.spec.yaml_text import TAGS, parse_yaml
+from polymodel.spec.yaml_text import MAX_DEPTH, MAX_NODES, TAGS, parse_yaml
 
 MAX_FILE = 8_000_000
 UNUSED = "unused-variable:"  # and its name: the code of a fault
@@ -174,10 +174,27 @@ def read_mapping(data: Mapping[str, object], document: Document) -> None:
     for key, value in data.items():
         if isinstance(value, SchemaObject) and key in SECTIONS:
             add_object(value, document)
+        elif (beyond := _beyond(value)) is not None:
+            document.faults.note(replace(beyond, path=str(key)))
+            document.unread = True
         else:
             plain[str(key)] = plainly(value)
     if plain or not data:
         add_root(node_of(plain, source, 0), document)
+
+
+def _beyond(value: object) -> Diagnostic | None:
+    """What is too deep or too much of plain data, such as a table that holds itself."""
+    todo, count = [(value, 1)], 0
+    while todo:
+        here, depth = todo.pop()
+        count += 1
+        if depth > MAX_DEPTH or count > MAX_NODES:
+            what = "is nested too deeply" if depth > MAX_DEPTH else f"has more than {MAX_NODES} values"
+            return Diagnostic(f"the data {what}", f"stay below {MAX_DEPTH} levels and {MAX_NODES} values")
+        inner = here.values() if isinstance(here, dict) else here if isinstance(here, (list, tuple)) else ()
+        todo += [(v, depth + 1) for v in inner]
+    return None
 
 
 def add_object(value: SchemaObject, document: Document) -> None:

@@ -10,6 +10,7 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import suggestion
 
 Number = int | float
+DEEPEST = 60  # tables and lists in each other, as in a file
 T = TypeVar("T")
 
 
@@ -41,13 +42,20 @@ def as_whole(value: object) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def plainly(value: T) -> T:
-    """The same value with plain numbers in the place of other libraries', in tables and lists as well."""
+def plainly(value: T, depth: int = 0) -> T:
+    """The same value with plain numbers in the place of other libraries', in tables and lists as well.
+
+    What is nested deeper than any spec, or in itself, stays as it is: who reads it refuses it.
+    """
     found: object = value
     if type(value) in (dict, list, tuple):
         assert isinstance(value, (dict, list, tuple))
-        parts = {k: plainly(v) for k, v in value.items()} if isinstance(value, dict) else map(plainly, value)
-        found = type(value)(parts)
+        if depth > DEEPEST:
+            return value
+        if isinstance(value, dict):
+            found = {k: plainly(v, depth + 1) for k, v in value.items()}
+        else:
+            found = type(value)(plainly(v, depth + 1) for v in value)
     elif value is not None and type(value) not in (str, bool, int, float):
         number = as_number(value)
         found = value if number is None else number

@@ -5,7 +5,6 @@ The slip itself has been told by then: a spec with one is never used.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +16,7 @@ from polymodel.spec.faults import close_to
 
 def read_as_meant(data: object, model: type[SchemaObject], error: ValidationError) -> SchemaObject | None:
     """The section with each unknown key renamed to the known one next to it; None if that is not all."""
-    meant: Any = deepcopy(data)
+    meant: Any = _copied(data)
     for detail in error.errors(include_url=False):
         if detail["type"] == "missing":
             continue  # it may be there under the misspelt key
@@ -31,6 +30,13 @@ def read_as_meant(data: object, model: type[SchemaObject], error: ValidationErro
         return model.model_validate(meant)
     except ValidationError:
         return None
+
+
+def _copied(data: object) -> object:
+    """Tables and lists anew; what else stands in them, as objects that Python gave, is the same."""
+    if isinstance(data, dict):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(value) for value in data] if isinstance(data, list) else data
 
 
 def _container(data: Any, loc: tuple[str | int, ...]) -> dict[Any, Any] | None:

@@ -27,7 +27,7 @@ _PLAIN = {
     _CORE + t for t in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value")
 }
 _INT = re.compile(r"[-+]?[0-9][0-9_]*\Z")
-_HEX = re.compile(r"[-+]?0x[0-9a-fA-F_]+\Z")
+_HEX = re.compile(r"[-+]?0x_*[0-9a-fA-F][0-9a-fA-F_]*\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULLS = ("", "~", "null", "Null", "NULL")

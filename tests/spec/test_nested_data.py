@@ -1,0 +1,67 @@
+"""Python data that holds itself, is nested without end or grows without end; and numbers that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+
+WORKLOAD = "workload: {rank_sizes: {M: %s}, bits_per_value: {All: 8}, einsums: ['Z[m] = A[m]']}\n"
+
+
+def itself() -> dict[str, object]:
+    found: dict[str, object] = {}
+    found["workload"] = found
+    return found
+
+
+def deep() -> dict[str, object]:
+    found: dict[str, object] = {}
+    for _ in range(3000):
+        found = {"workload": found}
+    return found
+
+
+def doubled() -> list[object]:
+    """A few lists that stand for 2**40 values."""
+    found: list[object] = [1]
+    for _ in range(40):
+        found = [found, found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (itself, "workload: the data is nested too deeply"),
+        (deep, "workload: the data is nested too deeply"),
+        (lambda: {"workload": doubled()}, "workload: the data has more than 200000 values"),
+        (lambda: {"workload": {"rank_sizes": {"M": deep()}}}, "nested too deeply"),
+        (lambda: {"symbols": {"S": doubled()}}, "more than 200000 values"),
+        (lambda: {"workload": (x for x in "ab")}, "is not a mapping"),
+    ],
+)
+def test_data_without_end_is_refused(made: Callable[[], dict[str, object]], said: str) -> None:
+    with pytest.raises(pm.SpecError, match=said):
+        pm.load(made())
+
+
+def test_values_by_name_that_are_nested_without_end() -> None:
+    for given in (itself(), deep()):
+        with pytest.raises(pm.SpecError, match="unknown symbol"):
+            pm.load("matmul", symbols={"a": given})  # type: ignore[dict-item]  # that is it
+        with pytest.raises(pm.SpecError, match="no template uses the variable a"):
+            pm.load("matmul", variables={"a": given})
+
+
+def test_a_hexadecimal_number_has_digits(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    for text in ("0x_", "-0x__"):
+        file.write_text(WORKLOAD % text, encoding="utf-8")
+        with pytest.raises(pm.SpecError, match=r"workload\.rank_sizes\.M"):
+            pm.load(file)
+    file.write_text(WORKLOAD % "0x_1_0", encoding="utf-8")
+    assert pm.load(file).workload.rank_sizes == (("M", 16),)
