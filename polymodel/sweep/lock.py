@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -20,6 +21,9 @@ BEAT, LOST = (
     5.0,
     120.0,
 )  # seconds between signs of life; without one for so long, another host's holder is gone
+PAUSE, TRIES = 0.05, 300  # seconds until half a lock is looked at again; that is more than a BEAT together
+# What disks say that know no second names (hard links).
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _PIDS = 2**31  # numbers of processes are below
 
 
@@ -63,12 +67,19 @@ def locked(store: Path | None) -> Iterator[None]:
         return
     file = store / NAME
     mine = Holder(socket.gethostname(), os.getpid(), _born(os.getpid()), uuid4().hex)
-    for _ in range(100):
+    for tried in range(TRIES):
         if _taken(file, mine):
-            break
-        _step_aside(file, mine.host)
+            if tried:
+                time.sleep(PAUSE)  # whoever judged the lock of before may just have taken ours for it
+            if not tried or _holder(file) == mine:
+                break
+        else:
+            _step_aside(file, mine.host)
     else:
-        raise Refused(f"{store}: others keep taking the lock", "wait, or give another store")
+        raise Refused(
+            f"{store}: the lock could not be taken in {TRIES} attempts",
+            f"wait, or give another store; if no other process is at work there, remove {file}",
+        )
     done = Event()
     beat = Thread(target=_beat, args=(file, done), daemon=True)
     beat.start()
@@ -88,22 +99,39 @@ def _taken(file: Path, mine: Holder) -> bool:
         fresh = file.with_name(f".{mine.token}.new")
         try:
             fresh.write_text(json.dumps(vars(mine)), encoding="utf-8")
-            try:
-                os.link(fresh, file)
-            except (PermissionError, NotImplementedError, AttributeError):  # no second names on this disk
-                with file.open("x", encoding="utf-8") as other:
-                    other.write(json.dumps(vars(mine)))
+            _linked(fresh, file)
         except FileExistsError:
+            return False
+        except FileNotFoundError:  # the holder has just cleared what the dead left, and this with it
+            if not file.parent.is_dir():
+                raise
             return False
         finally:
             fresh.unlink(missing_ok=True)
     return True
 
 
+def _linked(source: Path, file: Path) -> None:
+    """The same under another name, whole at once where the disk can. FileExistsError if it is taken."""
+    try:
+        os.link(source, file)
+    except (OSError, NotImplementedError, AttributeError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_LINKS:
+            raise
+        # Who dies between making and writing it leaves an empty one, which is put away after a BEAT.
+        with file.open("xb") as other:
+            try:
+                other.write(source.read_bytes())
+                other.flush()
+            except OSError:
+                file.unlink(missing_ok=True)
+                raise
+
+
 def _step_aside(file: Path, host: str) -> None:
-    """Remove the lock of a holder that is gone. Refused if it is at work."""
-    there = _holder(file)
-    if there is None and not file.exists():
+    """Remove the lock of a holder that is gone, or one of nobody. Refused if its holder is at work."""
+    seen, there = _mark(file), _holder(file)
+    if seen is None:
         return
     if file.is_dir():
         what = f"{file} is a folder, and a store keeps its lock there"
@@ -116,15 +144,26 @@ def _step_aside(file: Path, host: str) -> None:
             f"wait until it is done, or give another store; if it is no more, remove {file}",
         )
     if there is None and silent < BEAT:
-        time.sleep(0.05)
+        time.sleep(PAUSE)
+        return
+    if _mark(file) != seen:
         return
     # Of several that see this, one moves it away; the others find nothing to move, and try again.
     aside = file.with_name(f".{uuid4().hex}.new")
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         os.rename(file, aside)
-        if _holder(aside) != there:  # somebody was quicker, and this is the lock of who came next
-            os.link(aside, file)
+        if _mark(aside) != seen:  # somebody was quicker, and this is the lock of who came next
+            _linked(aside, file)
     aside.unlink(missing_ok=True)
+
+
+def _mark(file: Path) -> tuple[int, int, int] | None:
+    """What tells a file from a later one of the same name; None if there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _holder(file: Path) -> Holder | None:

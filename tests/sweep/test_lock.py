@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from polymodel.spec.output import clear_unfinished
 from polymodel.sweep import lock, units
 from polymodel.sweep import run as sweeping
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
@@ -131,6 +133,22 @@ def test_a_folder_in_the_place_of_the_lock_stays_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.rglob("*")] == [lock.NAME, "inside"]
 
 
+def test_a_holder_that_clears_up_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, cleared = os.link, []
+
+    def clearing(source: Path, target: Path) -> None:
+        if not cleared:
+            cleared.append(source)
+            clear_unfinished(tmp_path)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", clearing)
+    with lock.locked(tmp_path):
+        assert cleared
+    with pytest.raises(pm.SpecError, match="make the folder first"), lock.locked(tmp_path / "none"):
+        pass
+
+
 def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -141,6 +159,94 @@ def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
             pass
         assert (tmp_path / lock.NAME).exists()
     assert not list(tmp_path.iterdir())
+
+
+NO_LINKS = """
+import errno, os, sys, time
+from pathlib import Path
+from polymodel.sweep import lock
+def refused(*_):
+    raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+os.link = refused
+lock.BEAT = 0.3
+"""
+DIES = f"""{NO_LINKS}
+import io, signal
+class Dying(io.FileIO):
+    def write(self, data):
+        os.kill(os.getpid(), signal.SIGKILL)
+opened = Path.open
+Path.open = lambda path, mode="r", *more, **named: (
+    Dying(path, mode) if "x" in mode else opened(path, mode, *more, **named)
+)
+print("begun", flush=True)
+with lock.locked(Path(sys.argv[1])):
+    pass
+"""
+
+
+def test_killed_between_making_a_lock_and_writing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk without second names: the lock is empty then, and put away once it has been silent."""
+    process = started(DIES, tmp_path)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / lock.NAME).read_bytes() == b""
+    monkeypatch.setattr(lock, "PAUSE", 0.001)
+    monkeypatch.setattr(lock, "TRIES", 3)
+    with pytest.raises(pm.Refused, match=r"could not be taken") as caught, lock.locked(tmp_path):
+        pass
+    assert f"remove {tmp_path / lock.NAME}" in caught.value.remedy
+    monkeypatch.setattr(lock, "BEAT", 0.1)
+    monkeypatch.setattr(lock, "TRIES", 1000)
+    with lock.locked(tmp_path):
+        assert json.loads((tmp_path / lock.NAME).read_text(encoding="utf-8"))["pid"] == os.getpid()
+    assert not [f for f in tmp_path.iterdir() if f.name == lock.NAME]
+
+
+def test_a_full_disk_leaves_no_empty_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        monkeypatch.setattr(Path, "read_bytes", full)  # what is written comes from there
+        raise PermissionError(1, "Operation not permitted")
+
+    def full(_: Path) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(pm.SpecError, match="make room"), lock.locked(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+RACE = f"""{NO_LINKS}
+from polymodel.errors import Refused
+store, entered = Path(sys.argv[1]), 0
+print("begun", flush=True)
+until = time.monotonic() + 40
+while entered < 6 and time.monotonic() < until:
+    try:
+        with lock.locked(store):
+            os.close(os.open(store / "inside", os.O_CREAT | os.O_EXCL))  # fails if another is there
+            time.sleep(0.01)
+            os.unlink(store / "inside")
+            entered += 1
+            if entered % 2:  # as one that was killed leaves it
+                (store / lock.NAME).write_text("")
+                os.utime(store / lock.NAME, (1, 1))
+    except Refused:
+        time.sleep(0.005)
+print(entered, flush=True)
+"""
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_three_that_race_for_what_is_left_by_the_dead(tmp_path: Path, links: bool) -> None:
+    code = RACE if not links else RACE.replace("os.link = refused", "")
+    racing = [started(code, tmp_path) for _ in range(3)]
+    for process in racing:
+        out, _ = process.communicate(timeout=60)
+        assert out.split() == ["6"]
+        assert process.returncode == 0
+    assert not (tmp_path / "inside").exists()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
