@@ -99,6 +99,7 @@ def moved(found: pm.Report, component: str, tensor: str) -> int:
         ("matmul_chain_3", "simple_two_level", "DRAM", ("T1", "T2")),
         ("matvec_chain", "two_buffers", "OffChipBuffer", ("A",)),
         ("attention", "simple_two_level", "DRAM", ("QK", "SM")),
+        ("attention_cascade", "simple_two_level", "DRAM", ("QK", "MX", "EX", "SU", "SM")),
         ("resnet_basic_block", "edge_npu", "DRAM", ("T1", "T2")),
         ("resnet_bottleneck_block", "edge_npu", "DRAM", ("T1", "T2", "T3")),
         ("gpt3_6.7B", "tpu_v4i", "DRAM", ("V", "K", "Q", "QK", "QK_softmax", "AV", "Z", "FFA")),
@@ -216,6 +217,7 @@ def test_convolution_variants() -> None:
 
 SMALL: dict[str, dict[str, int]] = {
     "attention": {"H": 1, "M": 12, "P": 6, "E": 4},
+    "attention_cascade": {"H": 1, "M": 12, "P": 6, "E": 4},
     "conv1d": {"M": 2, "C": 2, "P": 12, "STRIDE": 2},
     "conv2d": {"M": 16, "C": 4, "P": 5, "Q": 3},
     "depthwise_conv2d": {"C": 16, "P": 16, "Q": 2},
