@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import islpy as isl
 import numpy as np
@@ -22,10 +23,14 @@ _VERY_MANY, _STAMPS = 8, 500  # the same for sizes by stamp, where few stamps ma
 
 def _box(points: isl.Set) -> int:
     """How many points the bounding box has."""
-    result = 1
-    for i in range(points.dim(isl.dim_type.set)):
-        result *= 1 + int(points.dim_max_val(i).to_python()) - int(points.dim_min_val(i).to_python())
-    return result
+    return prod(1 + high - low for low, high in spans(points))
+
+
+def spans(points: isl.Set) -> tuple[tuple[int, int], ...]:
+    """The lowest and the highest value of each dimension of a bounded set that has points."""
+    dims = range(points.dim(isl.dim_type.set))
+    ends = [(points.dim_min_val(i), points.dim_max_val(i)) for i in dims]
+    return tuple((int(low.to_python()), int(high.to_python())) for low, high in ends)
 
 
 def size(points: isl.Set) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from polymodel.polyhedra.counting import size, spans
 from polymodel.report.drawing import (
     INK,
     LINE,
@@ -20,7 +21,8 @@ from polymodel.report.drawing import (
 )
 from polymodel.report.layered import Item, Layout, Leg, layered
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.text import cascade_text, einsum_text, sizes_text
+from polymodel.workload.relations import touched
+from polymodel.workload.text import cascade_text, einsum_text, einsum_words, remarks, sizes_text
 
 MARGIN = 16
 WIDE = 34  # characters of a formula in a line
@@ -100,16 +102,10 @@ def persistent(cascade: Cascade, tensor: str) -> bool:
 
 
 def shape_of(cascade: Cascade, tensor: str) -> tuple[tuple[str, int], ...]:
-    """(rank, size) of the box of all points that any Einsum touches."""
-    spans: dict[str, tuple[int, int]] = {}
-    for e in cascade:
-        for a in (a for a in e.accesses if a.tensor == tensor):
-            for rank, x in zip(a.ranks, a.projection, strict=True):
-                ends = [[c * bound for bound in e.bound(v)] for v, c in x.terms]
-                first, last = (x.constant + sum(map(pick, ends)) for pick in (min, max))
-                was = spans.get(rank, (first, last))
-                spans[rank] = min(first, was[0]), max(last, was[1])
-    return tuple((rank, last - first + 1) for rank, (first, last) in spans.items())
+    """(rank, size) of the box of all elements that any Einsum touches; none lies in the padding."""
+    ranks = next(a.ranks for e in cascade for a in e.accesses if a.tensor == tensor)
+    ends = spans(touched(cascade, tensor))
+    return tuple((rank, last - first + 1) for rank, (first, last) in zip(ranks, ends, strict=True))
 
 
 def _label(cascade: Cascade, kind: str, name: str) -> Label:
@@ -126,17 +122,15 @@ def _label(cascade: Cascade, kind: str, name: str) -> Label:
 
 
 def _formula(e: Einsum) -> tuple[str, ...]:
-    """The formula in lines, broken before factors."""
-    made, _, read = einsum_text(e).partition(" = ")
-    words = [made, *(f"{'·' if i else '='} {factor}" for i, factor in enumerate(read.split(" * ")))]
+    """The formula in lines, broken before operators; then its remarks."""
     lines: list[str] = []
-    for word in words:
-        piece = short(word, WIDE + 8)
+    for word in einsum_words(e):
+        piece = short("· " + word[2:] if word.startswith("* ") else word, WIDE + 8)
         if lines and len(lines[-1]) + 1 + len(piece) <= WIDE:
             lines[-1] += " " + piece
         else:
             lines.append(piece)
-    return tuple(lines)
+    return (*lines, *(short(r, WIDE + 8) for r in remarks(e) if r != "copy"))
 
 
 def _told(cascade: Cascade, kind: str, name: str) -> str:
@@ -145,17 +139,19 @@ def _told(cascade: Cascade, kind: str, name: str) -> str:
         e = cascade[name]
         points = prod(high - low + 1 for low, high in e.bounds)
         most = "" if not e.constraints else " at most"
-        lines = [f"Einsum {name}" + (" (copy)" if e.is_copy else ""), einsum_text(e), sizes_text(e)]
+        noted = f" ({'; '.join(remarks(e))})" if remarks(e) else ""
+        lines = [f"Einsum {name}{noted}", einsum_text(e), sizes_text(e)]
         lines.append(
             f"{points:,} iterations{most}" + (f", {e.n_instances} times" if e.n_instances > 1 else "")
         )
         return "\n".join(lines)
     shape = shape_of(cascade, name)
     access = next(a for e in cascade for a in e.accesses if a.tensor == name)
-    sizes = " × ".join(f"{rank} {size}" for rank, size in shape)
-    elements = prod(size for _, size in shape)
+    sizes = " × ".join(f"{rank} {wide}" for rank, wide in shape)
+    box, elements = prod(wide for _, wide in shape), size(touched(cascade, name))
+    held = f"{elements:,} elements" if elements == box else f"{elements:,} of its {box:,} elements are used,"
     role = kind_of(cascade, name) + (", persistent" if persistent(cascade, name) else "")
-    lines = [f"tensor {name} ({role})", f"{sizes}: {elements:,} elements of {access.bits_per_value} bits"]
+    lines = [f"tensor {name} ({role})", f"{sizes}: {held} of {access.bits_per_value} bits"]
     made = cascade.producer(name)
     lines += [f"made by {made.name}"] if made else []
     readers = ", ".join(e.name for e in cascade.consumers(name))

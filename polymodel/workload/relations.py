@@ -26,6 +26,17 @@ def access_relation(einsum: Einsum, tensor: str) -> islpy.Map:
     return relation.intersect_domain(einsum.iteration_space)
 
 
+def touched(cascade: Cascade, tensor: str) -> islpy.Set:
+    """The elements of a tensor that any iteration of any Einsum touches."""
+    found: islpy.Set | None = None
+    for einsum in cascade:
+        if tensor in einsum.tensors:
+            here = access_relation(einsum, tensor).range()
+            found = here if found is None else found.union(here)
+    assert found is not None, "every tensor is touched"
+    return found
+
+
 def unwritten(cascade: Cascade) -> tuple[tuple[str, tuple[int, ...], int, tuple[int, ...]], ...]:
     """Outputs of which no iteration writes some elements: (tensor, sizes, how many, the first of them).
 

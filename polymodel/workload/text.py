@@ -2,34 +2,74 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from polymodel.affine import Constraint
-from polymodel.workload.einsum import Cascade, Einsum
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 ENDS = 8  # Einsums shown of a longer workload at either end
 NAMES = 4  # the same where only names are shown
+# Names of `map` that are written between operands; all others are written as functions of them.
+SIGNS = {
+    "mul": "*", "multiply": "*", "times": "*", "*": "*", "add": "+", "plus": "+", "+": "+",
+    "sub": "-", "subtract": "-", "minus": "-", "-": "-", "div": "/", "divide": "/", "/": "/",
+}  # fmt: skip
+_OPERATORS = ("=", *SIGNS.values())
+_HARD = "\0"  # a space inside a tensor's brackets, where no line is broken
 
 
 def einsum_text(e: Einsum) -> str:
-    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`; ranks that differ from their index are named."""
+    """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`; ranks that differ from their index are named.
 
-    def access(tensor: str) -> str:
-        a = e.access_of(tensor)
-        parts = [
-            str(x) if str(x).upper() == rank else f"{rank}={x}"
-            for rank, x in zip(a.ranks, a.projection, strict=True)
-        ]
-        return f"{tensor}[{', '.join(parts)}]"
+    Operands are joined as `operations: {map: ...}` says: `A[m] + B[m]`, `exp(A[m])`, `max(A[m], B[m])`.
+    """
+    return " ".join(einsum_words(e))
 
-    made = ", ".join(access(a.tensor) for a in e.outputs)
-    return f"{made} = {' * '.join(access(a.tensor) for a in e.inputs)}"
+
+def einsum_words(e: Einsum) -> tuple[str, ...]:
+    """The same in pieces between which a line may be broken; operators stand in front of their operand."""
+    spaced = f"{', '.join(_access(a) for a in e.outputs)} = {_mapped(e)}"
+    words: list[str] = []
+    for word in spaced.split(" "):
+        if words and words[-1] in _OPERATORS:
+            words[-1] += f" {word}"
+        else:
+            words.append(word)
+    return tuple(word.replace(_HARD, " ") for word in words)
+
+
+def _access(a: TensorAccess) -> str:
+    parts = [
+        str(x) if str(x).upper() == rank else f"{rank}={x}"
+        for rank, x in zip(a.ranks, a.projection, strict=True)
+    ]
+    return f"{a.tensor}[{', '.join(parts)}]".replace(" ", _HARD)
+
+
+def _mapped(e: Einsum) -> str:
+    """The operands, joined by the Einsum's `map`."""
+    operands = [_access(a) for a in e.inputs]
+    operation = dict(e.operations).get("map") or "mul"
+    sign = SIGNS.get(operation)
+    if sign is not None:
+        return f" {sign} ".join(operands)
+    if re.fullmatch(r"\w+", operation):
+        return f"{operation}({', '.join(operands)})"
+    numbered = {f"_{i}": text for i, text in enumerate(operands)}
+    return re.sub(r"\b_\d+\b", lambda found: numbered.get(found[0], found[0]), operation)
+
+
+def remarks(e: Einsum) -> tuple[str, ...]:
+    """What a formula has no sign for: a copy, a reduction that is no sum, what is done to the result."""
+    done = {k: v for k, v in e.operations if v and (k == "populate" or (k == "reduce" and v != "add"))}
+    return (*(["copy"] if e.is_copy else []), *(f"{k}: {v}" for k, v in done.items()))
 
 
 def with_remarks(e: Einsum) -> str:
-    """The same, and whether it copies and how often it runs."""
-    copied = " (copy)" if e.is_copy else ""
-    return einsum_text(e) + copied + (f" x {e.n_instances}" if e.n_instances > 1 else "")
+    """The formula with its remarks, and how often it runs."""
+    noted = f" ({'; '.join(remarks(e))})" if remarks(e) else ""
+    return einsum_text(e) + noted + (f" x {e.n_instances}" if e.n_instances > 1 else "")
 
 
 def sizes_text(e: Einsum) -> str:

@@ -107,7 +107,15 @@ def _operation(expression: Expression) -> str | None:
         isinstance(t, Product) and len(t.factors) == 1 for t in expression.terms
     ):
         return "add"
+    products = [t for t in expression.terms if isinstance(t, Product)]
+    if len(products) > 1:
+        return " + ".join(_product(t, tuple(dict.fromkeys(expression.operands))) for t in products)
     return None
+
+
+def _product(term: Product, operands: tuple[Operand, ...]) -> str:
+    """A term of a sum with its operands numbered, `_0 * _1`."""
+    return " * ".join(f"_{operands.index(f)}" if isinstance(f, Operand) else str(f) for f in term.factors)
 
 
 def _access(operand: Operand, spec: TeaalSpec, *, output: bool) -> TensorAccess:
