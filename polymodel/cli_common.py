@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 from polymodel.errors import Diagnostic, InternalError, SpecError, writing
@@ -123,8 +124,10 @@ class Parser(argparse.ArgumentParser):
     """Tells every wrong option at once, each with its remedy, and exits with code 2.
 
     argparse stops at the first one; that it looks at values with `_get_value` and `_check_value` has been so
-    in all its versions.
+    in all its versions. `others`: words that are no choice of this command -> what to do instead.
     """
+
+    others: Mapping[str, str] = MappingProxyType({})
 
     def parse_known_args(  # type: ignore[override]  # overloads for namespaces of other classes, never used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -194,7 +197,8 @@ class Parser(argparse.ArgumentParser):
             return
         known = [str(c) for c in action.choices]
         message = f"{value!r} is none of {', '.join(known)}"
-        self.faults.append(Diagnostic(message, self._near(str(value), known), _named(action)))
+        remedy = self.others.get(str(value).lower()) or self._near(str(value), known)
+        self.faults.append(Diagnostic(message, remedy, _named(action)))
         if action.nargs == argparse.PARSER:
             self._stop()  # which options there are is not known
 

@@ -8,17 +8,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import pairs
+from polymodel.cli_common import Parser, pairs
 
 if TYPE_CHECKING:
     from polymodel.importers.imported import Imported
 
 FINE = 0
+# What somebody may want to import that needs no importer, or has none.
+OTHERS = {
+    "accelforge": "its files are nearly ours: polymodel validate FILE says what to change"
+    " (docs/migrate/accelforge.md)",
+    "zigzag": "write its parts as docs/migrate/zigzag.md shows, or import the ONNX model",
+    "teaal": "its specs load as they stand: polymodel execute FILE ... (docs/migrate/teaal.md)",
+}
 
 
 def add_import_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """`add` makes a parser of a name and what it does."""
     parser = add("import", "Turn files of another tool into a spec, and name what has no counterpart.")
+    if isinstance(parser, Parser):
+        parser.others = OTHERS
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
     _timeloop_command(kinds.add_parser)
     _onnx_command(kinds.add_parser)

@@ -71,7 +71,7 @@ def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -
     ]
     for name, text in made.items():
         if name in declared:
-            found[name] = _made(name, text, declared[name], sizes, options.seed, faults)
+            found[name] = _made(name, text, declared[name], sizes, options, faults)
     if faults:
         raise SpecError(faults)
     return found
@@ -96,15 +96,20 @@ def _data_of(name: str, ranks: Sequence[str], sizes: Mapping[str, int]) -> str:
 
 
 def _made(
-    name: str, text: str, ranks: tuple[str, ...], sizes: dict[str, int], seed: int, faults: list[Diagnostic]
+    name: str,
+    text: str,
+    ranks: tuple[str, ...],
+    sizes: dict[str, int],
+    options: argparse.Namespace,
+    faults: list[Diagnostic],
 ) -> SparseTensor | None:
     from polymodel.sparse.density import random_tensor
 
     lacking = [r for r in ranks if r not in sizes]
-    faults += [
-        Diagnostic(f"{name}={text}: the size of rank {r} is not known", f"add it, e.g. --size {r}=64")
-        for r in lacking
-    ]
+    given = dict(text.split("=", 1) for text in options.set if "=" in text)
+    for r in lacking:
+        remedy = f"write --size {r}={given[r]}" if r in given else f"add it, e.g. --size {r}=64"
+        faults.append(Diagnostic(f"{name}={text}: the size of rank {r} is not known", remedy))
     try:
         density = 1.0 if text == "dense" else float(text.removeprefix("random:"))
     except ValueError:
@@ -114,7 +119,7 @@ def _made(
         return None
     shape = tuple(sizes[r] for r in ranks)
     # Each tensor draws from a seed of its own, whatever the order of the arguments.
-    own = seed + sum(ord(c) * 31**i for i, c in enumerate(name))
+    own = options.seed + sum(ord(c) * 31**i for i, c in enumerate(name))
     try:
         return random_tensor(ranks, shape, density, own % 2**32).renamed(name)
     except SpecError as error:

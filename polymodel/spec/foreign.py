@@ -58,7 +58,10 @@ KEYS: dict[str, tuple[str, str]] = {
     "n_parallel_instances": (_AF, "write a !Container with `spatial:` above it"),
     "bits_per_value_scale": (_AF, "write `bits_per_value:` in the workload"),
     "total_latency": (_AF, "give each action its `throughput:` in bits per second"),
-    "latency": (_AF, "write `throughput:`, 1 / latency, in bits (compute: operations) per second"),
+    "latency": (
+        _AF,
+        "leave it out if it is 0; else write `throughput:`, bits (compute: operations) per action / latency",
+    ),
     "component_class": (_AF, "write `energy_model: {name: hwcomponents, component: CLASS}`"),
     "attributes": (_AF, "write `energy_model: {name: hwcomponents, options: {...}}`"),
     "extra_attributes_for_component_model": (
@@ -149,7 +152,9 @@ def _ours(root: Node) -> list[Entry]:
 
 
 def none_of_timeloops(root: Node) -> Diagnostic | None:
-    """What an importer of Timeloop's files tells of a file that is ours or AccelForge's; None for others."""
+    """What the importer of Timeloop's files tells of one that is ours, AccelForge's or ZigZag's."""
+    if of_zigzag(root):
+        return foreign(root)
     ours = _ours(root)
     if not ours or _marks(root)[0]:
         return None

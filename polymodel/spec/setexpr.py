@@ -14,6 +14,8 @@ from polymodel.spec.faults import TextFault, UnknownName, suggestion
 from polymodel.spec.scan import Cursor
 
 KEYWORDS = ("All", "Tensors", "Inputs", "Outputs", "Intermediates", "Shared", "Persistent", "Nothing")
+# Names that packaged machines use, and that a workload gives to its tensors.
+_PARTS = {"input": "Inputs", "weight": "Inputs", "output": "Outputs"}
 Kind = Literal["tensors", "rank_variables"]
 
 
@@ -224,7 +226,12 @@ def _lookup(tree: SetName, scope: SetScope) -> NamedSet:
     if name in scope.component_names:
         raise TextFault(f"{name} is a component", tree.offset, f"write {name}.tensors")
     words = [*sorted(scope.known), *scope.named, "Nothing", *scope.rename_names]
-    raise UnknownName(f"unknown name {name}", tree.offset, suggestion(name, words, "names"))
+    remedy = suggestion(name, words, "names")
+    if name in _PARTS:
+        tensors = sorted(scope.named.get(_PARTS[name], ()))
+        one = tensors[-1 if name == "weight" else 0] if tensors else "A"
+        remedy = f"name a tensor so in the Einsum: `renames: {{{name}: {one}}}` (docs/howto/workload.md)"
+    raise UnknownName(f"unknown name {name}", tree.offset, remedy)
 
 
 def _attribute(tree: Attribute, scope: SetScope) -> NamedSet:

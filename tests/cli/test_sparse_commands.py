@@ -117,6 +117,8 @@ def test_inputs_without_data_are_told_with_their_ranks(capsys: pytest.CaptureFix
     assert code == 2
     assert "B=random:0.1 --size K=64\n" in err
     assert "C is no input" in err
+    _, _, err = run(capsys, "execute", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--set", "K=5")
+    assert "the size of rank K is not known\n  remedy: write --size K=5\n" in err
     code, _, err = run(capsys, "execute", "tensaurus/mttkrp", "B=dense", "--size", "J=3")
     assert code == 2
     assert "A: there are no data of this input with ranks I, J, K\n" in err

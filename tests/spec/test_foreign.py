@@ -118,3 +118,21 @@ def test_the_importer_of_timeloops_files_tells_what_is_none(tmp_path: Path) -> N
         f"such a file is read as it is: polymodel validate {tmp_path / 'theirs.yaml'}"
     )
     assert found.place.line == 1
+
+
+def test_the_importer_of_timeloops_files_tells_zigzags(tmp_path: Path) -> None:
+    (tmp_path / "theirs.yaml").write_text(WORKLOAD)
+    with pytest.raises(pm.SpecError) as caught:
+        pm.import_timeloop(tmp_path / "theirs.yaml")
+    assert [d.message for d in caught.value.diagnostics] == ["this looks like a ZigZag file"]
+
+
+def test_a_packaged_machine_says_how_its_names_are_given() -> None:
+    """Workloads of ZigZag's have operands called I, W and O, and no renames."""
+    workload = {"rank_sizes": {"B": 2, "C": 3, "K": 4}, "bits_per_value": {"All": 8}}
+    spec = {"workload": {**workload, "einsums": ["O[b, k] = W[k, c] * I[b, c]"]}}
+    with pytest.raises(pm.SpecError) as caught:
+        pm.load("eyeriss_like", spec)
+    remedies = {d.message: d.remedy for d in caught.value.diagnostics}
+    for name, tensor in (("input", "I"), ("weight", "W"), ("output", "O")):
+        assert f"`renames: {{{name}: {tensor}}}`" in remedies[f"unknown name {name}"]

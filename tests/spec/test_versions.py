@@ -132,7 +132,7 @@ arch:
     assert "symbols" in found[1].remedy
     assert "throughput" in found[6].remedy
     assert "hwcomponents" in found[7].remedy
-    assert "1 / latency" in found[8].remedy
+    assert "per action / latency" in found[8].remedy
     assert "!Container" in found[9].remedy
     assert all("docs/migrate/accelforge.md" in d.remedy for d in found.values())
 
