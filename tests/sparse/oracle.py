@@ -348,8 +348,8 @@ class Interpreter:
             return False
         self.seen.term_adds += terms - 1
         self.seen.updates += 1
-        self.seen.adds += "value" in out
         assign = any(isinstance(t, Take) for t in self.expression.terms)
+        self.seen.adds += "value" in out and not assign
         out["value"] = total if assign else out.get("value", 0) + total
         if self.mapping.spacetime is not None:
             self.seen.stamps.append(

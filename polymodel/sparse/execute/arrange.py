@@ -26,7 +26,8 @@ class Arrangement:
 
     `chains`: rank -> its parts, outermost first; `inside`: a rank that was flattened -> (the flattened rank,
     its column there); `tiles`: loop rank -> (step, step of the tile around it) of splits by shape;
-    `leaders`: loop rank -> the tensor whose coordinates make its parts;
+    `leaders`: loop rank -> the tensor whose coordinates make its parts; `varying`: those of them whose parts
+    are not the same at every node of the loops around them;
     `parts`: (tensor, its rank) -> the loop of the tiles that a rank of index math follows;
     `dynamic`: tensor -> its rank -> the loops that cut it where a leader's parts begin, fiber by fiber.
     """
@@ -56,6 +57,7 @@ class Arrangement:
         self.tiles: dict[str, tuple[int, int | None]] = {}
         self.dynamic: dict[str, dict[str, tuple[str, ...]]] = {}
         self.leaders: dict[str, str] = {}
+        self.varying: set[str] = set()
         self.parts: dict[tuple[str, str], str] = {}
         self.info: dict[str, LoopRank] = {}
         self.affine = {
@@ -249,6 +251,8 @@ class Arrangement:
             raise SpecError([Diagnostic(what, "lead by a tensor on the right that has the rank")])
         before = self._bound(leader, self._place(name))
         self.leaders[name] = leader.name
+        if before:
+            self.varying.add(name)
         parts, cuts = occupancy(leader, rank, before, number(directive, self.symbols))
         for columns in self.columns:
             if rank not in columns.ranks or columns is leader:

@@ -25,7 +25,7 @@ from polymodel.sparse.execute.values import (
     tail_values,
     term_multiplies,
 )
-from polymodel.sparse.fibertree import Ints, sorting
+from polymodel.sparse.fibertree import Ints, changes, sorting
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import SpaceTime
 
@@ -62,15 +62,34 @@ class Ran:
         return int(counts[tail.kind[nodes]].sum())
 
     @cached_property
+    def outputs(self) -> tuple[Ints, int]:
+        """The output that each node of the last loop walked belongs to, and how many there are.
+
+        An element of the output's tree is one, unless it is a part of a point that has several.
+        """
+        last = self.grown[-1]
+        if not self.plan.scattered or not last.element.size:
+            return last.element, last.count
+        _, one, element = np.unique(last.element, return_index=True, return_inverse=True)
+        found = coordinates(self, one)
+        columns = [found[i] for i in sorted(found)]
+        order = sorting(columns)
+        point = np.arange(one.size) if order is None else order
+        number = np.cumsum(changes([c[point] for c in columns])) - 1
+        points = np.empty(one.size, dtype=np.int64)
+        points[point] = number
+        return points[element], int(number[-1]) + 1
+
+    @cached_property
     def first_nodes(self) -> Ints:
         """A node of the last loop walked for each of its outputs that get a result."""
-        last = self.grown[-1]
-        one = np.full(last.count, -1, dtype=np.int64)
+        element, count = self.outputs
+        one = np.full(count, -1, dtype=np.int64)
         if self.there is None:
-            one[last.element[::-1]] = np.arange(last.element.size - 1, -1, -1, dtype=np.int64)
+            one[element[::-1]] = np.arange(element.size - 1, -1, -1, dtype=np.int64)
         else:
             nodes = np.flatnonzero(self.there)[::-1]
-            one[last.element[nodes]] = nodes
+            one[element[nodes]] = nodes
         return one[one >= 0]
 
 
@@ -128,7 +147,7 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
         tuple(rank.name for rank in plan.order),
         sum(term_multiplies(t) * n for t, n in zip(plan.terms, present, strict=True)),
         activities,
-        activities - outputs,
+        0 if assigns(plan) else activities - outputs,
         sum(present) - activities,
         activities,
         outputs,
@@ -141,6 +160,11 @@ def count(ran: Ran, spacetime: SpaceTime | None, zeros: int, keep_loops: bool) -
     )
 
 
+def assigns(plan: Plan) -> bool:
+    """Whether a later value of an output takes the place of an earlier one."""
+    return any(t.take is not None for t in plan.terms)
+
+
 def _stands_for(plan: Plan, thin: Thin) -> dict[str, tuple[str, int, int]]:
     named = (s.name for s in plan.slots if any(thin.rank in lv.rank.bases for lv in s.tree.levels))
     return dict.fromkeys(named, (thin.rank, thin.size, thin.step))
@@ -148,9 +172,9 @@ def _stands_for(plan: Plan, thin: Thin) -> dict[str, tuple[str, int, int]]:
 
 def _alive_outputs(ran: Ran) -> Ints:
     """The outputs met by the last loop walked that get a result."""
-    last = ran.grown[-1]
-    element = last.element if ran.there is None else last.element[ran.there]
-    present = np.zeros(last.count, dtype=bool)
+    element, count = ran.outputs
+    element = element if ran.there is None else element[ran.there]
+    present = np.zeros(count, dtype=bool)
     present[element] = True
     return np.flatnonzero(present)
 
@@ -240,7 +264,7 @@ def result(ran: Ran, values: bool) -> tuple[SparseTensor, int]:
     return SparseTensor.from_coo(ran.plan.einsum, ranks, ran.plan.shape, coords, data), zeros
 
 
-def _columns(ran: Ran, nodes: Ints) -> dict[int, Ints]:
+def coordinates(ran: Ran, nodes: Ints) -> dict[int, Ints]:
     """The output's coordinates by declared rank, as far as the walked loops give them, at some last nodes."""
     found = {}
     wanted = {loop for _, loop, _ in ran.plan.output}
@@ -259,20 +283,19 @@ def _columns(ran: Ran, nodes: Ints) -> dict[int, Ints]:
 
 def _plain_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
     nodes = ran.first_nodes
-    columns = _columns(ran, nodes)
+    columns = coordinates(ran, nodes)
     rows = [columns[i] for i in sorted(columns)]
     coords = np.array(rows, dtype=np.int64).reshape(len(rows), nodes.size)
     if not values:
         return coords, np.ones(nodes.size, dtype=np.int8)
     found = leaf_values(ran.plan, ran.walk, list(ran.terms))
-    element = ran.grown[-1].element
+    element, count = ran.outputs
     if ran.there is not None:
         found, element = found[ran.there], element[ran.there]
-    number = np.full(ran.grown[-1].count, -1, dtype=np.int64)
+    number = np.full(count, -1, dtype=np.int64)
     kept = _alive_outputs(ran)
     number[kept] = np.arange(kept.size)
-    assign = any(t.take is not None for t in ran.plan.terms)
-    return coords, gathered(found, number[element], int(kept.size), assign)
+    return coords, gathered(found, number[element], int(kept.size), assigns(ran.plan))
 
 
 def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
@@ -296,7 +319,7 @@ def _with_tail_values(ran: Ran, values: bool) -> tuple[Ints, Values]:
         else:
             outputs = distinct(element[nodes], ran.grown[-1].count)
             rows = np.ones((outputs.size, leaves.size), dtype=np.int8)
-        columns = _columns(ran, first[outputs])
+        columns = coordinates(ran, first[outputs])
         below = {
             i: ran.plan.order[loop].decode(tail.spread(loop - start)[leaves])[column]
             for i, (_, loop, column) in enumerate(ran.plan.output)

@@ -57,7 +57,9 @@ class Term:
 @dataclass(frozen=True)
 class Plan:
     """One Einsum, ready to run. `populate`: loops whose rank the output has; `output`: for each declared rank
-    of the output the loop and the column of its coordinate that give it; `leaders`: loop -> leading slot."""
+    of the output the loop and the column of its coordinate that give it; `leaders`: loop -> leading slot;
+    `scattered`: whether a point of the output may lie in several parts, as their bounds are not everywhere
+    the same."""
 
     einsum: str
     order: tuple[LoopRank, ...]
@@ -69,6 +71,7 @@ class Plan:
     sizes: Mapping[str, int]
     tiles: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     leaders: Mapping[int, int] = field(default_factory=dict)
+    scattered: bool = False
 
 
 def rank_of(variable: str) -> str:
@@ -112,6 +115,7 @@ def make_plan(
         sizes,
         arranged.tiles,
         {index[loop]: names.index(leader) for loop, leader in arranged.leaders.items()},
+        any(index[loop] in populate for loop in arranged.varying),
     )
 
 

@@ -64,7 +64,7 @@ def candidates(plan: Plan, timed: Collection[str]) -> int:
     They are not stamped in time, make ranks of the output, and tensors only iterate there, to their end.
     """
     at = len(plan.order)
-    if len(plan.terms) > 1:
+    if len(plan.terms) > 1 or plan.scattered:
         return at
     while at > 0 and at - 1 in plan.populate and plan.order[at - 1].name not in timed:
         steps = [s for slot in plan.slots for s in slot.steps.get(at - 1, ())]
