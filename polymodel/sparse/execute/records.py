@@ -109,10 +109,10 @@ class EinsumCounts:
     products of two values; `adds_excluding_first_touch`: updates of an output that was updated before (none
     by a take, which overwrites). `term_adds`: additions of terms with each other. `output_nnz`: points of the
     output touched (the structural pattern), each counted once however the ranks are split, also where several
-    parts that are cut by data hold it; `zeros`: of these, values that came out exactly zero; the result does not keep them, so a later Einsum
-    does not see them. `levels`: the loops, None where they were counted without being walked. `stands_for`:
-    of a tensor counted without values, (rank, size, step) if its tree has one coordinate per tile of `step`
-    of that rank, which is dense.
+    parts that are cut by data hold it; `zeros`: of these, values that came out exactly zero; the result does
+    not keep them, so a later Einsum does not see them. `levels`: the loops, None where they were counted
+    without being walked. `stands_for`: of a tensor counted without values, (rank, size, step) if its tree has
+    one coordinate per tile of `step` of that rank, which is dense.
     """
 
     einsum: str
