@@ -171,12 +171,14 @@ class Bar(Line):
         if not self.due(seconds):
             return
         if progress is None:
-            self.show(0.0, f"bounds  {seconds:.0f} s")
+            self.show(0.0, f"begins  {seconds:.0f} s")
             return
         from polymodel.quantities import engineering
 
         share = progress.done / max(progress.total, 1)
         parts = [f"{progress.of}", f"{seconds:.0f} s"]
+        if progress.looked and progress.of != "evaluate":
+            parts.append(f"{engineering(progress.looked)} tilings and joins looked at")
         if progress.best is not None:
             known = {"energy": "J", "latency": "s", "energy_delay": "J s"}
             unit = known.get(self.best.removeprefix("sparse_"), "bit")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from polymodel.explore.records import Progress, Request, Stage
 
+BEAT = 0.5  # seconds after which the search tells again where it is
 GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
 
 
@@ -41,13 +42,13 @@ class Tally:
 class Tallies:
     """Tallies and seconds of the steps of a search, by name."""
 
-    going_on: Callable[[], bool]
+    fresh: Callable[[], Tally]
     known: dict[str, tuple[Tally, float]] = field(default_factory=dict)
 
     @contextmanager
     def counted(self, of: str) -> Iterator[Tally]:
         """Count what a step looks at, together with what it looked at before."""
-        tally, seconds = self.known.get(of, (Tally(going_on=self.going_on), 0.0))
+        tally, seconds = self.known.get(of) or (self.fresh(), 0.0)
         begun = time.perf_counter()
         yield tally
         self.known[of] = tally, seconds + time.perf_counter() - begun
@@ -61,7 +62,7 @@ class Tallies:
 
 @dataclass
 class Watch:
-    """The clock of a search, and what it tells."""
+    """The clock of a search, and what it tells. `outer`: who tells instead, of a part that is no step."""
 
     request: Request
     begun: float
@@ -69,6 +70,11 @@ class Watch:
     done: int = 0
     late: bool = False
     end: float | None = None
+    outer: Watch | None = None
+    at: str = ""
+    best: float | None = None
+    told: float = 0.0
+    tallies: list[Tally] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         limit = self.request.time_limit
@@ -79,11 +85,14 @@ class Watch:
             self.late = True
         if self.request.stop is not None and self.request.stop():
             self.late = True
+        teller = self.outer or self
+        if time.perf_counter() - teller.told > BEAT:
+            teller.say()
         return not self.late
 
     def silent(self) -> Watch:
-        """The same clock, but it tells nothing."""
-        return Watch(replace(self.request, progress=None), self.begun, 1)
+        """The same clock, whose steps do not count; what it looks at is told all the same."""
+        return Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
 
     def grace(self, seconds: float) -> Watch:
         """A clock with so much time from now on, whatever the limit is."""
@@ -97,7 +106,27 @@ class Watch:
         end = None if limit is None else time.perf_counter() + part * limit
         return lambda: self.going_on() and (end is None or time.perf_counter() < end)
 
+    def tally(self, going_on: Callable[[], bool] | None = None) -> Tally:
+        """A new tally, which counts to what is told."""
+        tally = Tally(going_on=going_on or self.going_on)
+        (self.outer or self).tallies.append(tally)
+        return tally
+
+    def look(self, at: str) -> None:
+        """Tell what is looked at from now on."""
+        teller = self.outer or self
+        teller.at = at if self.outer is None else f"first guess, {at}"
+        teller.say()
+
     def tell(self, of: str, best: float | None = None) -> None:
+        """Tell that a step is done."""
         self.done += 1
+        self.at, self.best = of, best
+        self.say()
+
+    def say(self) -> None:
+        """Tell where the search stands."""
+        self.told = time.perf_counter()
         if self.request.progress is not None:
-            self.request.progress(Progress(self.done, self.total, of, best))
+            looked = sum(t.points for t in self.tallies)
+            self.request.progress(Progress(self.done, self.total, self.at, self.best, looked))

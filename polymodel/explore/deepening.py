@@ -17,7 +17,7 @@ import numpy as np
 
 from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.choices import every_shape, exchanged_inside, unlike
-from polymodel.explore.clock import GRACE, Late, Tallies, Tally, Watch
+from polymodel.explore.clock import GRACE, Late, Tallies, Watch
 from polymodel.explore.combine import Interest, group_numbers
 from polymodel.explore.floors import Floors, floors_of, ladders
 from polymodel.explore.interest import BEATEN, COARSE, all_bits, by_name, share_of
@@ -74,7 +74,7 @@ class Deepening:
         self.paths: Interfaces | None = None
         self.before: list[Floors] = []  # of the part that is known
         self.wholes: list[Whole] = []
-        self.tallies = Tallies(watch.going_on)
+        self.tallies = Tallies(watch.tally)
         if before is not None:
             self.wholes, self.tallies = before.wholes, before.tallies
             self.known = replace(self.known, figures=before.known.figures)
@@ -86,10 +86,11 @@ class Deepening:
 
     def floor(self, depth: int) -> None:
         """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
-        tally = Tally(going_on=self.watch.share(FLOORS))
+        tally = self.watch.tally(self.watch.share(FLOORS))
         first = dict(equal_shapes(self.spaces, self.names))
 
         def one(i: int) -> int:
+            self.watch.look(f"bounds of {self.spaces[i].name}")
             before = self.before[i] if self.before else None
             wanted: set[Exchanges] = set()
             for k in (k for k in first if first[k] == i and before is not None):
@@ -162,7 +163,8 @@ class Deepening:
 
     def _map_paths(self, depth: int) -> bool:
         """False if there was no time for it."""
-        limits, tally = self.request.limits, Tally(going_on=self.watch.going_on)
+        limits, tally = self.request.limits, self.watch.tally()
+        self.watch.look("bounds of whole mappings")
         try:
             self.paths = Interfaces(
                 self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
@@ -249,6 +251,7 @@ class Deepening:
     def plain(self, depth: int) -> None:
         """Look at all pmappings of so many fused loops."""
         for i, space in enumerate(self.spaces):
+            self.watch.look(space.name)
             wanted: dict[Shape, Bound | None] = dict.fromkeys(
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)
             )
@@ -310,7 +313,9 @@ class Deepening:
             keys = self.paths.choice(mine[0][0], shape).keys[:, some]
             sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
             bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes)
-        with self.tallies.counted(", ".join(self.spaces[i].name for i in alike)) as tally:
+        names = ", ".join(self.spaces[i].name for i in alike)
+        self.watch.look(names)
+        with self.tallies.counted(names) as tally:
             # Which shapes there are depends on what passes by; here they are told.
             passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
             yield from self.explorers[alike[0]].beside(passing).pmappings(bounds, depth, tally)
@@ -349,6 +354,7 @@ class Deepening:
         joined: list[Stage] = [first_stage(rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
+            self.watch.look(of)
             with self.tallies.counted(of) as tally:
                 outlook, workers = self._outlook(i + 1), self.request.workers
                 joined.append(

@@ -144,6 +144,7 @@ class Interfaces:
                 if found is None:
                     continue
                 for a, b in pairs(old.keys, c.keys, structure.depth):
+                    self.tally.points += len(a)
                     fits = (passing[:, a] + c.own[:, b] <= self.rules.capacity[:, None]).all(axis=0)
                     a, b = a[fits], b[fits]
                     if len(a):

@@ -204,12 +204,17 @@ class Found:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the search stands; `best` is the best value of the first objective so far, None before any."""
+    """Where the search stands: `done` of `total` steps, what it is `of` now.
+
+    `best`: the best value of the first objective so far, None before any. `looked`: combinations of tile
+    sizes, and joins of them, that were looked at until now.
+    """
 
     done: int
     total: int
     of: str
     best: float | None = None
+    looked: int = 0
 
 
 @dataclass(frozen=True)

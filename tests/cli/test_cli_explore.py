@@ -175,13 +175,15 @@ def test_the_progress_line() -> None:
     bar = Bar(lines.append, best="buffer:GLB", clock=lambda: next(times))
     bar(Progress(1, 10, "Matmul1"))
     assert not lines
-    bar(Progress(5, 10, "join Matmul1", 20_000.0))
+    bar(Progress(5, 10, "join Matmul1", 20_000.0, 1_234_567))
     bar(Progress(6, 10, "Matmul2"))
     bar(Progress(0, 20, "evaluate"))
     bar(Progress(10, 20, "evaluate"))
     bar.finish()
     for wanted in ("50.0 %", "join Matmul1", "least buffer:GLB so far 20 kb", "about 5 s left"):
         assert wanted in lines[0]
+    assert "1.235 M tilings and joins looked at" in lines[0]
+    assert "looked at" not in lines[3]
     assert "least" not in lines[1]
     assert "about 2 s left" in lines[3]
     assert lines[-1] == "\n"
@@ -195,6 +197,6 @@ def test_the_progress_line_moves_while_a_step_takes_long() -> None:
         while len(lines) < 2:
             time.sleep(0.001)
         bar(Progress(1, 4, "Matmul1"))
-    assert "bounds  3 s" in lines[0]
+    assert "begins  3 s" in lines[0]
     assert any("25.0 %  Matmul1" in line for line in lines)
     assert lines[-1] == "\n"

@@ -12,6 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
+from polymodel.explore import clock
 from polymodel.explore.confirm import figures_of
 from polymodel.explore.records import Progress
 from polymodel.quantities import engineering
@@ -282,6 +283,25 @@ def test_progress_tells_the_best_so_far(spec: pm.Spec) -> None:
     found = pm.explore(spec, objectives="energy", progress=seen.append)
     assert [p.done <= p.total for p in seen] == [True] * len(seen)
     assert seen[-1].best == pytest.approx(found[0].energy, rel=1e-12)
+
+
+def test_progress_moves_within_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first look at an Einsum on, and also where no step of the search is done."""
+    monkeypatch.setattr(clock, "BEAT", 0.0)
+    seen: list[Progress] = []
+    chain = pm.load("matmul_chain_3", "simple_two_level")
+    found = pm.explore(chain, objectives="energy", progress=seen.append)
+    looked = [p.looked for p in seen if p.of != "evaluate"]
+    assert looked == sorted(looked)
+    begun = [p for p in seen if not p.done]
+    told = {p.of for p in begun}
+    for name in (e.name for e in chain.workload):
+        assert told & {f"first guess, {name}", f"first guess, join {name}", f"bounds of {name}"}
+    assert "bounds of whole mappings" in told
+    assert len({p.looked for p in begun}) > 20
+    quiet = pm.explore(chain, objectives="energy")
+    assert list(quiet.frame["energy"]) == list(found.frame["energy"])
+    assert quiet.stages.drop(columns="seconds").equals(found.stages.drop(columns="seconds"))
 
 
 def test_live_memories_are_told() -> None:
