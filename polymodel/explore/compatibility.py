@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from polymodel.errors import Diagnostic, SpecError
@@ -267,11 +266,6 @@ class Groups:
     def capacity(self, footprints: Sequence[int]) -> int:
         """The buffer for all: sums within groups, the largest of them."""
         return max(sum(footprints[i] for i in g) for g in self.members)
-
-    @cached_property
-    def of_member(self) -> Mapping[int, tuple[int, ...]]:
-        """The group of each Einsum."""
-        return {i: g for g in self.members for i in g}
 
 
 def combined_footprint(

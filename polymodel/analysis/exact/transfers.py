@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polymodel.analysis.exact.buffets import Node, shape_of, transition_mode
+from polymodel.analysis.exact.buffets import shape_of, transition_mode
 from polymodel.analysis.exact.tally import Product, kept_tally, tally
 from polymodel.polyhedra.steps import Mode
 from polymodel.schedule.touch import Factor, Touch
@@ -58,8 +58,3 @@ def moved(
         )
         products.append(Product(-1, parts))
     return tuple(products)
-
-
-def reusable(node: Node, touch: Touch, charge: int, reuses: frozenset[int]) -> frozenset[int]:
-    """Spatial axes between parent and child along which the tensor may be shared."""
-    return frozenset(a for a in touch.spatial if a >= charge and a in reuses)

@@ -104,9 +104,6 @@ class Contraction:
         masked = np.where(count > 0.5, value, -1.0).reshape(size, -1).max(axis=1)
         return np.where(masked < 0, 1.0, masked)
 
-    def _private(self, i: int) -> list[str]:
-        return [v for v in self.factors[i].variables if v not in self.shared]
-
     def _table(self, i: int) -> Floats | None:
         """Of all combinations of settings: terms x shared classes x settings; None if they are too many."""
         f = self.factors[i]
