@@ -8,32 +8,24 @@ Row = dict[str, float | str | None]
 
 def milliseconds(value: float, peer: float, peer_name: str) -> Row:
     """Two times in seconds, shown in milliseconds: a ratio below 1 is faster than the peer."""
-    return {
-        "value": round(value * 1e3, 3),
-        "unit": "ms",
-        "peer": round(peer * 1e3, 3),
-        "ratio": float(f"{value / peer:.3g}"),
-        "peer_name": peer_name,
-    }
+    return _row(value * 1e3, "ms", 3, peer * 1e3, peer_name)
 
 
 def rate(value: float, peer: float | None, peer_name: str) -> Row:
     """Two rates in points per second: a ratio above 1 is faster than the peer."""
-    return {
-        "value": round(value, 1),
-        "unit": "points/s",
-        "peer": None if peer is None else round(peer, 1),
-        "ratio": None if peer is None else float(f"{value / peer:.3g}"),
-        "peer_name": peer_name,
-    }
+    return _row(value, "points/s", 1, peer, peer_name)
 
 
 def cpu_seconds(value: float, peer: float | None, peer_name: str) -> Row:
     """Two times in seconds of one core: a ratio below 1 is faster than the peer."""
+    return _row(value, "CPU s", 3, peer, peer_name)
+
+
+def _row(value: float, unit: str, digits: int, peer: float | None, peer_name: str) -> Row:
     return {
-        "value": round(value, 3),
-        "unit": "CPU s",
-        "peer": None if peer is None else round(peer, 3),
+        "value": round(value, digits),
+        "unit": unit,
+        "peer": None if peer is None else round(peer, digits),
         "ratio": None if peer is None else float(f"{value / peer:.3g}"),
         "peer_name": peer_name,
     }

@@ -6,10 +6,9 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, LoopTree
 from tests.fused import chains
-from tests.generators import Drawing, legal
+from tests.generators import Drawing, if_legal
 from tests.separable import SeparableDrawing
 from tests.workloads import cascades
 
@@ -34,13 +33,7 @@ def first_tile_problems(draw: st.DrawFn) -> Problem:
     tree = LoopTree(drawing.whole())
     problem = Problem(cascade, drawing.hierarchy(), tree)
     assume(first_tiles(problem))
-    try:
-        broken = legal(problem)
-    except Refused:
-        broken = None
-        assume(False)
-    assume(broken is None)
-    return problem
+    return if_legal(problem)
 
 
 def first_tiles(problem: Problem) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.explore.staircase import staircase
+
 Ints = NDArray[np.int64]
 CELLS = 2**22  # pairs of points looked at together
 
@@ -82,15 +84,6 @@ def _nothing(at: int) -> None:
 NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), _nothing)
 
 
-def _lowest(capacity: Ints, accesses: Ints) -> Ints:
-    """Positions of the points that no other beats, capacity ascending; of equal ones the first."""
-    order = np.lexsort((accesses, capacity))
-    values = accesses[order]
-    before = np.concatenate(([np.iinfo(np.int64).max], np.minimum.accumulate(values)[:-1]))
-    kept: Ints = order[values < before]
-    return kept
-
-
 def at_once(first: Curve, second: Curve) -> Curve:
     """Both in the buffer at one time: capacities add, and so do accesses."""
     step = max(1, CELLS // max(len(second), 1))
@@ -103,7 +96,7 @@ def at_once(first: Curve, second: Curve) -> Curve:
 def _pairs(first: Curve, second: Curve, rows: slice) -> Curve:
     capacity = (first.capacity[rows, None] + second.capacity[None, :]).ravel()
     accesses = (first.accesses[rows, None] + second.accesses[None, :]).ravel()
-    kept = _lowest(capacity, accesses)
+    kept = staircase(capacity, accesses)
     left, right = np.divmod(kept, max(len(second), 1))
     zeros = np.zeros(len(kept), np.int64)
     made = (Join(first, second),)
@@ -129,7 +122,7 @@ def lowest(curves: Iterable[Curve]) -> Curve:
     offsets = np.cumsum([0, *(len(c.sources) for c in found[:-1])])
     capacity = np.concatenate([c.capacity for c in found])
     accesses = np.concatenate([c.accesses for c in found])
-    kept = _lowest(capacity, accesses)
+    kept = staircase(capacity, accesses)
     source = np.concatenate([c.source + o for c, o in zip(found, offsets, strict=True)])[kept]
     left = np.concatenate([c.left for c in found])[kept]
     right = np.concatenate([c.right for c in found])[kept]

@@ -28,8 +28,8 @@ POLICIES = st.sampled_from([None, "refill", "slide", "keep_previous"])
 EITHER = st.one_of(problems(simple=True), problems())
 
 
-def named(tree: LoopTree) -> tuple[LoopTree, dict[str, int]]:
-    """The tree with a symbol for every tile, and their values."""
+def named(tree: LoopTree, size: str = "tile_shape", letter: str = "T") -> tuple[LoopTree, dict[str, int]]:
+    """The tree with a symbol for every tile (or first tile: `initial_tile_shape`), and their values."""
     values: dict[str, int] = {}
 
     def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -37,10 +37,10 @@ def named(tree: LoopTree) -> tuple[LoopTree, dict[str, int]]:
         for node in nodes:
             if isinstance(node, Split):
                 node = replace(node, branches=tuple(renamed(b) for b in node.branches))
-            elif isinstance(node, Loop) and isinstance(node.tile_shape, int):
-                name = f"T{len(values)}"
-                values[name] = node.tile_shape
-                node = replace(node, tile_shape=name)
+            elif isinstance(node, Loop) and isinstance(getattr(node, size), int):
+                name = f"{letter}{len(values)}"
+                values[name] = getattr(node, size)
+                node = replace(node, **{size: name})
             found.append(node)
         return tuple(found)
 

@@ -20,12 +20,13 @@ from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.extents import check_extents
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.spec.faults import Faults
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.analysis.test_symbolic import POLICIES, named
+from tests.analysis.test_symbolic_fused import fused_layers_agree
 from tests.first_tiles import first_tile_problems
 from tests.layers import fused_layers
 
@@ -55,29 +56,13 @@ def run_many(count: int) -> Counter[str]:
     return tally
 
 
-def fused_layers_agree(count: int) -> float:
-    """Compare `count` random mappings of small layers; the share that has closed forms."""
-    pick, closed = Random(11), 0
-    for _ in range(count):
-        problem = fused_layers(pick, 0.4)
-        try:
-            ours = SYMBOLIC.analyse(problem)
-            referee = REFEREE.analyse(problem)
-        except Refused:
-            continue
-        closed += 1
-        found = differences(ours, referee)
-        assert not found, "\n".join([*found, drawing(problem)])
-    return closed / count
-
-
 def test_fused_layers_agree_with_the_referee() -> None:
-    assert fused_layers_agree(120) > 0.5
+    assert fused_layers_agree(120, 11, 0.4) > 0.5
 
 
 @pytest.mark.slow
 def test_fused_layers_agree_with_the_referee_at_length() -> None:
-    assert fused_layers_agree(20_000) > 0.5
+    assert fused_layers_agree(20_000, 11, 0.4) > 0.5
 
 
 @pytest.mark.parametrize("start", [1, 3, 4])
@@ -129,20 +114,8 @@ def test_an_instance_that_is_idle_at_times_is_filled_again() -> None:
 def first_named(tree: LoopTree) -> tuple[LoopTree, dict[str, int]]:
     """The tree with a symbol for every tile and every first tile, and their values."""
     tree, values = named(tree)
-
-    def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        found: list[Node] = []
-        for node in nodes:
-            if isinstance(node, Split):
-                node = replace(node, branches=tuple(renamed(b) for b in node.branches))
-            elif isinstance(node, Loop) and isinstance(node.initial_tile_shape, int):
-                name = f"F{len(values)}"
-                values[name] = node.initial_tile_shape
-                node = replace(node, initial_tile_shape=name)
-            found.append(node)
-        return tuple(found)
-
-    return replace(tree, nodes=renamed(tree.nodes)), values
+    tree, more = named(tree, "initial_tile_shape", "F")
+    return tree, values | more
 
 
 def symbols_agree(problem: Problem, reuse: Reuse | None, extents: bool) -> bool:

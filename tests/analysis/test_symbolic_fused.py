@@ -94,11 +94,14 @@ def test_forms_in_symbols_give_the_numbers(problem: Problem, reuse: Reuse | None
         assert renderer.form(form).subs(at) == form.at(values), (form, values)
 
 
-def fused_layers_agree(count: int) -> float:
-    """Compare `count` random mappings of small layers; the share that has closed forms."""
-    pick, closed = Random(4), 0
+def fused_layers_agree(count: int, seed: int = 4, first: float = 0) -> float:
+    """Compare `count` random mappings of small layers; the share that has closed forms.
+
+    `first`: how often a loop has a first tile of its own.
+    """
+    pick, closed = Random(seed), 0
     for _ in range(count):
-        problem = fused_layers(pick)
+        problem = fused_layers(pick, first)
         try:
             ours = SYMBOLIC.analyse(problem)
             referee = REFEREE.analyse(problem)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
-from polymodel.tiling.plane.operands import pattern_of
+from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 
 Rect = tuple[int, int, int, int]
@@ -43,6 +43,19 @@ def cases(draw: st.DrawFn, most: int = 14) -> Case:
     op: Op = draw(st.sampled_from(["add", "multiply"]))
     fit = draw(st.integers(2, 40).map(Elements) | st.integers(7, 60).map(Words))
     return Case(a, b, op, fit)
+
+
+class Pointwise(Words):
+    """The same words, judged from points each time: no rule that tilers know anything of."""
+
+
+@st.composite
+def projected(draw: st.DrawFn) -> Pattern:
+    """A plane of a tensor of three ranks, and the same one rolled by a place."""
+    shape, share = draw(st.tuples(*[st.integers(1, 7)] * 3)), draw(st.sampled_from([0.1, 0.5, 1.0]))
+    array = (np.random.default_rng(draw(st.integers(0, 10**6))).random(shape) < share).astype(int)
+    ranks = draw(st.permutations("IJK"))
+    return pattern_of(SparseTensor.from_dense("A", ("I", "J", "K"), array), Rolled(1), ranks[:2])
 
 
 def load(case: Case, rect: Rect) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.operands import Alone, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern, Rects
 from polymodel.tiling.tilers import trees
 from polymodel.tiling.tilers.merge import merged
@@ -35,31 +35,20 @@ def test_tiles_are_those_of_the_scans(tiler: str, case: recursive.Case) -> None:
     assert merged(pattern, case.op, case.fit, cut).rects.table().tolist() == cut.rects.table().tolist()
 
 
-class Pointwise(Words):
-    """The same words, judged from points each time: no rule that merging knows anything of."""
-
-
 @pytest.mark.parametrize("tiler", ["simple", "qtree", "btree"])
-@given(
-    shape=st.tuples(*[st.integers(1, 7)] * 3),
-    share=st.sampled_from([0.1, 0.5, 1.0]),
-    words=st.integers(40, 160),
-    ranks=st.permutations("IJK"),
-)
+@given(pattern=recursive.projected(), words=st.integers(40, 160))
 @settings(max_examples=25, deadline=None)
-def test_bounds_of_words_decide_only_what_they_may(
-    tiler: str, shape: tuple[int, ...], share: float, words: int, ranks: list[str]
-) -> None:
-    array = (np.random.default_rng(words).random(shape) < share).astype(int)
-    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J", "K"), array), Rolled(1), ranks[:2])
+def test_bounds_of_words_decide_only_what_they_may(tiler: str, pattern: Pattern, words: int) -> None:
     for op in OPS:
         cut = getattr(trees, tiler)(pattern, op, Words(words))
-        found, expected = (merged(pattern, op, fit, cut) for fit in (Words(words), Pointwise(words)))
+        found, expected = (
+            merged(pattern, op, fit, cut) for fit in (Words(words), recursive.Pointwise(words))
+        )
         assert found.rects.table().tolist() == expected.rects.table().tolist()
         assert found.ids.tolist() == expected.ids.tolist()
 
 
-@pytest.mark.parametrize("fit", [Elements(6), Words(19), Pointwise(19)])
+@pytest.mark.parametrize("fit", [Elements(6), Words(19), recursive.Pointwise(19)])
 @pytest.mark.parametrize("shape", [(1, 150), (150, 1), (2, 90)])
 def test_long_chains(fit: Fit, shape: tuple[int, int]) -> None:
     a = (np.random.default_rng(5).random(shape) < 0.4).astype(int)

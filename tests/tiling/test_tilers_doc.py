@@ -34,10 +34,15 @@ def made(name: str, pattern: Pattern, fit: Elements) -> Cut:
     return merged(pattern, "add", fit, cut) if after else cut
 
 
+def drawn() -> Pattern:
+    """The matrix that the page draws."""
+    (text,) = re.findall(r"```text\n([1. \n]+)```", PAGE)
+    array = np.array([[int(c == "1") for c in line.split()] for line in text.splitlines()])
+    return pattern_of(SparseTensor.from_dense("A", ("I", "J"), array), Alone())
+
+
 def test_the_example_is_cut_as_the_page_says() -> None:
-    (drawn,) = re.findall(r"```text\n([1. \n]+)```", PAGE)
-    array = np.array([[int(c == "1") for c in line.split()] for line in drawn.splitlines()])
-    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J"), array), Alone())
+    pattern = drawn()
     rows = table("tiler")[1:]
     assert len(rows) == 4
     for name, tiles, rects in rows:

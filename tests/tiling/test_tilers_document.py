@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
-
-import numpy as np
 
 from polymodel.sparse.files import read_tensor
-from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import costs, lower_bound
 from polymodel.tiling.fits.fit import Elements
-from polymodel.tiling.plane.operands import Alone, pattern_of
+from polymodel.tiling.plane.operands import pattern_of
 from polymodel.tiling.tilers.named import cut
-
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/tiling/tilers.md").read_text(encoding="utf-8")
-
-
-def table(head: str) -> list[list[str]]:
-    """Head and rows of the table whose first column is headed so."""
-    (text,) = re.findall(rf"^\| {head} \|.*\n(?:\|.*\n)+", PAGE, re.MULTILINE)
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    return [rows[0], *rows[2:]]
+from tests.tiling.test_tilers_doc import PAGE, ROOT, drawn, table
 
 
 def test_the_example_is_cut_as_the_page_says() -> None:
-    (drawn,) = re.findall(r"```text\n([1. \n]+)```", PAGE)
-    array = np.array([[int(c == "1") for c in line.split()] for line in drawn.splitlines()])
-    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J"), array), Alone())
+    pattern = drawn()
     rows = table("cut by")[1:]
     assert [row[0] for row in rows] == ["strips", "columns", "panels", "guillotine", "best"]
     for name, tiles, rects in rows:

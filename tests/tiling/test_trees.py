@@ -13,7 +13,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.counts import Counts
-from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
+from polymodel.tiling.plane.operands import Alone, pattern_of
 from polymodel.tiling.plane.pattern import Pattern
 from polymodel.tiling.tilers import dyadic, trees, uniform
 from tests.tiling import recursive
@@ -47,25 +47,14 @@ def test_where_the_grid_is_too_coarse_points_go_on(bins: int, tiler: str, case: 
     assert cut.rects.table().tolist() == [list(r) for r in sorted(recursive.TREES[tiler](case))]
 
 
-class Pointwise(Words):
-    """The same words, judged from points at every depth: no rule that trees know anything of."""
-
-
 @pytest.mark.parametrize("tiler", ["qtree", "btree", "qtree_merge"])
-@given(
-    shape=st.tuples(*[st.integers(1, 7)] * 3),
-    share=st.sampled_from([0.1, 0.5, 1.0]),
-    words=st.integers(20, 120),
-    ranks=st.permutations("IJK"),
-)
+@given(pattern=recursive.projected(), words=st.integers(20, 120))
 @settings(max_examples=25, deadline=None)
-def test_bounds_of_words_decide_only_what_they_may(
-    tiler: str, shape: tuple[int, ...], share: float, words: int, ranks: list[str]
-) -> None:
-    array = (np.random.default_rng(words).random(shape) < share).astype(int)
-    pattern = pattern_of(SparseTensor.from_dense("A", ("I", "J", "K"), array), Rolled(1), ranks[:2])
+def test_bounds_of_words_decide_only_what_they_may(tiler: str, pattern: Pattern, words: int) -> None:
     for op in OPS:
-        found, expected = (_or_error(tiler, pattern, op, fit) for fit in (Words(words), Pointwise(words)))
+        found, expected = (
+            _or_error(tiler, pattern, op, fit) for fit in (Words(words), recursive.Pointwise(words))
+        )
         assert found == expected
 
 

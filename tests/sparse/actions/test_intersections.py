@@ -18,11 +18,11 @@ from polymodel.architecture.sparse_rules import Intersection, SparseRules
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
-from polymodel.sparse.density import Actual, Uniform
+from polymodel.sparse.density import Uniform
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import operations
 from tests.sparse.actions.small import small_problems
-from tests.sparse.actions.test_literal import legal, ranks, shapes
+from tests.sparse.actions.test_literal import drawn_data, legal, ranks, shapes
 
 
 def two_finger(a: list[int], b: list[int]) -> int:
@@ -98,14 +98,8 @@ def ruled(problem: Problem, kind: str) -> Problem:
 @given(small_problems(largest=5), st.sampled_from(["two_finger", "skip_ahead", "leader_follower"]), st.data())
 def test_given_data_are_read_as_fingers_do(problem: Problem, kind: str, data: st.DataObject) -> None:
     legal(problem)
-    problem, shape = ruled(problem, kind), shapes(problem)
-    nonzero, known = {}, {"Z": dense_data("Z")}
-    for t in ("A", "B"):
-        points = list(product(*map(range, shape[t])))
-        nonzero[t] = set(data.draw(st.lists(st.sampled_from(points), unique=True)))
-        coords = [[p[r] for p in nonzero[t]] for r in range(2)]
-        tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
-        known[t] = TensorData(t, Actual.of(tensor), tensor)
+    problem = ruled(problem, kind)
+    nonzero, known = drawn_data(problem, data)
     found = sparse_counts(problem, ENGINE.analyse(problem), known).intersections
     assert sum(x.coordinates for x in found) == by_hand(problem, kind, nonzero)
     assert {x.label for x in found} <= {"exact"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +12,9 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
 from polymodel.mapping.looptree import LoopTree, Node, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
-from polymodel.sparse.actions.data import TensorData, dense_data
-from polymodel.sparse.density import Actual
-from polymodel.sparse.tensor import SparseTensor
 from tests.sparse.actions.literal import Literal, Operation, Point
 from tests.sparse.actions.small import small_problems
-from tests.sparse.actions.test_literal import legal, ranks, shapes
+from tests.sparse.actions.test_literal import drawn_data, legal
 
 
 class Kept(Literal):
@@ -71,14 +67,7 @@ def test_what_stays_goes_with_all_that_is_used_meanwhile(
 ) -> None:
     problem = keeping(problem, policy)
     legal(problem)
-    shape = shapes(problem)
-    nonzero, known = {}, {"Z": dense_data("Z")}
-    for t in ("A", "B"):
-        points = list(product(*map(range, shape[t])))
-        nonzero[t] = set(data.draw(st.lists(st.sampled_from(points), unique=True)))
-        coords = [[p[r] for p in nonzero[t]] for r in range(2)]
-        tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
-        known[t] = TensorData(t, Actual.of(tensor), tensor)
+    nonzero, known = drawn_data(problem, data)
     found = sparse_counts(problem, ENGINE.analyse(problem), known)
     walk = Kept(problem)
     for t in ("A", "B"):

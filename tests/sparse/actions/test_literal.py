@@ -77,16 +77,22 @@ def legal(problem: Problem) -> None:
     assume(not check(problem))
 
 
-def given_data(problem: Problem, data: st.DataObject):
+def drawn_data(problem: Problem, data: st.DataObject):
     """Drawn nonzeros of A and B, as points and as tensors."""
     shape = shapes(problem)
     nonzero, known = {}, {"Z": dense_data("Z")}
     for t in ("A", "B"):
         points = list(product(*map(range, shape[t])))
-        nonzero[t] = data.draw(st.lists(st.sampled_from(points), unique=True))
+        nonzero[t] = set(data.draw(st.lists(st.sampled_from(points), unique=True)))
         coords = [[p[r] for p in nonzero[t]] for r in range(len(shape[t]))]
         tensor = SparseTensor.from_coo(t, ranks(problem, t), shape[t], coords, [1] * len(nonzero[t]))
         known[t] = TensorData(t, Actual.of(tensor), tensor)
+    return nonzero, known
+
+
+def given_data(problem: Problem, data: st.DataObject):
+    """The same, and which tensors are stored in a format where."""
+    nonzero, known = drawn_data(problem, data)
     packed = {(c, t) for c in ("DRAM", "GLB", "RF") for t in ("A", "B") if data.draw(st.booleans())}
     return nonzero, known, packed
 
