@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -288,6 +288,14 @@ class Builder:
         labels = list(range(len(view.dims)))
         found = self.einsum(node, out, labels, [(view, labels)], name=out, copy=True)
         self.note(node, f"{view.tensor} is copied to {out}: {why}")
+        return found
+
+    def indexed(self, node: Node, view: View, change: Callable[[View], View | None]) -> View:
+        """`change` of a view, or of its copy where the index of the view is spread over several ranks."""
+        found = change(view)
+        if found is None:
+            found = change(self.copied(node, view))
+        assert found is not None
         return found
 
     def recut(self, node: Node, view: View, start: int, end: int, shape: Sequence[int]) -> View:

@@ -74,13 +74,17 @@ class Graph:
     weights: frozenset[str]
 
 
-class Unsupported(Exception):
-    """A node has no counterpart; the reason and the remedy."""
+class Unread(Exception):
+    """A node that becomes nothing; the reason and the remedy."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         self.reason = reason
         self.remedy = remedy
         super().__init__(reason)
+
+
+class Unsupported(Unread):
+    """A node has no counterpart."""
 
 
 class Misfit(Exception):
@@ -91,10 +95,5 @@ class Misfit(Exception):
         super().__init__(operand)
 
 
-class Wrong(Exception):
+class Wrong(Unread):
     """A node contradicts itself or its inputs."""
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(reason)

@@ -166,11 +166,7 @@ def windowed(
     hints: tuple[str, str],
 ) -> View:  # fmt: skip
     """A dimension as windows; a view that cannot be indexed so is copied first."""
-    found = b.slots.window(view, dim, steps, sizes, hints)
-    if found is None:
-        found = b.slots.window(b.copied(node, view), dim, steps, sizes, hints)
-    assert found is not None
-    return found
+    return b.indexed(node, view, lambda v: b.slots.window(v, dim, steps, sizes, hints))
 
 
 def windows(

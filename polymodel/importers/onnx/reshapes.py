@@ -131,11 +131,7 @@ def cut(b: Builder, view: View, dim: int, start: int, step: int, count: int, nod
     """Part of one dimension; where its index is spread over ranks, of a copy."""
     if count < 1:
         raise Wrong(f"it takes nothing of a dimension of size {view.shape[dim]}", "check starts and ends")
-    found = b.slots.sliced(view, dim, start, step, count)
-    if found is None:
-        found = b.slots.sliced(b.copied(node, view), dim, start, step, count)
-    assert found is not None
-    return found
+    return b.indexed(node, view, lambda v: b.slots.sliced(v, dim, start, step, count))
 
 
 def slice_(b: Builder, node: Node) -> None:

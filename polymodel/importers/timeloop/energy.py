@@ -78,8 +78,7 @@ def _tables(reading: Reading, node: Node | None, title: str) -> list[tuple[Field
     fields = Fields(reading, node, title)
     fields.ignore("version")
     found = []
-    for i, table in enumerate(fields.items("tables", "energy_reference_table", "area_reference_table")):
-        inner = Fields(reading, table, f"{title}.tables[{i}]")
+    for inner in fields.each("tables", "energy_reference_table", "area_reference_table"):
         inner.ignore("primitive_estimation", "primitive_estimations", "estimator", "estimation")
         if inner.need("name", example="name: system.PE.RF[1..16]") is not None:
             whole, _ = name_and_count(inner.text("name"))
@@ -90,8 +89,7 @@ def _tables(reading: Reading, node: Node | None, title: str) -> list[tuple[Field
 
 def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
     found: dict[str, Fraction] = {}
-    for i, node in enumerate(table.items("actions")):
-        fields = Fields(reading, node, f"{table.path}.actions[{i}]")
+    for fields in table.each("actions"):
         name, energy = fields.text("name").lower(), fields.number("energy")
         arguments = fields.take("arguments")
         if arguments is not None:
@@ -100,10 +98,10 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
             continue  # told already
         if energy is None or not 0 <= energy < float("inf"):
             what = f"{name or 'an action'} has no energy that can be read"
-            reading.fault(node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
+            reading.fault(fields.node, what, "write its energy in pJ, e.g. `energy: 1.5`", fields.path)
         elif name in found and found[name] != exact(energy):
             what = f"{name} has several energies, by arguments: the largest is taken"
-            reading.note(node, what, "", fields.path)
+            reading.note(fields.node, what, "", fields.path)
             found[name] = max(found[name], exact(energy))
         else:
             found[name] = exact(energy)

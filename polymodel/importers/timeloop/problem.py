@@ -89,7 +89,7 @@ def _shape(reading: Reading, fields: Fields, several: bool) -> Shape | None:
     dims = _dimensions(reading, shape)
     if dims is None:
         return None
-    known = _coefficients(reading, shape)
+    known = _coefficients(shape)
     sizes: dict[str, int] = {}
     domain: tuple[str, ...] = ()
     densities: Node | None = None
@@ -123,10 +123,9 @@ def _dimensions(reading: Reading, shape: Fields) -> dict[str, str] | None:
     return names
 
 
-def _coefficients(reading: Reading, shape: Fields) -> dict[str, int]:
+def _coefficients(shape: Fields) -> dict[str, int]:
     found: dict[str, int] = {}
-    for i, node in enumerate(shape.items("coefficients")):
-        fields = Fields(reading, node, f"{shape.path}.coefficients[{i}]")
+    for fields in shape.each("coefficients"):
         if fields.need("name", example="name: Stride") is None:
             continue
         found[fields.text("name")] = fields.count("default") or 1
@@ -174,8 +173,7 @@ def _spaces(
 ) -> tuple[Space, ...]:
     found: list[Space] = []
     shape.need("data_spaces", example="data_spaces: [{name: A, projection: [[[M]], [[K]]]}, ...]")
-    for i, node in enumerate(shape.items("data_spaces")):
-        fields = Fields(reading, node, f"{shape.path}.data_spaces[{i}]")
+    for fields in shape.each("data_spaces"):
         title = fields.need("name", example="name: A")
         projection = fields.need("projection", example="projection: [[[M]], [[K]]]")
         written = fields.take("read_write")

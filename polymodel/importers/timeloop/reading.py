@@ -148,6 +148,11 @@ class Fields:
             return ()
         return found.elements if found.elements is not None else (found,)
 
+    def each(self, *keys: str) -> list[Fields]:
+        """The elements of a list as mappings, each with its place; the first key names them in messages."""
+        below = self.below(keys[0])
+        return [Fields(self.reading, node, f"{below}[{i}]") for i, node in enumerate(self.items(*keys))]
+
     def text(self, *keys: str) -> str:
         """A word, empty if there is none."""
         found = self.take(*keys)

@@ -26,8 +26,7 @@ def sparse_of(
     if node is not None:
         fields = Fields(reading, node, "sparse_optimizations")
         fields.ignore("version")
-        for i, entry in enumerate(fields.items("targets")):
-            target = Fields(reading, entry, f"sparse_optimizations.targets[{i}]")
+        for target in fields.each("targets"):
             title = target.need("target", "name", example="target: Buffer")
             if title is None:
                 continue
@@ -72,16 +71,15 @@ def _section(reading: Reading, target: Fields, shape: Shape, computes: bool) -> 
         what = "a compute unit stores nothing, so formats are not converted there"
         reading.leave(target.node, what, "say formats of the storages", target.path)
     actions: list[dict[str, object]] = []
-    for i, node in enumerate(target.items("action_optimization")):
-        actions += _actions(reading, Fields(reading, node, f"{target.path}.action_optimization[{i}]"), shape)
-    for i, node in enumerate(target.items("compute_optimization")):
-        fields = Fields(reading, node, f"{target.path}.compute_optimization[{i}]")
+    for fields in target.each("action_optimization"):
+        actions += _actions(reading, fields, shape)
+    for fields in target.each("compute_optimization"):
         kind = _kind(reading, fields)
         if kind is not None and computes:
             actions.append({kind: "compute"})
         elif kind is not None:
             what = "compute_optimization is converted at the compute unit only"
-            reading.leave(node, what, "set it as the target", fields.path)
+            reading.leave(fields.node, what, "set it as the target", fields.path)
     if actions:
         found["actions"] = actions
     return found
@@ -100,8 +98,7 @@ def _kind(reading: Reading, fields: Fields) -> str | None:
 def _actions(reading: Reading, fields: Fields, shape: Shape) -> list[dict[str, object]]:
     kind = _kind(reading, fields)
     found: list[dict[str, object]] = []
-    for i, node in enumerate(fields.items("options")):
-        option = Fields(reading, node, f"{fields.path}.options[{i}]")
+    for option in fields.each("options"):
         targets = _tensors(reading, option, shape, "target")
         leaders = _tensors(reading, option, shape, "condition_on")
         if kind is None or not targets or not leaders:
@@ -128,8 +125,7 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
     if fields is None:
         return found
     spaces = {s.theirs: s for s in shape.spaces}
-    for i, node in enumerate(fields.items("data_spaces")):
-        inner = Fields(reading, node, f"{fields.path}.data_spaces[{i}]")
+    for inner in fields.each("data_spaces"):
         title = inner.need("name", example="name: A")
         if title is None:
             continue
@@ -138,7 +134,7 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
             remedy = suggestion(name, spaces, "data spaces")
             reading.fault(title, f"there is no data space {name}", remedy, inner.path)
             continue
-        ranks = [Fields(reading, r, f"{inner.path}.ranks[{j}]") for j, r in enumerate(inner.items("ranks"))]
+        ranks = inner.each("ranks")
         words = [r.text("format").lower() for r in ranks]
         flat = any("flattened_rankids" in r or "flattened_rank_ids" in r for r in ranks)
         strange = [w for w in words if w not in _FORMATS]
@@ -147,8 +143,8 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
                 f"format {strange[0]}" if strange else "flattened ranks" if flat else f"{len(words)} formats"
             )
             what = f"the format of {name} is left out: {why} for {len(spaces[name].ranks)} ranks"
-            reading.whole(node)
-            reading.leave(node, what, "write `format:` yourself (docs/sparse/formats.md)", inner.path)
+            reading.whole(inner.node)
+            reading.leave(inner.node, what, "write `format:` yourself (docs/sparse/formats.md)", inner.path)
             continue
         found[spaces[name].name] = [_FORMATS[w] for w in words]
     return found
