@@ -321,6 +321,7 @@ def _evaluated(options: argparse.Namespace, sources: Sequence[str]) -> Report:
 
 def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
+    from polymodel.report.beside import verdict
     from polymodel.report.export import check_table
 
     if options.table is not None:
@@ -342,7 +343,7 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
         text += "".join(f"\n{line}\n" for line in told)
     elif told:
         print("\n".join(told), file=sys.stderr)
-    return text, FINE if report.feasible else INFEASIBLE
+    return text, FINE if verdict(report)[0] else INFEASIBLE
 
 
 def run_compare(options: argparse.Namespace) -> tuple[str, int]:

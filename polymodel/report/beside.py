@@ -30,6 +30,18 @@ def beside(report: Report) -> list[tuple[str, str]]:
     return found
 
 
+def verdict(report: Report) -> tuple[bool, str]:
+    """Whether it fits, and in a word; what a spec says of zeros decides, as in sweeps of sparse objectives."""
+    words = {True: "yes", False: "NO"}
+    if not says_sparse(report.problem) or report.sparse.feasible == report.feasible:
+        return report.feasible, words[report.feasible]
+    sparse = report.sparse
+    wrong = "; ".join(str(v) for v in sparse.result.violations)
+    found = f"{words[sparse.feasible]} on sparse data ({sparse.label}{': ' + wrong if wrong else ''})"
+    return sparse.feasible, f"{found}; {words[report.feasible]} with every zero stored"
+
+
+
 def _tiled(report: Report) -> str:
     try:
         tiling = report.tiling

@@ -170,10 +170,10 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
 
 def whole_text(report: Report, live: bool = False) -> str:
     """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""
-    from polymodel.report.beside import beside
+    from polymodel.report.beside import beside, verdict
     from polymodel.report.text import report_text
 
-    text = report_text(report, live=live, more=beside(report))
+    text = report_text(report, live=live, more=beside(report), fits=verdict(report)[1])
     if says_sparse(report.problem):
         text += f"\nOn sparse data\n{report.sparse}"
     if says_tiles(report.problem):

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from polymodel.errors import Refused, writing
-from polymodel.report.beside import beside, pointers
+from polymodel.report.beside import beside, pointers, verdict
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.page import CSS, Part, drawn, facts, noted, page, plotted
 from polymodel.report.provenance import provenance
@@ -49,9 +49,14 @@ def fragment(report: Report, *, live: bool) -> str:
     return "\n".join(parts)
 
 
-def _head(report: Report, more: list[tuple[str, str]]) -> str:
-    """The headline, then what does not fit, and notes; `more`: what to say of sparse figures."""
-    state = "yes" if report.feasible else '<span class="bad">no</span>'
+def _head(report: Report, more: list[tuple[str, str]], good: bool | None = None, words: str = "") -> str:
+    """The headline, then what does not fit, and notes; `more`: what to say of sparse figures.
+
+    `good`, `words`: whether it fits, sparse data heard, and how to say it.
+    """
+    good = report.feasible if good is None else good
+    words = escape(words or ("yes" if good else "no")).replace("NO ", "no ")
+    state = words if good else f'<span class="bad">{words}</span>'
     figures = facts((*headline(report), *more)).removesuffix("</table>")
     wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
     last = f'<tr><th scope="row">feasible</th><td>{state}</td></tr></table>'
@@ -78,7 +83,7 @@ def to_html(
     parts = [*_pictures(report), *(_plots(report) if plots else ()), *_tables(report, live)]
     parts += [*_zeros(report), *provenance(report, command)]
     names = [v for k, v in headline(report) if k in ("workload", "architecture")]
-    text = page(" on ".join(names) or "polymodel report", _head(report, beside(report)), parts)
+    text = page(" on ".join(names) or "polymodel report", _head(report, beside(report), *verdict(report)), parts)
     if file is not None:
         with writing(file):
             write_text(file, text)

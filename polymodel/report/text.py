@@ -84,19 +84,18 @@ def _reuse(report: Report) -> Table:
     return inner.only("einsum", "component", "tensor", "reuse", "reuse_factor", *moved)
 
 
-def report_text(report: Report, *, live: bool = False, more: Sequence[tuple[str, str]] | None = None) -> str:
+def report_text(
+    report: Report, *, live: bool = False, more: Sequence[tuple[str, str]] | None = None, fits: str = ""
+) -> str:
     """The whole report as text, exact figures rounded to four digits.
 
-    `more`: what to say of sparse figures at the top; without it where they are.
+    `more`: what to say of sparse figures at the top; without it where they are. `fits`: of what fits.
     """
     figures = [*headline(report), *(pointers(report) if more is None else more)]
     wide = max(len(name) for name, _ in figures)
     lines = [f"{name.ljust(wide)}  {value}" for name, value in figures]
-    if report.feasible:
-        lines.append(f"{'feasible'.ljust(wide)}  yes")
-    else:
-        lines.append(f"{'feasible'.ljust(wide)}  NO")
-        lines += [f"  ! {v}" for v in report.violations]
+    lines.append(f"{'feasible'.ljust(wide)}  {fits or ('yes' if report.feasible else 'NO')}")
+    lines += [f"  ! {v}" for v in report.violations]
     for title, table, total in sections(report, live=live):
         lines += ["", title, table.text(total=total)]
         lines += [f"  note: {n}" for n in table.notes]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import polymodel as pm
+from polymodel.cli import main
 from polymodel.report.export import whole_text
 from polymodel.report.report_page import to_html
 
@@ -31,3 +36,55 @@ def test_reports_alone_say_where_the_sparse_figures_are() -> None:
     assert not {"sparse", "tiling"} & set(vars(report))
     dense = pm.evaluate(pm.load("matmul", "simple_two_level", "matmul/output_stationary"))
     assert "zero" not in str(dense)
+
+
+SPEC = """
+workload:
+  rank_sizes: {{M: 10}}
+  bits_per_value: {{All: 8}}
+  densities: {{A: {density}}}
+  einsums: ["Z[m] = A[m]"]
+arch:
+  nodes:
+  - !Memory
+    name: DRAM
+    size: inf
+    tensors: {{keep: All}}
+    actions: [{{name: read, energy: 1}}, {{name: write, energy: 1}}]
+  - !Memory
+    name: GLB
+    size: 120
+    tensors: {{may_keep: All}}
+    sparse: {{format: {{A: {{M: {{format: CP, cbits: 8, pbits: 8}}}}}}}}
+    actions: [{{name: read, energy: 1}}, {{name: write, energy: 1}}]
+  - !Compute {{name: MAC, actions: [{{name: compute, energy: 1, throughput: 1}}]}}
+mapping:
+  nodes:
+  - !Storage {{component: DRAM, tensors: [A, Z]}}
+  - !Storage {{component: GLB, tensors: [A{more}]}}
+  - !Temporal {{rank_variable: m, tile_shape: 1}}
+  - !Compute {{einsum: Z, component: MAC}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("density", "more", "code", "told"),
+    [
+        # 10 values of 8 bits; compressed 16 bits each that is not zero.
+        (0.1, "", 0, "yes"),
+        (0.9, "", 1, "NO on sparse data (expected: GLB is too small"),
+        (0.1, ", Z", 0, "yes on sparse data (expected); NO with every zero stored"),
+        (0.9, ", Z", 1, "NO"),
+    ],
+)
+def test_what_fits_is_decided_by_the_sparse_data_as_in_a_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], density: float, more: str, code: int, told: str
+) -> None:
+    file, page = tmp_path / "s.yaml", tmp_path / "s.html"
+    file.write_text(SPEC.format(density=density, more=more), encoding="utf-8")
+    assert main(["evaluate", str(file), "--html", str(page)]) == code
+    line = next(x for x in capsys.readouterr().out.split("\n") if x.startswith("feasible"))
+    assert line.removeprefix("feasible").strip().startswith(told)
+    shown = page.read_text(encoding="utf-8").partition("feasible</th><td>")[2].partition("</td>")[0]
+    assert told.lower().split(" (")[0] in shown.lower()
+    assert ('class="bad"' in shown) == (code == 1)
