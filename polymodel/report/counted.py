@@ -9,6 +9,7 @@ from polymodel.analysis.result import Analysis, Buffet
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need
+from polymodel.report.alive import alive_in
 from polymodel.report.table import Cell, Column, Table
 
 KEY = (Column("einsum"), Column("component"), Column("tensor"))
@@ -141,8 +142,9 @@ def reuse(counts: Counts, by_policy: Mapping[str, Analysis], notes: tuple[str, .
 def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[str, ...] = ()) -> Table:
     """Which Einsums each tile lives through, one row per buffet.
 
-    `first_einsum` and `last_einsum` use it first and last within a residency, `alive_in` are the Einsums
-    from the one to the other, users or not. `residencies` is counted per instance; it is known where
+    `first_einsum` and `last_einsum` are the first and the last of its users below the node; `alive_in` are
+    the Einsums that run from its first to its last use in a visit, users or not, also between two iterations
+    of a loop around a split. `residencies` is counted per instance; it is known where
     every visit is one (`refill`) and for backing nodes, whose tile stays.
     """
     columns = (
@@ -151,10 +153,9 @@ def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[
         Column("visits", "stamp"), Column("residencies"), Column("tile_bits", "bit"),
         Column("live_bits", "bit"),
     )  # fmt: skip
-    order = counts.einsums
     rows = []
     for b in counts.analysis.buffets:
-        first, last = order.index(b.einsums[0]), order.index(b.einsums[-1])
+        within = alive_in(counts.problem, b)
         backing = b.parent is None
         alive = live.get((b.node, b.tensor))
         residencies = b.instances if backing and b.visits == b.instances else None
@@ -162,7 +163,7 @@ def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[
             residencies = b.visits
         rows.append((
             b.component, b.tensor, b.node, b.reuse, b.einsums[0], b.einsums[-1],
-            " ".join(order[first : last + 1]), last > first, b.visits, residencies,
+            " ".join(within), len(within) > 1, b.visits, residencies,
             stored_bits(counts, b.tensor, b.tile_max, backing),
             None if alive is None else stored_bits(counts, b.tensor, alive, backing),
         ))  # fmt: skip
