@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import inf
 from numbers import Rational
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.spec.faults import suggestion
@@ -67,6 +71,28 @@ class Arguments:
         """A name, or nothing."""
         if given is not None and not isinstance(given, str):
             self.add(argument, f"{shown(given)} is no name", "write e.g. 'A'")
+
+    def array(self, argument: str, given: object) -> NDArray[Any]:
+        """An array of what is given; lists of different lengths are none."""
+        try:
+            return np.asarray(given)
+        except ValueError:
+            self.add(
+                argument, f"{shown(given)} makes no array: its lists differ in length", "make them equal"
+            )
+            return np.zeros(0)
+
+    def sizes(self, argument: str, given: object) -> tuple[int, ...]:
+        """Whole numbers; 4.0 is one."""
+        if not self.several(argument, given):
+            return ()
+        sizes: list[object] = list(given)  # type: ignore[call-overload]  # seen to be iterable just above
+        numbers = [as_number(size) for size in sizes]
+        found = tuple(0 if n is None or n != n // 1 else int(n) for n in numbers)
+        for i, (size, number) in enumerate(zip(sizes, found, strict=True)):
+            if number != numbers[i]:
+                self.add(f"{argument}[{i}]", f"{shown(size)} is no whole number", "write e.g. [400, 300]")
+        return found
 
     def whole(self, argument: str, given: object, low: int, high: float = inf, what: str = "") -> int:
         """A whole number within bounds; 7.7e7 is one."""

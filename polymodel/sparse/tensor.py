@@ -50,10 +50,9 @@ class SparseTensor:
         read = Arguments()
         ranks = read.names("ranks", ranks)
         read.name("name", name)
-        read.several("shape", shape)
+        shape = read.sizes("shape", shape)
+        points, data = read.array("coords", coords), read.array("values", values)
         read.raise_if_any()
-        points = np.asarray(coords)
-        data = np.asarray(values)
         faults = _faults(name, tuple(ranks), tuple(shape), points, data)
         if faults:
             raise SpecError(faults)
@@ -73,8 +72,8 @@ class SparseTensor:
         read = Arguments()
         ranks = read.names("ranks", ranks)
         read.name("name", name)
+        array = read.array("dense", dense)
         read.raise_if_any()
-        array = np.asarray(dense)
         if array.ndim != len(tuple(ranks)):
             raise SpecError(
                 [Diagnostic(f"{name} has {len(tuple(ranks))} ranks, the array {array.ndim} axes")]

@@ -43,7 +43,7 @@ class RankNnz(Placed):
             read.one_of(f"along[{i}]", rank, self.ranks, "a histogram along")
         if not kept and not read.faults:
             read.add("along", "a histogram along no rank counts nothing", "name ranks of the tensor")
-        given = np.asarray(self.histogram)
+        given = read.array("histogram", self.histogram)
         if given.dtype.kind not in "iuf":
             read.add("histogram", "it holds something else than numbers", "give the nonzeros of each fiber")
         read.raise_if_any()
@@ -82,7 +82,9 @@ class RankNnz(Placed):
         names, sizes = read.ranks(ranks, shape)
         read.raise_if_any()
         kept = names[:1] if along is None else read.names("along", along)
-        return cls(names, sizes, np.asarray(histogram), kept)
+        numbers = read.array("histogram", histogram)
+        read.raise_if_any()
+        return cls(names, sizes, numbers, kept)
 
     @classmethod
     def from_tensor(cls, tensor: SparseTensor, along: Sequence[str] | None = None) -> RankNnz:

@@ -38,7 +38,7 @@ def random_tensor(
     read = Arguments()
     ranks, sizes = read.ranks(ranks, shape)
     asked: object = density
-    several = isinstance(asked, Iterable) and not isinstance(asked, str) and np.ndim(density) == 1
+    several = isinstance(asked, Iterable) and not isinstance(asked, str) and _listed(density)
     remedy = "give a share of the points, from 0 to 1" + (", one per rank" if several else "")
     given: tuple[object, ...] = tuple(asked) if isinstance(asked, Iterable) and several else (asked,)
     places = [f"density[{i}]" if several else "density" for i in range(len(given))]
@@ -58,6 +58,11 @@ def random_tensor(
         coords = _uniform(generator, sizes, densities[0])
     values = generator.integers(1, 10, coords.shape[1])
     return SparseTensor.from_coo(name, ranks, sizes, coords, values)
+
+
+def _listed(given: object) -> bool:
+    """Whether these are several things side by side."""
+    return isinstance(given, Sequence) or np.ndim(given) == 1  # type: ignore[arg-type]  # of anything
 
 
 def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float | Fraction) -> Ints:

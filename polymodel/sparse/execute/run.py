@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.execute.einsum import count, result, walk_through
 from polymodel.sparse.execute.plan import make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
@@ -118,7 +118,12 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             what = f"{name}: {str(tensor)!r} is no tensor"
             faults.append(Diagnostic(what, f"pass pm.read_tensor({str(tensor)!r})"))
             continue
-        there = len(tensor.ranks) if isinstance(tensor, SparseTensor) else np.ndim(tensor)
+        read = Arguments()
+        data = tensor if isinstance(tensor, SparseTensor) else read.array(name, tensor)
+        if read.faults:
+            faults.extend(read.faults)
+            continue
+        there = len(data.ranks) if isinstance(data, SparseTensor) else data.ndim
         if there != len(ranks):
             what = f"{name} is declared with {len(ranks)} ranks {list(ranks)}, the tensor has {there}"
             faults.append(Diagnostic(what))
