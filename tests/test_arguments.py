@@ -44,6 +44,22 @@ report.plot('energy', ax=3) | plot: 3 is no axes
 pm.compile_cell(3, 4) | symbols: 4 is no list
 pm.mapping_to_yaml(spec) | mapping_to_yaml: a Spec is no LoopTree
 pm.LoopTree(3) | nodes: 3 is no list of nodes
+pm.LoopTree([3]) | nodes[0]: 3 is no node of a LoopTree
+pm.LoopTree([pm.Storage(component='GLB', tensors=['A'])]) | nodes[0]: a Storage is no node of a LoopTree
+pm.Problem(1, 2, 3) | cascade: Problem: 1 is no Cascade
+pm.Problem(spec.workload, spec.arch, None) | tree: Problem: None is no LoopTree
+pm.Spec('mlp.yaml') | raw_workload: Spec: 'mlp.yaml' is no Workload
+pm.Spec(raw_mapping=3) | raw_mapping: Spec: 3 is no MappingSpec or LoopTree
+pm.Report(spec, 2, 3, 4) | problem: Report: a Spec is no Problem
+pm.SparseReport(report, report, 3, {}) | counts: SparseReport: 3 is no SparseCounts
+pm.Imported('a.yaml', 3) | text: Imported: 3 is no str
+pm.SparseTensor('A', ['I'], (3,), [[0]], [1]) | ranks: SparseTensor: a list is no tuple
+pm.Rolled('5') | rows: Rolled: '5' is no int or integer
+pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is no SparseTensor
+pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no Product
+pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is no Report
+pm.TilingEstimates(3, 3, 3) | found: TilingEstimates: 3 is no tuple
+pm.TilerSwift(3, 3) | comparison: TilerSwift: 3 is no Comparison
 pm.sweep(spec, {'TM': None}) | symbols.TM: symbol TM: None has no values
 pm.sweep(spec, {3: [1]}) | symbols: 3 is no name
 pm.sweep(spec, {'TM': pm.powers('m', 2)}) | symbols.TM: powers of 'm' of symbol TM do not grow

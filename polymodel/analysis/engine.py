@@ -9,6 +9,7 @@ from typing import Protocol
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
 from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.spec.plain import check_classes
 from polymodel.workload.einsum import Cascade
 
 
@@ -19,6 +20,10 @@ class Problem:
     cascade: Cascade
     hierarchy: Hierarchy
     tree: LoopTree
+
+    def __post_init__(self) -> None:
+        remedy = "pm.Problem(spec.workload, spec.arch, spec.mapping)"
+        check_classes(self, remedy, {"cascade": Cascade, "hierarchy": Hierarchy, "tree": LoopTree})
 
     def rounding(self) -> Iterator[tuple[Component, str, Action]]:
         """(component, tensor, action) wherever moving the tensor may take more bits than it has."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec, load
 from polymodel.spec.output import write_text
+from polymodel.spec.plain import check_classes
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
 
@@ -42,6 +43,10 @@ class Imported:
     text: str
     notes: tuple[Diagnostic, ...] = ()
     left_out: tuple[Diagnostic, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.import_timeloop(...) and pm.import_onnx(...) make them"
+        check_classes(self, remedy, {"source": str, "text": str, "notes": tuple, "left_out": tuple})
 
     @property
     def spec(self) -> Spec:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os.path import isfile
 from pathlib import Path
+from types import NoneType
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
@@ -24,12 +25,21 @@ from polymodel.spec.document import Document, existing, read_file
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.plain import plainly
+from polymodel.spec.plain import check_classes, plainly
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.workload.einsum import Cascade
+
+_PARTS: dict[str, tuple[type, ...]] = {
+    "raw_workload": (Workload, NoneType),
+    "raw_renames": (Renames, NoneType),
+    "raw_arch": (Arch, NoneType),
+    "raw_mapping": (MappingSpec, LoopTree, NoneType),
+    "raw_sweep": (SweepSection, NoneType),
+    "raw_explore": (ExploreSection, NoneType),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +71,10 @@ class Spec:
     locator: Locator = field(default_factory=lambda: Faults().locator)
     raw_teaal: TeaalSpec | None = None
     template_variables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.load(...) makes specs"
+        check_classes(self, remedy, _PARTS)
 
     @cached_property
     def symbols(self) -> Mapping[str, Value | None]:

@@ -7,7 +7,7 @@ Node ids are positions in preorder, counting every node (also splits and compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -116,6 +116,18 @@ class Scheduler(Protocol):
     def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map: ...
 
 
+def _no_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
+    """A fault for all that is no node of a tree, in branches too."""
+    for i, node in enumerate(nodes):
+        if isinstance(node, Split):
+            for k, branch in enumerate(node.branches):
+                yield from _no_nodes(branch, f"{path}[{i}].branches[{k}]")
+        elif not isinstance(node, (Loop, StorageNode, ComputeNode)):
+            shown = repr(node) if isinstance(node, (str, int, float)) else f"a {type(node).__name__}"
+            remedy = "take spec.mapping, or give spec.with_mapping(...) a pm.MappingSpec(nodes=[...])"
+            yield Diagnostic(f"{shown} is no node of a LoopTree", remedy, f"{path}[{i}]")
+
+
 @dataclass(frozen=True)
 class LoopTree:
     """A whole mapping."""
@@ -130,6 +142,9 @@ class LoopTree:
             remedy = "give a tuple of nodes, or take spec.mapping"
             raise SpecError([Diagnostic(f"{given!r} is no list of nodes", remedy, "nodes")])
         object.__setattr__(self, "nodes", tuple(given))
+        faults = tuple(_no_nodes(self.nodes, "nodes"))
+        if faults:
+            raise SpecError(faults)
 
     def __repr__(self) -> str:
         from polymodel.mapping.text import looptree_text

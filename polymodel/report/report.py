@@ -21,6 +21,7 @@ from polymodel.report.frames import Frames
 from polymodel.report.table import Table
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import suggestion
+from polymodel.spec.plain import check_classes
 
 if TYPE_CHECKING:
     import pandas
@@ -59,6 +60,10 @@ class Report(Frames):
     names: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     spec: Spec | None = None
+
+    def __post_init__(self) -> None:
+        remedy = "pm.evaluate(spec) makes reports"
+        check_classes(self, remedy, {"problem": Problem, "analysis": Analysis, "costs": Costs})
 
     @cached_property
     def symbolic(self) -> SymbolicReport:

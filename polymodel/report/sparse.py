@@ -22,6 +22,7 @@ from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.plain import check_classes
 
 if TYPE_CHECKING:
     import pandas
@@ -96,6 +97,12 @@ class SparseReport:
     result: Report
     counts: SparseCounts
     data: Mapping[str, TensorData]
+
+    def __post_init__(self) -> None:
+        remedy = "pm.sparsify(report) makes one"
+        check_classes(
+            self, remedy, {"dense": Report, "result": Report, "counts": SparseCounts, "data": Mapping}
+        )
 
     @property
     def total_energy(self) -> float:

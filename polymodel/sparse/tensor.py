@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
+from polymodel.spec.plain import check_classes
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -22,6 +23,15 @@ Ints = NDArray[np.int64]
 DENSE_POINTS = 10**8
 # Points are numbered in 64 bits; a tensor may have more of them, then coordinates are compared rank by rank.
 _NUMBERED = 2**63 - 1
+
+
+_PARTS: dict[str, type] = {
+    "name": str,
+    "ranks": tuple,
+    "shape": tuple,
+    "coords": np.ndarray,
+    "values": np.ndarray,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,14 @@ class SparseTensor:
     shape: tuple[int, ...]
     coords: Ints
     values: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        remedy = "pm.SparseTensor.from_coo(...) makes one of lists"
+        check_classes(
+            self,
+            remedy,
+            {"name": str, "ranks": tuple, "shape": tuple, "coords": np.ndarray, "values": np.ndarray},
+        )
 
     @classmethod
     def from_coo(

@@ -22,6 +22,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.fits.stored import Stored
@@ -103,6 +104,10 @@ class TilingReport:
     data: Mapping[str, TensorData]
     told: tuple[str, ...] = ()
     products: tuple[ProductLevel, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.tile_levels(...) makes one"
+        check_classes(self, remedy, {"dense": Report, "levels": tuple, "expected": tuple})
 
     @property
     def label(self) -> str:

@@ -33,7 +33,7 @@ from polymodel.report.tiling.matmul_tables import (
 )
 from polymodel.spec.faults import suggestion
 from polymodel.spec.output import write_text
-from polymodel.spec.plain import plainly
+from polymodel.spec.plain import check_classes, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.product import Product, product_of
@@ -122,6 +122,10 @@ class MatmulTiling:
     best: Candidate
     found: tuple[Candidate, ...]
     told: tuple[str, ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        remedy = "pm.tile_matmul(...) makes one"
+        check_classes(self, remedy, {"product": Product, "best": Candidate, "found": tuple})
 
     @property
     def words(self) -> int:

@@ -15,7 +15,7 @@ from polymodel.report.table import RATIO, Column, Table
 from polymodel.report.tiling.inputs import Source, operand
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import shown
+from polymodel.spec.plain import check_classes, shown
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.plane.operands import Rolled, pattern_of
@@ -93,6 +93,10 @@ class TilerSwift:
     comparison: Comparison
     capacity: int
     told: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.tiler_swift_comparison(...) makes one"
+        check_classes(self, remedy, {"comparison": Comparison, "capacity": int})
 
     @property
     def matrices(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from polymodel.report.tiling.inputs import Source, fitting, operand, operation, 
 from polymodel.report.tiling.text import room
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.cost_bound import Objective
 from polymodel.tiling.cost.model import Costs, Launch
 from polymodel.tiling.fits.fit import Fit
@@ -80,6 +81,10 @@ class Tuning:
     pattern: Pattern
     tuned: Tuned
     told: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        remedy = "pm.tune_tiling(...) makes one"
+        check_classes(self, remedy, {"a": SparseTensor, "tuned": Tuned})
 
     @property
     def costs(self) -> Costs:

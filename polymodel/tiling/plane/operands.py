@@ -11,6 +11,7 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.plain import check_classes
 from polymodel.tiling.plane.pattern import Flags, Index, Pattern
 from polymodel.tiling.plane.union import Made, Roll, Swap, beginnings, union
 
@@ -24,6 +25,9 @@ class Rolled:
     those that fall off the end coming back at the top. The one rank of a vector is rolled itself."""
 
     rows: int = 5
+
+    def __post_init__(self) -> None:
+        check_classes(self, "pm.Rolled(5) moves rows by five", {"rows": (int, np.integer)})
 
 
 @dataclass(frozen=True)
