@@ -59,11 +59,14 @@ class Sweep:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """One row per kept point: number, mapping, symbols, objectives, accesses and working sets."""
+        """One row per kept point: number, mapping, symbols, objectives, accesses and working sets.
+
+        `frame.attrs["units"]` has the unit of every column that has one: J, s, J s, bit.
+        """
         import pandas as pd
 
         found = pd.DataFrame(dict(self.columns))
-        found.attrs["units"] = dict(self.units)
+        found.attrs["units"] = {n: self.unit(n) for n in found.columns if self.unit(n)}
         return found
 
     @cached_property

@@ -168,6 +168,15 @@ def test_the_best_row_prints_unrounded_with_units() -> None:
     assert int(shown["reads:DRAM"].split()[0]) > 2**43
 
 
+def test_the_frame_has_the_unit_of_every_column_that_has_one() -> None:
+    frame = pm.sweep(matmul("DRAM m:TM GLB", {"M": 16, "N": 8, "K": 8}), {"TM": [1, 4]}).frame
+    traffic = [c for c in frame.columns if ":" in c]
+    assert {"reads:DRAM", "writes:GLB", "working_set:GLB"} <= {*traffic}
+    costs = {"energy": "J", "latency": "s", "edp": "J s"}
+    costs = {name: unit for name, unit in costs.items() if name in frame.columns}
+    assert frame.attrs["units"] == {**costs, **dict.fromkeys(traffic, "bit")}
+
+
 def test_a_mapping_that_others_replace_is_noted(spec: pm.Spec) -> None:
     other = matmul("DRAM n:TM GLB", {"M": 16, "N": 8, "K": 8}, {"GLB": 4096}).template
     assert spec.template is not None
