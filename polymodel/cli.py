@@ -305,9 +305,8 @@ def run_show(options: argparse.Namespace) -> tuple[str, int]:
             spec.arch if spec.raw_arch is not None else None,
             spec.mapping,
         )
-    text = show_html(*parts) if options.format == "html" else show_text(*parts)
-    if spec.teaal is not None and options.format == "table":
-        text = f"{spec}\n"
+    whole = f"{spec}\n" if spec.teaal is not None else ""
+    text = show_html(*parts, whole) if options.format == "html" else whole or show_text(*parts)
     if options.out:
         show_pictures(Path(options.out), *parts)
     return text, FINE

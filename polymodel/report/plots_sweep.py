@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # More than these as bars are neither readable nor fast: an area under steps then.
 BARS = 60
+_FEW = 8
 COLOURS = ("#2563a8", "#b45309", "#1d7a46", "#7440a8", "#b02a50", "#2b6b78", "#7d6b10", "#4a4a4a")
 MARKERS = "os^Dv<>P"
 LINES = ("-", "--", ":", "-.")
@@ -269,11 +270,14 @@ def level_axes(
         below = above
     _scaled(ax.yaxis, np.zeros(0), unit)
     if ticks is None:
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if len(parts) < _FEW:  # a locator of so few makes up places between them
+            ax.set_xticks(places)
+        else:
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
         step = -(-len(ticks) // 16)
         ax.set_xticks(places[::step], ticks[::step])
-    ax.margins(x=0.01)
+    ax.set_xlim(min(-0.5, len(parts) / 2 - 2), max(len(parts) - 0.5, len(parts) / 2 + 1))
     ax.set_xlabel(xlabel)
     ax.set_ylabel(_label(quantity, unit))
     name = "Traffic" if quantity == "accesses" else quantity.capitalize()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.architecture.text import hierarchy_text, sources_text
-from polymodel.errors import writing
+from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
 from polymodel.report.page import drawn, page, preformatted
@@ -42,9 +42,11 @@ def _indented(text: str) -> str:
     return "".join(f"  {line}\n" for line in text.splitlines())
 
 
-def show_html(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
-    """The same as one self-contained page with pictures."""
-    parts = []
+def show_html(
+    workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None, whole: str = ""
+) -> str:
+    """The same as one self-contained page with pictures; `whole`: a text of all of it that stands on top."""
+    parts = [preformatted(whole)] if whole else []
     if workload is not None:
         parts.append(f"<h2>Cascade</h2>{drawn(cascade_svg(workload), 'Cascade')}")
         parts.append(f"<h2>Workload</h2>{preformatted(_workload(workload))}")
@@ -67,6 +69,9 @@ def show_pictures(
         found.append((folder / "architecture.svg", architecture_svg(arch)))
     if mapping is not None:
         found.append((folder / "looptree.svg", looptree_svg(mapping, workload)))
+    if not found:
+        what = f"{folder}: there is nothing to draw, no workload, architecture or mapping that stands by now"
+        raise SpecError([Diagnostic(what, "leave out --out; what waits for data is shown as text")])
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in found:

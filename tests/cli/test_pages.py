@@ -34,6 +34,17 @@ def test_show_draws(capsys: Captured, spec: str, tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "pictures").iterdir()) == names
 
 
+def test_show_says_what_waits_for_data(capsys: Captured, tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "show", "teaal/gamma", "--format", "html")
+    assert code == FINE
+    assert "waits for the value of K, M, N" in out
+    code, out, err = run(capsys, "show", "teaal/gamma", "--out", str(tmp_path / "pictures"))
+    assert (code, out) == (BAD_INPUT, "")
+    assert "there is nothing to draw" in err
+    assert "remedy: leave out --out; what waits for data is shown as text" in err
+    assert not list(tmp_path.iterdir())
+
+
 def test_out_saves_every_table(capsys: Captured, spec: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, _, _ = run(capsys, "evaluate", spec, "--engine", "enumerate", "--out", str(out), "--live")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import matplotlib as mpl
+import pandas as pd
 import pytest
 
 import polymodel as pm
+from polymodel.report.plots_sweep import level_axes
 
 mpl.use("Agg")
 
@@ -43,6 +45,12 @@ def test_traffic_by_level(found: pm.Sweep) -> None:
     ax = found.plot("traffic")
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["GLB", "DRAM"], "as they are stacked"
     assert ax.get_ylabel() == "accesses (bit)"
+
+
+def test_a_lone_bar_is_no_wall() -> None:
+    ax = level_axes(pd.DataFrame({"GLB": [3.0]}), ("energy", "J"), "point")
+    assert list(ax.get_xticks()) == [0], "there is no point between two"
+    assert ax.get_xlim() == (-1.5, 1.5)
 
 
 @pytest.fixture(scope="module")
