@@ -139,6 +139,17 @@ def test_every_page_is_for_everyone(browser: Any, pages: dict[str, Path], name: 
     page.close()
 
 
+@pytest.mark.parametrize("place", ["%", "nowhere", "", "%74able-points"])
+def test_a_link_to_anywhere_leaves_the_page_whole(browser: Any, pages: dict[str, Path], place: str) -> None:
+    visit = Visit(browser, 1280)
+    visit.page.goto(f"{pages['sweep'].as_uri()}#{place}")
+    visit.page.click("text=fold all")
+    assert visit.page.eval_on_selector_all("details.part[open]", "found => found.length") == 0
+    visit.page.click("text=open all")
+    assert visit.complaints == []
+    visit.page.close()
+
+
 def test_keys_reach_every_control(browser: Any, pages: dict[str, Path]) -> None:
     visit = Visit(browser, 1280)
     page = visit.page

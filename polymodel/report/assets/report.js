@@ -180,8 +180,13 @@
   });
 
   var parts = Array.from(document.querySelectorAll('details'));
+  function asked() {
+    var place = location.hash.slice(1);
+    try { place = decodeURIComponent(place); } catch (error) { /* a stray % names no place of the page */ }
+    return place ? document.getElementById(place) : null;
+  }
   function reveal() {
-    var goal = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    var goal = asked();
     for (var at = goal; at; at = at.parentElement) { if (at.tagName === 'DETAILS') { at.open = true; } }
     if (goal) { goal.scrollIntoView(); }
   }
