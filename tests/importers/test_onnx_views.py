@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
+from polymodel.affine import Affine
 from polymodel.importers.onnx import import_onnx
+from polymodel.importers.onnx.axes import Axes
+from polymodel.importers.onnx.views import Slots
 from tests.importers.onnx_cases import Case, Weights, compare, ints
 from tests.importers.onnx_models import model, node, numbers
 
@@ -126,3 +131,25 @@ def test_parts_that_do_not_fit_are_copied() -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_view(name: str) -> None:
     compare(VIEWS[name])
+
+
+def test_a_convolution_that_reads_nothing_but_zeros_is_left_out() -> None:
+    """Both places of its window lie beside the only element."""
+    conv = node("Conv", ["X", "W"], ["T"], name="conv", auto_pad="SAME_UPPER", dilations=[2])
+    nodes = [conv, node("Relu", ["T"], ["Y"])]
+    found = import_onnx(model(nodes, {"X": (2, 3, 1)}, ["Y"], {"W": numbers((4, 3, 2))}))
+    assert [d.message for d in found.left_out] == [
+        "no counterpart: all that it reads lies in the zeros around, so that nothing is computed"
+    ]
+    assert [e.name for e in found.spec.workload] == ["Y"]
+
+
+@pytest.mark.parametrize("step", [-3, -1, 1, 2, 5])
+def test_whether_an_index_is_ever_in_range(step: int) -> None:
+    """Against every index."""
+    slots = Slots(Axes())
+    a, b = slots.new(slots.axes.new(4, "")), slots.new(slots.axes.new(3, ""))
+    for constant, other, size in itertools.product(range(-14, 15), (1, -2, 7), (1, 3)):
+        expr = Affine(((a, step), (b, other)), constant)
+        values = [constant + step * i + other * k for i in range(4) for k in range(3)]
+        assert slots.meets(expr, size) == any(0 <= v < size for v in values)

@@ -49,9 +49,8 @@ def test_two_entries_of_a_level_are_taken_together() -> None:
     )
     for entries in ((first, second), (second, first), ({**first, **second},)):
         imported = pm.import_timeloop(targets(*entries))
-        assert (
-            "format: {A: [UOP, CP]}, actions: [{skip: A, 'on': B}]" in imported.text or entries[0] is second
-        )
+        assert "format: {A: [UOP, CP]}" in imported.text
+        assert "actions: [{skip: A, 'on': B}]" in imported.text
         assert imported.text.count("UOP") == imported.text.count("skip") == 1
     with pytest.raises(pm.SpecError, match="the format of A is given twice"):
         pm.import_timeloop(targets(first, first))

@@ -235,9 +235,7 @@ class Builder:
             narrow = [(expr, size) for axis, expr, size in results if axis < 0 and expr != Affine()]
             limits = tuple(dict.fromkeys((*(li for v in views for li in v.limits), *narrow)))
             about = f"{node.op} {node.name or out}"
-            indexed = {t for a in (*accesses, output) for e in a.index for t in e.variables}
-            if any(s not in indexed for found in slots_of.values() for s in found):
-                raise Unsupported("it sums over an index that no stored tensor has", "sum before expanding")
+            self._check_space((*accesses, output), slots_of, limits)
             self.operations.append(
                 Operation(name or node.name or out, about, accesses, output, map, reduce, tuple(populate),
                           limits, copy, tuple(s for label in over for s in slots_of.get(label, ())))
@@ -245,6 +243,19 @@ class Builder:
         view = self._stored(out, axes, shape)
         self.views[out] = view
         return view
+
+    def _check_space(
+        self,
+        accesses: Sequence[Access],
+        slots_of: Mapping[Hashable, tuple[str, ...]],
+        limits: Sequence[tuple[Affine, int]],
+    ) -> None:
+        """Raises Unsupported for an iteration space that is empty, or has an index that no tensor has."""
+        if not all(self.slots.meets(expr, size) for expr, size in limits):
+            raise Unsupported("all that it reads lies in the zeros around, so that nothing is computed")
+        indexed = {t for a in accesses for e in a.index for t in e.variables}
+        if any(s not in indexed for found in slots_of.values() for s in found):
+            raise Unsupported("it sums over an index that no stored tensor has", "sum before expanding")
 
     def _result(
         self,

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 from typing import TypeVar
 
 from polymodel.affine import Affine
 from polymodel.importers.onnx.axes import Axes
+
+LONGEST = 2**16  # indices that are looked at
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,22 @@ class Slots:
         """The smallest and the largest value."""
         ends = [(c * (self.size(s) - 1)) for s, c in expr.terms]
         return expr.constant + sum(e for e in ends if e < 0), expr.constant + sum(e for e in ends if e > 0)
+
+    def meets(self, expr: Affine, size: int) -> bool:
+        """Whether the expression lies in [0, size) for some index; True where that takes too long to see."""
+        if not expr.terms:
+            return 0 <= expr.constant < size
+        *rest, (slot, step) = sorted(expr.terms, key=lambda t: self.size(t[0]))
+        count = self.size(slot)
+        if prod(self.size(s) for s, _ in rest) > LONGEST:
+            return True
+        for values in product(*(range(self.size(s)) for s, _ in rest)):
+            at = expr.constant + sum(c * v for (_, c), v in zip(rest, values, strict=True))
+            at, up = (at, step) if step > 0 else (at + step * (count - 1), -step)
+            first = max(0, -(at // up))  # the first index that is not in front of the range
+            if first < count and at + up * first < size:
+                return True
+        return False
 
     def window(
         self,
