@@ -9,6 +9,7 @@ COSTS = {
     "drain_elements": "the part of the reads that goes back up to the parent memory",
     "action": "what the component charges for: read, write, compute, leak, hops and their gated kinds",
     "count": "how often it happens, all instances and executions",
+    "note": "what was taken to be so, where that is not said by the spec",
     "unit": "what one of them is",
     "energy_per_unit_J": "energy of one of them",
     "memory": "the memory that the row is about",

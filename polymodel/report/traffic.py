@@ -45,9 +45,18 @@ class TrafficReport:
             raise SpecError([Diagnostic(f"there is no table {name!r}", "tables: " + ", ".join(self.tables))])
         return self.tables[name]
 
+    def shown(self) -> Iterator[tuple[str, Table]]:
+        """The tables that have rows, without columns that say nothing."""
+        for name, table in self.tables.items():
+            if table.rows:
+                said = [
+                    any(row[i] not in (None, "") for row in table.rows) for i in range(len(table.columns))
+                ]
+                yield name, table.only(*(c.name for c, s in zip(table.columns, said, strict=True) if s))
+
     @property
     def memories(self) -> pandas.DataFrame:
-        """One row per Einsum, memory and tensor: bits read and written."""
+        """One row per Einsum, memory and tensor: bits read and written; `note` says what instances share."""
         return self.table("memories").frame()
 
     @property
@@ -65,16 +74,15 @@ class TrafficReport:
 
     def __str__(self) -> str:
         parts = []
-        for name, table in self.tables.items():
-            if table.rows:
-                parts += [TITLES[name], table.text(), ""]
+        for name, table in self.shown():
+            parts += [TITLES[name], table.text(), ""]
         return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
 
     def _repr_html_(self) -> str:
         parts = [f"<style>{CSS}</style>", '<div class="pm">']
-        for name, table in self.tables.items():
-            if table.rows:
-                parts.append(f"<p>{TITLES[name]}</p>{table.html()}")
+        parts += [
+            f'<h2>{TITLES[name]}</h2><div class="wide">{table.html()}</div>' for name, table in self.shown()
+        ]
         parts += [f'<p class="note">{escape(n)}</p>' for n in self.notes]
         return "\n".join([*parts, "</div>"])
 
@@ -82,14 +90,14 @@ class TrafficReport:
 def _memories(found: Traffic) -> Table:
     columns = (
         Column("einsum"), Column("component"), Column("tensor"), Column("read_bits", "bit"),
-        Column("write_bits", "bit"), Column("time", "s"),
+        Column("write_bits", "bit"), Column("time", "s"), Column("note"),
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
     for e in found.einsums:
         for memory in e.memories:
             time = memory.time
             for m in memory.moved:
-                rows.append((e.einsum, memory.memory, m.tensor, m.read, m.write, time))
+                rows.append((e.einsum, memory.memory, m.tensor, m.read, m.write, time, m.note))
                 time = None
     return Table("memories", columns, tuple(rows), tuple(_notes(found)))
 

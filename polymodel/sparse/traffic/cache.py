@@ -20,6 +20,11 @@ class Accesses:
     line: Ints
     time: tuple[Ints, ...]
 
+    def apart(self, instance: Ints, instances: int) -> Accesses:
+        """The same where every instance has a cache of its own: one instance after the other, each with its
+        own copies of the lines. `instance`: of each access."""
+        return Accesses(self.line * instances + instance, (instance, *self.time))
+
 
 class Clock:
     """When things happen: nodes are entered in loop order, outer ones before what is in them."""

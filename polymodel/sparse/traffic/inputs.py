@@ -13,6 +13,7 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.fibertree import Ints
 from polymodel.sparse.traffic.bound import Held
 from polymodel.sparse.traffic.cache import Accesses, Clock
+from polymodel.sparse.traffic.lanes import Lanes
 from polymodel.sparse.traffic.lines import ceil_div, pairs
 from polymodel.sparse.traffic.nest import Nest, Place
 
@@ -92,16 +93,24 @@ class Use:
         starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
         return int(np.maximum.reduceat(lines, starts).sum())
 
-    def accesses(self, clock: Clock) -> Accesses:
-        """Every access in itself."""
+    @property
+    def loop(self) -> int:
+        """The loop whose nodes make the accesses: payloads once entered, coordinates from the one above."""
+        return self.place.loop if self.how == "payload" else self.place.loop - 1
+
+    def accesses(self, clock: Clock, lanes: Lanes | None = None) -> Accesses:
+        """Every access in itself; with `lanes`, on the instance that makes it."""
         if self.how == "payload":
             nodes, element = self.entered
-            return clock.payloads(self.place.loop, self.turn, nodes, self.line[element])
+            found = clock.payloads(self.place.loop, self.turn, nodes, self.line[element])
+            return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
         visit, begin, reads = self.visits
         which = np.repeat(np.arange(visit.size), reads)
         element = begin[which] + np.arange(which.size) - (np.cumsum(reads) - reads)[which]
         coords = self.nest.level(self.tensor, self.place.depth).coords[element]
-        return clock.coordinates(self.place.loop, self.turn, visit[which], coords, self.line[element])
+        nodes = visit[which]
+        found = clock.coordinates(self.place.loop, self.turn, nodes, coords, self.line[element])
+        return found if lanes is None else found.apart(lanes.of(self.loop, nodes), lanes.instances)
 
 
 def subtree_reads(nest: Nest, tensor: str, root: Place, depth: int, per_line: int, evict: int) -> int:

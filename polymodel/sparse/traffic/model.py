@@ -14,12 +14,15 @@ from polymodel.sparse.traffic.bound import Held, element_bits, evict_loops, held
 from polymodel.sparse.traffic.cache import Clock, lru_misses
 from polymodel.sparse.traffic.inputs import Use, places_of, subtree_reads, use_of
 from polymodel.sparse.traffic.intersect import intersections
+from polymodel.sparse.traffic.lanes import Lanes, fullest, lanes_of
 from polymodel.sparse.traffic.lines import output_lines, output_subtree_lines
 from polymodel.sparse.traffic.merge import merge_steps
 from polymodel.sparse.traffic.nest import Nest
 from polymodel.sparse.traffic.output import OutTree
 from polymodel.sparse.traffic.records import EinsumTraffic, MemoryTraffic, Moved, Traffic, UnitWork
 from polymodel.spec.teaal.records import Binding, Component, Expression, Operand, Take, TeaalSpec
+
+LRU = 'pass replacement="lru", on the command line --replacement lru'
 
 
 def traffic(
@@ -153,6 +156,7 @@ class _Einsum:
         self.touched = 0
         self.replacement = replacement
         self.misses: dict[tuple[str, ...], int] = {}
+        self.apart: set[str] = set()
 
     def depth(self, plan: Plan) -> int | None:
         """How many loops what is bound needs, None for all of them and the output."""
@@ -204,6 +208,7 @@ class _Einsum:
         self._cache_misses()
         sums: dict[str, dict[str, list[int]]] = {}
         sources: dict[str, Component] = {}
+        notes: dict[tuple[str, str], dict[str, None]] = {}
         for held in self.held:
             if held.source is None:
                 continue
@@ -212,10 +217,15 @@ class _Einsum:
             mine = sums.setdefault(held.source.name, {}).setdefault(held.tensor, [0, 0])
             mine[0] += read * held.width
             mine[1] += write * held.width
+            if note := self._shared(held):
+                notes.setdefault((held.source.name, held.tensor), {})[note] = None
         found = []
         for name, moved in sums.items():
             source = sources[name]
-            rows = tuple(Moved(t, r, w if t == self.name else None) for t, (r, w) in moved.items())
+            rows = tuple(
+                Moved(t, r, w if t == self.name else None, "; ".join(notes.get((name, t), ())))
+                for t, (r, w) in moved.items()
+            )
             rate = source.number("bandwidth")
             bits = sum(m.bits for m in rows)
             time = None if not rate else bits / (rate * source.instances)
@@ -227,20 +237,66 @@ class _Einsum:
         for component in self._components():
             mine = [h for h in self.held if h.buffer.name == component.name and h.cached]
             depth = component.number("depth")
-            if not mine or depth is None:
+            if not mine:
+                continue
+            if lanes := self._lanes(component, mine):
+                self._own_misses(component, mine, lanes)
+                continue
+            if depth is None:
                 continue
             lines = int(min(depth * component.instances, 2**62))
             if sum(max(self._lines(h)) for h in mine) <= lines:
                 continue
             what = f"{self.name}: the cache {component.name} holds {lines} lines, and more pass through it"
             if self.replacement != "lru":
-                raise Refused(f"{what}: which of them it drops is not said", 'pass replacement="lru"')
+                raise Refused(f"{what}: which of them it drops is not said", LRU)
             if any(h.tensor == self.name or h.root for h in mine):
                 raise Refused(f"{what}, outputs or whole subtrees among them", "use a Buffet for these")
             clock = Clock(self.nest)
             uses = [self._use(h) for h in mine]
             found = lru_misses([u.accesses(clock) for u in uses], lines)
             self.misses.update(zip((h.key for h in mine), found, strict=True))
+
+    def _lanes(self, component: Component, mine: Sequence[Held]) -> Lanes | None:
+        """The instances of a cache that each has what it reads for itself, and the spacetime says when."""
+        most = max(c.instances for c in self._components() if self.bound.of(c.name))
+        if component.instances == 1 or component.instances < most:
+            return None
+        if any(h.tensor == self.name or h.root for h in mine):
+            return None
+        lanes = lanes_of(self.nest, self.spec.mapping_of(self.name).spacetime, component.instances)
+        if lanes is None or any(self._use(h).loop < lanes.loop for h in mine):
+            return None
+        return lanes
+
+    def _own_misses(self, component: Component, mine: Sequence[Held], lanes: Lanes) -> None:
+        """Misses of all instances, each a cache by itself."""
+        clock = Clock(self.nest)
+        accesses = [self._use(h).accesses(clock, lanes) for h in mine]
+        depth = component.number("depth")
+        lines = int(min(2**62 if depth is None else depth, 2**62))
+        if self.replacement != "lru" and fullest([a.line for a in accesses], lanes.instances) > lines:
+            what = f"{self.name}: each of the {lanes.instances} caches {component.name} holds {lines} lines"
+            what += ", and more pass through one of them: which of them it drops is not said"
+            raise Refused(what, LRU)
+        self.misses.update(zip((h.key for h in mine), lru_misses(accesses, lines), strict=True))
+        self.apart.add(component.name)
+
+    def _shared(self, held: Held) -> str:
+        """What to know of a number where there are several instances of the buffer; empty if nothing."""
+        name, n = held.buffer.name, held.buffer.instances
+        if n == 1:
+            return ""
+        if name in self.apart:
+            return f"{n} caches {name}, point i of space on number i mod {n}"
+        spacetime = self.spec.mapping_of(self.name).spacetime
+        space = [s.rank for s in spacetime.space] if spacetime is not None else []
+        if not held.cached:
+            names = self.nest.names
+            evict = held.binding.evict_on
+            within = evict in names and all(names.index(r) <= names.index(evict) for r in space)
+            return "" if within or not space else f"{name}: as if its {n} instances shared one buffer"
+        return f"{name}: as if its {n} instances shared one cache, not one for each"
 
     def _lines(self, held: Held) -> tuple[int, int]:
         """Lines read and written."""

@@ -11,11 +11,15 @@ Label = Literal["exact"]
 
 @dataclass(frozen=True)
 class Moved:
-    """Bits of one tensor read from and written to one memory; `write` is None for an input."""
+    """Bits of one tensor read from and written to one memory; `write` is None for an input.
+
+    `note`: what was assumed of the instances of the buffers that load it, empty where nothing was.
+    """
 
     tensor: str
     read: int
     write: int | None = None
+    note: str = ""
 
     @property
     def bits(self) -> int:
@@ -114,7 +118,8 @@ class Traffic:
             for memory in e.memories:
                 time: float | None = memory.time
                 for m in memory.moved:
-                    yield _row(e.einsum, memory.memory, m.tensor, m.read, m.write, time, memory.label)
+                    row = _row(e.einsum, memory.memory, m.tensor, m.read, m.write, time, memory.label)
+                    yield row | {"note": m.note}
                     time = None
             for unit in e.units:
                 time = unit.time
@@ -149,4 +154,5 @@ def _row(
         "write_bits": write,
         "time_s": time,
         "label": label,
+        "note": "",
     }
