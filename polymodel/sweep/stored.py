@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from polymodel.errors import writing
 from polymodel.spec.output import whole
@@ -40,11 +41,12 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
     from pyarrow import parquet
 
     pieces: list[Path] = []
+    mine = uuid4().hex[:8]  # another process may be writing to the same place
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             for i, chunk in enumerate(chunks):
-                pieces.append(file.with_name(f"{file.stem}-{i}.new"))
+                pieces.append(file.with_name(f".{file.stem}-{i}.{mine}.new"))
                 parquet.write_table(arrow_table(chunk), pieces[-1])
             schema = pa.unify_schemas([parquet.read_schema(p) for p in pieces], promote_options="permissive")
             with whole(file) as fresh, parquet.ParquetWriter(fresh, schema) as writer:

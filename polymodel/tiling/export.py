@@ -34,8 +34,9 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     """Write every launched tile of both operands, and return the path of the index.
 
     A file holds an operand's entries in one tile, also if there are none. The index has the tiling's figures
-    and, per tile, its place, files, entries, words and cycles. An index that is there already is replaced,
-    and so are files of the same names; others are left. Refused for more than `most` tiles; SpecError where
+    and, per tile, its place, files, entries, words and cycles. The index is written last: where
+    there is none, the files are not complete. An index that is there already is replaced, and so are files of
+    the same names; others are left. Refused for more than `most` tiles; SpecError where
     a file cannot be written.
     """
     most = plainly(most)
@@ -54,6 +55,9 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
     if not isinstance(second, Alone):
         operands["B"] = _parts(made(a, second, costs), costs, costs.pattern.in_b)
     launched = np.flatnonzero(costs.runs)
+    index = target / INDEX
+    with writing(index):  # that of before would tell of tiles that are being replaced
+        index.unlink(missing_ok=True)
     digits = max(4, len(str(launched.size)))
     tiles: list[Json] = []
     figures = _figures(costs)
@@ -64,7 +68,6 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
             parts.write(tile, target / file)
             files[name] = file
         tiles.append({"tile": tile, "files": files, **figures(tile)})
-    index = target / INDEX
     with writing(index):
         text = json.dumps({**_head(a, costs), "tiles": tiles}, indent=1, ensure_ascii=False)
         write_text(index, text + "\n")

@@ -76,7 +76,7 @@ LINES = (
 )
 
 
-FAST = ("validate", "evaluate POISON", "sweep", "execute", "new")
+FAST = ("evaluate POISON", "sweep sweep.yaml --symbol TM=divisors(m) --out", "execute", "new")
 
 
 @pytest.mark.parametrize(

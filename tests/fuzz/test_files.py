@@ -5,13 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 from time import process_time
 
 import pytest
-from pyarrow import parquet
 
 import polymodel as pm
 from polymodel.cli import main
@@ -19,9 +16,8 @@ from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined
 from polymodel.spec.output import clear_unfinished, write_text
-from tests.fuzz.lines import MATRIX, SPEC
+from tests.fuzz.lines import SPEC
 
-ROOT = Path(__file__).resolve().parents[2]
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")
 HEAD = b"%%MatrixMarket matrix coordinate real general\n"
 
@@ -123,10 +119,18 @@ def test_comments_without_end(
             pm.read_tensor(file)
 
 
-def test_fifty_million_lines_of_comments(tmp_path: Path) -> None:
-    """A million of them are read, in a second or two."""
-    comments = b"%\n" * 5_000_000
-    (tmp_path / "a.mtx").write_bytes(HEAD + comments + b"9 9 1\n1 1 2.5\n")
+@pytest.mark.parametrize(
+    "lines",
+    [2_000_000, pytest.param(50_000_000, marks=pytest.mark.slow)],
+    ids=("two million", "fifty million"),
+)
+def test_millions_of_lines_of_comments(lines: int, tmp_path: Path) -> None:
+    """A million of them are read, in a second or two, however many follow."""
+    with (tmp_path / "a.mtx").open("wb") as file:
+        file.write(HEAD)
+        for _ in range(lines // 1_000_000):
+            file.write(b"%\n" * 1_000_000)
+        file.write(b"9 9 1\n1 1 2.5\n")
     begun = process_time()
     with pytest.raises(pm.SpecError, match="more than 1,000,000 lines of comments"):
         pm.read_tensor(tmp_path / "a.mtx")
@@ -150,43 +154,6 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / ".x.new.csv").touch()
     clear_unfinished(tmp_path)
     assert not list(tmp_path.glob("*.new*"))
-
-
-FULL = """
-import resource, signal, sys
-from polymodel.cli import main
-import polymodel.evaluate, pandas, pyarrow.parquet
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@POSIX
-@pytest.mark.parametrize(
-    "line",
-    [
-        "sweep s.yaml --symbol TM=divisors(m) --store state",
-        "evaluate s.yaml --set TM=4 --out saved --parquet",
-        "tile a.mtx --capacity 3 --out tiles",
-    ],
-)
-def test_a_disk_that_is_full(line: str, tmp_path: Path) -> None:
-    """No file may outgrow 1500 bytes: what the system says then is what it says of a full disk."""
-    (tmp_path / "s.yaml").write_text(SPEC, encoding="utf-8")
-    (tmp_path / "a.mtx").write_text(MATRIX, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, *line.split()],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "cannot write" in done.stderr
-    assert "make room" in done.stderr
-    assert not list(tmp_path.rglob("*.new*"))
-    for file in tmp_path.rglob("*.parquet"):
-        assert parquet.read_table(file).num_rows >= 0
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
