@@ -278,6 +278,15 @@ def test_names_are_made_ours_and_stay_apart() -> None:
     assert "{{" not in found.text
 
 
+@pytest.mark.parametrize("name", ["é", "日本", "a²", "İ", "no", "3d", "a-b", "_", "x y"])
+def test_dimensions_of_any_name_become_ranks(name: str) -> None:
+    """Names of ranks are letters, digits and _ of ASCII; what is written loads."""
+    proto = model([node("Relu", ["X"], ["Y"])], {"X": (name, 3)}, ["Y"])
+    sizes = dict(import_onnx(proto, sizes={name: 5}).spec.workload.rank_sizes)
+    assert sorted(sizes.values()) == [3, 5]
+    assert all(rank.isascii() for rank in sizes)
+
+
 def test_bits_are_those_of_the_types() -> None:
     proto = model(
         [node("Cast", ["X"], ["T"], to=TensorProto.INT8, name="q"), node("Relu", ["T"], ["Y"])], X, ["Y"]

@@ -63,7 +63,10 @@ class RankNames:
         """The first name of an axis that is not taken."""
         axes = self._variables.axes
         axis = axes.root(axis)
-        hint, size = re.sub(r"\W+", "_", axes.hint(axis)).strip("_").upper() or "I", axes.size(axis)
+        hint, size = (
+            re.sub(r"\W+", "_", axes.hint(axis), flags=re.ASCII).strip("_").upper() or "I",
+            axes.size(axis),
+        )
         hint = f"R_{hint}" if not hint[0].isalpha() else hint
         # Windows of one size share their names, as no other tensor has these ranks.
         key = (hint, size) if hint in ("R", "S", "T") else None
