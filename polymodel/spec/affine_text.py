@@ -166,6 +166,10 @@ def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]
             "write e.g. Y[m, n] = A[m, k] * B[k, n]",
         )
     cursor.next()
+    if cursor.now.text == "(":
+        what = f"{token.text}(...) gives a tensor a name for its part, as AccelForge's files do"
+        remedy = f"write {token.text}[...]; names go into `renames:` (see docs/howto/workload.md)"
+        raise TextFault(what, cursor.now.offset, remedy)
     cursor.need("[", f"after tensor {token.text}")
     ranks: list[tuple[str, str]] = []
     while not cursor.take("]"):

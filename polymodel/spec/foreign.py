@@ -110,6 +110,7 @@ _BELOW: dict[str, dict[str, str]] = {
         "bypass": "leave it out: what is neither in `keep:` nor in `may_keep:` passes by",
         "tensor_order_options": "leave it out: the mapping has the order",
     },
+    "einsums": {"einsum": "write the text alone, `- Z[m] = A[m]`; with other keys write `tensor_accesses:`"},
     "spatial": {"reuse": "write `may_reuse:`; what must be shared is said by the mapping"},
 }
 

@@ -103,9 +103,9 @@ def test_all_marks_of_a_file_decide_together(text: str, message: str, tmp_path: 
     assert ("docs/migrate/accelforge.md" in found.remedy) == ("AccelForge" in message)
 
 
-def test_keys_of_nobody_pass(tmp_path: Path) -> None:
-    (tmp_path / "spec.yaml").write_text(OURS + "config: {seed: 3}\nmodel: resnet\n")
-    assert len(pm.load(tmp_path / "spec.yaml").arch.components) == 2
+def test_sections_of_nobody_are_not_called_accelforges(tmp_path: Path) -> None:
+    found = told(tmp_path, OURS.replace("size: inf", "size: -1") + "config: {seed: 3}\nmodel: resnet\n")
+    assert not [d for d in found if "AccelForge" in d.message]
 
 
 def test_the_importer_of_timeloops_files_tells_what_is_none(tmp_path: Path) -> None:
@@ -136,3 +136,19 @@ def test_a_packaged_machine_says_how_its_names_are_given() -> None:
     remedies = {d.message: d.remedy for d in caught.value.diagnostics}
     for name, tensor in (("input", "I"), ("weight", "W"), ("output", "O")):
         assert f"`renames: {{{name}: {tensor}}}`" in remedies[f"unknown name {name}"]
+
+
+def test_einsums_as_accelforge_writes_them_are_told(tmp_path: Path) -> None:
+    text = """\
+workload:
+  rank_sizes: {B: 2, M: 3}
+  bits_per_value: {All: 8}
+  einsums:
+  - {einsum: "I[b, m] = X[b, m]", is_copy_operation: true}
+  - Z[b, m] = I(input)[b, m] * W(weight)[m]
+"""
+    found = {d.message: d for d in told(tmp_path, text)}
+    inline = found["I(...) gives a tensor a name for its part, as AccelForge's files do"]
+    assert (inline.place.line, inline.place.column) == (6, 16)
+    assert inline.remedy.startswith("write I[...]; names go into `renames:`")
+    assert "tensor_accesses:" in found["`einsum` is a key of AccelForge's, not of ours"].remedy
