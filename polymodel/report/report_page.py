@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def _head(report: Report, more: list[tuple[str, str]], good: bool | None = None,
     `good`, `words`: whether it fits, sparse data heard, and how to say it.
     """
     good = report.feasible if good is None else good
-    words = escape(words or ("yes" if good else "no")).replace("NO ", "no ")
+    words = re.sub(r"(^|; )NO\b", r"\1no", escape(words or ("yes" if good else "no")))
     state = words if good else f'<span class="bad">{words}</span>'
     figures = facts((*headline(report), *more)).removesuffix("</table>")
     wrong = "".join(f'<p class="bad">{escape(str(v))}</p>' for v in report.violations)
@@ -83,7 +84,9 @@ def to_html(
     parts = [*_pictures(report), *(_plots(report) if plots else ()), *_tables(report, live)]
     parts += [*_zeros(report), *provenance(report, command)]
     names = [v for k, v in headline(report) if k in ("workload", "architecture")]
-    text = page(" on ".join(names) or "polymodel report", _head(report, beside(report), *verdict(report)), parts)
+    text = page(
+        " on ".join(names) or "polymodel report", _head(report, beside(report), *verdict(report)), parts
+    )
     if file is not None:
         with writing(file):
             write_text(file, text)
