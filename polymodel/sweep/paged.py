@@ -129,13 +129,15 @@ def _counted(sweep: Sweep, kept: int) -> Table:
     """Where each point of the grid has gone."""
     rows: list[tuple[Cell, ...]] = [("kept", kept, "")]
     rows.append(("feasible, but not kept", sweep.feasible - kept, BEATEN[sweep.keep]))
+    notes: tuple[str, ...] = ()
     if sweep.keep == "all":
         fit = int(sweep.frame["feasible"].sum()) if kept else 0
-        rows = [("kept, feasible", fit, ""), ("kept, infeasible", kept - fit, "see the reason in its row")]
+        rows = [("kept, feasible", fit, "")]
+        notes = (f"{kept - fit:,} of the infeasible points are kept: the reason is in their rows",)
     rows += [("infeasible", n, reason) for reason, n in sweep.infeasible.items()]
     if sweep.pruned:
         rows.append(("pruned", sweep.pruned, "no better than a point that was evaluated"))
-    return Table("counted", (Column("what"), Column("points"), Column("why")), tuple(rows))
+    return Table("counted", (Column("what"), Column("points"), Column("why")), tuple(rows), notes)
 
 
 def _asked(sweep: Sweep) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -140,6 +141,26 @@ def test_values_of_symbols_keep_all_their_digits(tmp_path: Path) -> None:
     assert "1234567, 1234568 (2 values)" in text
     assert "TM = 1234567, TK = 64" in text
     assert "TM = 1234568, TK = 64" in text
+
+
+@pytest.mark.parametrize("keep", ["front", "top", "all"])
+def test_every_point_is_counted_once(tmp_path: Path, keep: Literal["front", "top", "all"]) -> None:
+    """Kept, beaten, too large for the buffer, or left out by `where`."""
+    file = tmp_path / "tiled.yaml"
+    file.write_text(MAPPING.replace("reuse: slide", "reuse: refill"), encoding="utf-8")
+    spec = pm.load("matmul", "simple_two_level", file, M=1024, N=1024)
+    found = pm.sweep(
+        spec, {"TM": pm.divisors("m"), "TK": [1, 2, 64]}, objectives=("energy", "latency"), keep=keep, top=2,
+        where=["TM != 2"],
+    )  # fmt: skip
+    text = found.to_html(plots=False)
+    rows = figures(text[text.index('id="what-became-of-all-points"') : text.index('id="how-it-was-made"')])
+    assert sum(int(row[1]) for row in rows) == found.points == 33
+    kinds = {row[0] for row in rows}
+    assert "infeasible" in kinds
+    infeasible = len(found.frame) - int(found.frame["feasible"].sum())
+    assert (f"{infeasible} of the infeasible points are kept" in text) == (keep == "all")
+    assert (infeasible > 0) == (keep == "all")
 
 
 def test_which_rows_have_their_mapping() -> None:
