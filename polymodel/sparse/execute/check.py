@@ -24,6 +24,7 @@ TOLERANCE = 1e-9
 MOST_ENTRIES = 10**8
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NUMBERED = 2**62
+_LAST = "a take that reduces a rank of the tensor it takes keeps the last value, which no product gives"
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,38 @@ class Check:
     agrees: bool
 
 
+@dataclass(frozen=True)
+class Unchecked:
+    """An Einsum that no reference could be made for, and why."""
+
+    einsum: str
+    refused: Refused
+
+
 def check(execution: Execution) -> tuple[Check, ...]:
     """Every Einsum, given the results before it. Refused for a run without values, or one too large."""
+    found = []
+    for one in checks(execution):
+        if isinstance(one, Unchecked):
+            raise one.refused
+        found.append(one)
+    return tuple(found)
+
+
+def checks(execution: Execution) -> tuple[Check | Unchecked, ...]:
+    """The same; an Einsum that cannot be checked keeps no other from it. Refused for a run without values."""
     known: dict[str, SparseTensor] = {**execution.tensors, **execution.results}
     if not execution.valued:
         raise Refused("the cascade was counted without values", "run it with values=True")
-    found = []
+    found: list[Check | Unchecked] = []
     for expression in execution.spec.expressions:
         ours = execution.results[expression.name]
         sizes = _sizes(expression, execution.rank_sizes)
-        if prod(sizes.values()) <= DENSE:
-            found.append(_dense(expression, known, sizes, ours, execution.scalars))
-        else:
-            found.append(_sparse(expression, known, sizes, ours, execution.scalars))
+        compared = _dense if prod(sizes.values()) <= DENSE else _sparse
+        try:
+            found.append(compared(expression, known, sizes, ours, execution.scalars))
+        except Refused as refused:
+            found.append(Unchecked(expression.name, refused))
     return tuple(found)
 
 
@@ -108,7 +128,7 @@ def _once(
 ) -> NDArray[Any]:
     """A take does not add what it meets several times over ranks that its value does not have."""
     if any(v not in used for v in names[term.which]):
-        raise Refused("a take that reduces a rank of the tensor it takes keeps the last value: not checked")
+        raise Refused(_LAST)
     ones = [(a != 0).astype(np.int64) for a in arrays]
     times = np.einsum(",".join(texts) + "->" + "".join(letters[v] for v in used), *ones)
     return np.where(times > 0, found / np.maximum(times, 1), 0).astype(found.dtype)
@@ -183,20 +203,18 @@ def _sparse(
     ours: SparseTensor,
     scalars: Mapping[str, float],
 ) -> Check:
-    """By products of SciPy's sparse matrices, two factors at a time."""
+    """By products of SciPy's sparse matrices, two factors at a time; what is left to sum is added up."""
     out = [i.terms[0][0] for i in expression.output.indices]
     parts = [_Entries(dict(zip(out, ours.coords, strict=True)), -ours.values.astype(np.float64))]
     for term in expression.terms:
         operands = [f for f in term.factors if isinstance(f, Operand)]
-        if isinstance(term, Take):
-            raise Refused(f"{expression.name} is too large to be checked: take needs arrays")
         entries = [_entries(o, known[o.tensor], sizes) for o in operands]
-        found = entries[0]
-        for k, other in enumerate(entries[1:], 2):
-            later = {v for e in entries[k:] for v in e.columns}
-            found = _contracted(found, other, {*out, *later})
-        if set(found.columns) != set(out):
-            raise Refused(f"{expression.name} is too large to be checked: an output rank is in no factor")
+        lacking = [v for v in out if not any(v in e.columns for e in entries)]
+        if lacking:
+            ranks = ", ".join(v.upper() for v in lacking)
+            what = f"{expression.name} is too large to be checked: no factor has its rank {ranks}"
+            raise Refused(what, "check it on smaller data")
+        found = _taken(entries, term.which, out) if isinstance(term, Take) else _multiplied(entries, out)
         parts.append(_Entries(found.columns, found.values * _factor(term, scalars)))
     columns = {v: np.concatenate([p.columns[v] for p in parts]) for v in out}
     values = np.concatenate([p.values for p in parts])
@@ -204,6 +222,28 @@ def _sparse(
     difference = np.bincount(place, weights=values)
     largest = float(np.abs(ours.values).max(initial=0))
     return _compared(expression.name, "scipy.sparse", difference, largest, ours.values.dtype.kind in "iub")
+
+
+def _multiplied(entries: Sequence[_Entries], out: Sequence[str]) -> _Entries:
+    """The product; variables that only one factor has may be left in it."""
+    found = entries[0]
+    for k, other in enumerate(entries[1:], 2):
+        later = {v for e in entries[k:] for v in e.columns}
+        found = _contracted(found, other, {*out, *later})
+    return found
+
+
+def _taken(entries: Sequence[_Entries], which: int, out: Sequence[str]) -> _Entries:
+    """The value of one factor where all are nonzero, once for each point of the output."""
+    if any(v not in out for v in entries[which].columns):
+        raise Refused(_LAST)
+    values = [e.values if k == which else np.ones_like(e.values) for k, e in enumerate(entries)]
+    product = _multiplied([_Entries(e.columns, v) for e, v in zip(entries, values, strict=True)], out)
+    times = _multiplied([_Entries(e.columns, np.ones_like(e.values)) for e in entries], out)
+    _, place = _numbers([product.columns[v] for v in out], product.values.size)
+    _, first = np.unique(place, return_index=True)
+    summed, met = (np.bincount(place, weights=p.values) for p in (product, times))
+    return _Entries({v: product.columns[v][first] for v in out}, summed / met)
 
 
 def _contracted(a: _Entries, b: _Entries, kept: set[str]) -> _Entries:

@@ -22,7 +22,7 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import TeaalSpec
 
 if TYPE_CHECKING:
-    from polymodel.sparse.execute.check import Check
+    from polymodel.sparse.execute.check import Check, Unchecked
 
 Ints = NDArray[np.int64]
 
@@ -187,11 +187,17 @@ class Execution:
     def check(self) -> tuple[Check, ...]:
         """Each result compared with numpy.einsum, where large with SciPy's sparse products.
 
-        One check for every kernel. Refused for a run without values.
+        One check for every kernel. Refused for a run without values, and where an Einsum is too large.
         """
         from polymodel.sparse.execute.check import check
 
         return check(self)
+
+    def checks(self) -> tuple[Check | Unchecked, ...]:
+        """The same, with the reason in the place of an Einsum that cannot be checked."""
+        from polymodel.sparse.execute.check import checks
+
+        return checks(self)
 
     def rows(self) -> list[dict[str, int | float | str]]:
         """One plain row per Einsum: its counts and the three times."""
