@@ -43,13 +43,18 @@ def slope_axes(
         ax.set_xlim(left=0)
     else:
         ax.set_xscale("log", base=2)
+    _labelled(ax, unit, "Least traffic for each buffer capacity")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _labelled(ax: Axes, unit: str, title: str) -> None:
+    """What all slopes have in common."""
     ax.set_yscale("log", base=2)
     ax.set_xlabel(f"buffer capacity ({unit})")
     ax.set_ylabel(f"backing-store accesses ({unit})")
-    ax.set_title("Least traffic for each buffer capacity", fontsize=10)
+    ax.set_title(title, fontsize=10)
     ax.grid(True, which="major", color="0.9")
-    ax.legend(frameon=False)
-    return ax
 
 
 # Where curves run on each other a dark dashed one lies on a light one: told apart in grey, too.
@@ -88,11 +93,7 @@ def chain_axes(
     if "unfused" in ends and min(ends.values()) < ends["unfused"]:
         _gain(ax, reach, ends["unfused"], min(ends.values()))
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ax.set_xlabel(f"buffer capacity ({unit})")
-    ax.set_ylabel(f"backing-store accesses ({unit})")
-    ax.set_title("Least traffic of the chain for each buffer capacity", fontsize=10)
-    ax.grid(True, which="major", color="0.9")
+    _labelled(ax, unit, "Least traffic of the chain for each buffer capacity")
     ax.legend(frameon=False, title="max. effectual buffer", alignment="left", fontsize=8, title_fontsize=8)
     return ax
 
