@@ -145,6 +145,58 @@ REFUSED: dict[str, tuple[str, Callable[[], onnx.ModelProto]]] = {
             opset=23,
         ),
     ),
+    "rank of C": (
+        r"C \[1, 2, 4\] does not fit the product \[2, 4\]",
+        lambda: model(
+            [node("Gemm", ["X", "W", "C"], ["Y"])],
+            {"X": (2, 3)},
+            ["Y"],
+            {"W": numbers((3, 4)), "C": numbers((1, 2, 4))},
+        ),
+    ),
+    "rank of a scale": (
+        "g has 3 dimensions, more than it can scale",
+        lambda: model(
+            [node("LayerNormalization", ["X", "g"], ["Y"])], {"X": (2, 3)}, ["Y"], {"g": numbers((4, 2, 3))}
+        ),
+    ),
+    "rank of a mask": (
+        "its mask has 5 dimensions",
+        lambda: model(
+            [node("Attention", ["X", "K", "K", "M"], ["Y"])],
+            {"X": (1, 2, 3, 4), "K": (1, 2, 5, 4), "M": (1, 1, 1, 3, 5)},
+            ["Y"],
+            opset=23,
+        ),
+    ),
+    "rank of InstanceNormalization": (
+        "its input has 1 dimensions",
+        lambda: model(
+            [node("InstanceNormalization", ["X", "a", "b"], ["Y"])],
+            {"X": (3,)},
+            ["Y"],
+            {"a": numbers((3,)), "b": numbers((3,))},
+        ),
+    ),
+    "axes of a number": (
+        "its input is a single number, which has no axes",
+        lambda: model([node("Softmax", ["X"], ["Y"])], {"X": ()}, ["Y"]),
+    ),
+    "axes given twice": (
+        r"axes \[0, 0\] name a dimension twice",
+        lambda: model(
+            [node("Unsqueeze", ["X", "a"], ["T"]), Act], {"X": (2, 3)}, ["Y"], {"a": np.array([0, 0])}
+        ),
+    ),
+    "shapes of Concat": (
+        "its inputs differ in more than dimension 0",
+        lambda: model(
+            [node("Concat", ["a", "b"], ["c"], axis=0), node("Add", ["X", "c"], ["Y"])],
+            {"X": (140, 90)},
+            ["Y"],
+            {"a": numbers((70, 90)), "b": numbers((70, 91))},
+        ),
+    ),
     "old axis": (
         "axis 3 leaves no room for 2 of 4 dimensions",
         lambda: model(

@@ -56,6 +56,8 @@ def _attend(b: Builder, node: Node, heads: tuple[int, int], scale: float, mask: 
                       populate=(f"mul(_, {literal(factor)})",), name=f"{called}_scores")  # fmt: skip
     if mask:
         every, size = range(4), len(b.shape(mask))
+        if size > 4:
+            raise Wrong(f"its mask has {size} dimensions", "it takes four at most")
         added = b.value(mask, ("", "", "M", "P")[4 - size :])
         both = [(scores, every), (added, range(4 - size, 4))]
         scores = b.einsum(node, name["masked"], every, both, map="add", name=f"{called}_mask")

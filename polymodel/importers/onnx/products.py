@@ -88,10 +88,10 @@ def gemm(b: Builder, node: Node) -> None:
     operands = list(zip(views, labels, strict=True))
     same(operands, "k")
     made = views[0].shape[1 if flip_a else 0], views[1].shape[0 if flip_b else 1]
-    if bias and any(
-        c not in (1, size) for c, size in zip(reversed(b.shape(added)), reversed(made), strict=False)
-    ):
-        raise Wrong(f"C {list(b.shape(added))} does not fit the product {list(made)}", "check the shapes")
+    third = b.shape(added) if bias else ()
+    sizes = zip(reversed(third), reversed(made), strict=False)
+    if len(third) > 2 or any(c not in (1, size) for c, size in sizes):
+        raise Wrong(f"C {list(third)} does not fit the product {list(made)}", "check the shapes")
     b.einsum(node, name, ("m", "n"), operands, reduce="add", populate=scaled, zeros=True)
     if bias:
         if beta != 1:

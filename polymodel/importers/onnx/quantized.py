@@ -5,7 +5,7 @@ from __future__ import annotations
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Node
 from polymodel.importers.onnx.pointwise import DEFAULT, pointwise
-from polymodel.importers.onnx.sums import reduced, squeezed
+from polymodel.importers.onnx.sums import positive, reduced, squeezed
 
 LEVELS = 255  # the steps of eight bits, which DynamicQuantizeLinear has
 
@@ -31,7 +31,7 @@ def quantized(b: Builder, node: Node) -> None:
             continue
         # One number for each index of an axis, or one that is computed.
         names.append(name)
-        dims.append(node.whole("axis", 1) % max(1, rank) if own else None)
+        dims.append(positive([node.whole("axis", 1)], rank)[0] if own and rank > 1 else None)
     pointwise(b, node, "dequantize" if opening else "quantize", names, out, dtype=target, dims=dims)
 
 

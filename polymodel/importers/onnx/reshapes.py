@@ -61,7 +61,10 @@ def reshape(b: Builder, node: Node) -> None:
         if axes is None and node.input(1):
             axes = whole_numbers(b, node.input(1), "axes")
         if node.op == "Unsqueeze":
-            for axis in positive(axes or [], len(shape) + len(axes or [])):
+            new = positive(axes or [], len(shape) + len(axes or []))
+            if len(new) != len(axes or []):
+                raise Wrong(f"axes {axes} name a dimension twice", "name each once")
+            for axis in new:
                 shape.insert(axis, 1)
         else:
             gone = (
@@ -218,6 +221,8 @@ def concat(b: Builder, node: Node) -> None:
         )
     shapes = [b.shape(n) for n in names]
     (axis,) = positive([node.whole("axis", 0)], len(shapes[0]))
+    if any((*s[:axis], *s[axis + 1 :]) != (*shapes[0][:axis], *shapes[0][axis + 1 :]) for s in shapes):
+        raise Wrong(f"its inputs differ in more than dimension {axis}", "check their shapes")
     shape = [*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]]
     out = node.outputs[0]
     b.alias(

@@ -30,6 +30,8 @@ REDUCE: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 def positive(axes: Sequence[int], rank: int) -> list[int]:
     """Axes counted from the front. Raises Wrong for those out of range."""
+    if axes and not rank:
+        raise Wrong("its input is a single number, which has no axes", "give it a tensor")
     if any(not -rank <= a < rank for a in axes):
         raise Wrong(
             f"axes {list(axes)} are not in a tensor of {rank} dimensions", f"axes run from 0 to {rank - 1}"
@@ -186,6 +188,8 @@ def layer_norm(b: Builder, node: Node) -> None:
 def instance_norm(b: Builder, node: Node) -> None:
     """The same for every batch and channel, over space; the weights belong to channels."""
     rank = len(b.shape(node.input(0)))
+    if rank < 3:
+        raise Wrong(f"its input has {rank} dimensions", "it takes batch, channels and at least one dimension")
     view = b.value(node.input(0), DEFAULT.get(rank, ()))
     normed(b, node, node.outputs[0], view, range(2, rank), [node.input(1), node.input(2)], 1)
 
@@ -217,6 +221,8 @@ def normed(
     view = b.einsum(node, results[0], every, [(view, every), (spread, every)], map="div", name=ends[0])
     for weight, word, result, end in zip(weights, ("mul", "add"), results[1:], ends[1:], strict=False):
         size = len(b.shape(weight))
+        if size > last + 1:
+            raise Wrong(f"{weight} has {size} dimensions, more than it can scale", "check the shapes")
         labels = range(last - size + 1, last + 1)
         view = b.einsum(node, result, every, [(view, every), (b.value(weight), labels)], map=word, name=end)
     return view
