@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.exact.axes import output_carries, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.polyhedra import sets
-from polymodel.schedule.touch import Touch
+from polymodel.schedule.touch import Touch, touch
 
 if TYPE_CHECKING:
     import islpy
@@ -73,6 +73,16 @@ def fills_of(layout: Layout, node: Node) -> Iterator[Fill]:
             _with(node, place, paid[rules[user]]),
             None if before_set is None else _with(node, place, before_set),
         )
+
+
+def copy_of(layout: Layout, einsum: str, tensor: str) -> tuple[Node, Node, Touch] | None:
+    """From where to where a copy Einsum moves, and what arrives; None within one component."""
+    source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
+    target = layout.chain(einsum, tensor)[0]
+    if source.component == target.component:
+        return None
+    view = layout.full[einsum, tensor]
+    return source, target, touch((view.above(target.loops),), layout.blocks[tensor])
 
 
 def _differing(node: Node) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from polymodel.analysis.exact.axes import broadcast_axes, result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.fills import fill_carries, fills_of
+from polymodel.analysis.exact.fills import copy_of, fill_carries, fills_of
 from polymodel.analysis.exact.flows import ends_are_writes, output_chain
 from polymodel.analysis.exact.listed import ListedChain, Moves, listable
 from polymodel.analysis.exact.partials import Chain
@@ -139,10 +139,6 @@ def _fills(layout: Layout, node: Node) -> Iterator[Flow]:
 
 
 def _copied(layout: Layout, einsum: str, tensor: str) -> Iterator[Flow]:
-    source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
-    target = layout.chain(einsum, tensor)[0]
-    if source.component == target.component:
-        return
-    view = layout.full[einsum, tensor]
-    now = touch((view.above(target.loops),), layout.blocks[tensor])
-    yield Flow(einsum, tensor, (source.component, target.component), frozenset(), now, now)
+    if (moved := copy_of(layout, einsum, tensor)) is not None:
+        source, target, now = moved
+        yield Flow(einsum, tensor, (source.component, target.component), frozenset(), now, now)

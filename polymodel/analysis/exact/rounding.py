@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from polymodel.analysis.exact.axes import result_view, shared_axes
 from polymodel.analysis.exact.buffets import Layout, Node
-from polymodel.analysis.exact.fills import fill_carries, fills_of
+from polymodel.analysis.exact.fills import copy_of, fill_carries, fills_of
 from polymodel.analysis.exact.flows import KINDS, Ledger, output_chain
 from polymodel.analysis.exact.listed import ListedChain, listable
 from polymodel.analysis.exact.listed_sizes import by_size, can_list, drained
@@ -26,7 +26,7 @@ from polymodel.analysis.result import TransferSizes
 from polymodel.architecture.hierarchy import Action
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
-from polymodel.schedule.touch import Touch, touch
+from polymodel.schedule.touch import Touch
 
 # (Einsum, node or None at a toll, component, tensor, kind)
 Row = tuple[str, int | None, str, str, str]
@@ -237,13 +237,9 @@ class _Walk:
 
     def copied(self, einsum: str, tensor: str) -> None:
         """One transfer per stamp of the destination, at both ends."""
-        layout = self.layout
-        source = layout.chain(einsum, layout.problem.cascade[einsum].inputs[0].tensor)[0]
-        target = layout.chain(einsum, tensor)[0]
-        if source.component == target.component:
+        if (moved := copy_of(self.layout, einsum, tensor)) is None:
             return
-        view = layout.full[einsum, tensor]
-        now = touch((view.above(target.loops),), layout.blocks[tensor])
+        source, target, now = moved
         for node, kind in ((source, "reads_fill"), (target, "writes_fill")):
             row, cut = (einsum, node.id, node.component, node.tensor, kind), Cut(node.loops, NOBODY)
             if rounds(self.layout, row):
