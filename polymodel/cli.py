@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 FINE, INFEASIBLE, BAD_INPUT, REFUSED, BUG = 0, 1, 2, 3, 70
 CODES = (
     "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly) or "
-    "out of memory, 70 a bug of polymodel's own, 130 interrupted (a sweep or an exploration prints what it has found)"
+    "out of memory, 70 a bug of polymodel's own, 130 interrupted (a sweep or an exploration prints what it "
+    "has found)"
 )
 
 
