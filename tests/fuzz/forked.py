@@ -29,7 +29,7 @@ for asked in sys.stdin:
         code = 99
         try:
             exec(prelude)
-            code = main(line)
+            code = main(line) if line else 0
         except SystemExit as ending:
             code = ending.code
         finally:
@@ -82,8 +82,8 @@ class Parent:
     def run(self, folder: Path, line: str, before: str | None = "") -> tuple[int, str]:
         """Exit code (a negative signal) and errors of a command line in a folder.
 
-        `before`: Python that its process runs first; None: the parent runs the line itself, so that all that
-        come later begin with what it imports.
+        `before`: Python that its process runs first, or alone if the line is empty; None: the parent runs
+        the line itself, so that all that come later begin with what it imports.
         """
         assert self.process.stdin is not None
         assert self.process.stdout is not None

@@ -7,6 +7,8 @@ from time import process_time
 
 import pytest
 
+import polymodel as pm
+from polymodel.analysis.symbolic import between
 from polymodel.cli import main
 from polymodel.schedule.readers import MAX_READERS
 from polymodel.workload.resolve import MAX_EINSUMS
@@ -55,6 +57,48 @@ def test_einsums_in_a_chain(count: int, tmp_path: Path, capsys: pytest.CaptureFi
     if code:
         assert f"the workload has {count} Einsums, at most {MAX_EINSUMS} are taken" in told
         assert "remedy" in told
+
+
+def fused(count: int) -> str:
+    """Products in a row, fused over the rows of the first; their weights come a tile at a time."""
+    made = [f"T{i}" for i in range(count + 1)]
+    weights = [f"W{i}" for i in range(count)]
+    einsums = [f"T{i + 1}[m, n{i + 1}] = T{i}[m, n{i}] * W{i}[n{i}, n{i + 1}]" for i in range(count)]
+    sizes = f"{{M: 64, {', '.join(f'N{i}: 16' for i in range(count + 1))}}}"
+    below = (
+        "  - !Temporal {rank_variable: m, tile_shape: 10}\n"
+        f"  - !Storage {{component: DRAM, tensors: [{', '.join(made[1:-1])}]}}\n  - !Sequential\n    nodes:\n"
+    )
+    for i in range(count):
+        below += (
+            f"    - !Nested\n      nodes:\n      - !Temporal {{rank_variable: n{i + 1}, tile_shape: 4}}\n"
+            f"      - !Storage {{component: BUF, tensors: [W{i}]}}\n"
+            f"      - !Compute {{einsum: T{i + 1}, component: MAC}}\n"
+        )
+    text = spec(sizes, einsums, [made[0], made[-1], *weights], below)
+    return text.replace(
+        "  - !Compute {name: MAC", "  - !Memory {name: BUF, size: inf}\n  - !Compute {name: MAC"
+    )
+
+
+def test_sizes_of_tiles_are_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again for every Einsum: of twice as many there are about twice as many."""
+    asked: list[object] = []
+    whole = between._elements
+    monkeypatch.setattr(between, "_elements", lambda *of: (asked.append(of), whole(*of))[1])
+    found = []
+    for count in (5, 10, 20):
+        asked.clear()
+        (tmp_path / "s.yaml").write_text(fused(count), encoding="utf-8")
+        assert pm.evaluate(pm.load(tmp_path / "s.yaml")).analysis.engine == "symbolic"
+        found.append(len(asked))
+    assert found[0] > 0
+    assert found[2] - found[1] <= 2.2 * (found[1] - found[0])
+
+
+@pytest.mark.slow
+def test_a_hundred_fused_einsums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran("evaluate", fused(100), tmp_path, capsys, 15)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import pytest
 import polymodel as pm
 from polymodel.sweep import run as sweeping
 from polymodel.sweep import units
+from tests.fuzz.forked import Parent
+from tests.fuzz.lines import SPEC
 from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul, same
 
-ROOT = Path(__file__).resolve().parents[2]
 THREE = (*OBJECTIVES, "energy")
 SMALL_UNITS = """
     import os, signal, sys
@@ -24,7 +24,7 @@ SMALL_UNITS = """
     from polymodel.sweep import run, spill, units
     from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
     run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
-    store = sys.argv[1]
+    store = os.getcwd()
     def die(*ignored):
         os.kill(os.getpid(), signal.SIGKILL)
     def after(times, action, then=die):
@@ -57,7 +57,19 @@ KILLS = {
 }
 
 
-def killed(store: Path, kill: str, body: str) -> None:
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
+    """It has imported what a sweep takes."""
+    running = Parent(tmp_path_factory.mktemp("told"))
+    folder = tmp_path_factory.mktemp("fine")
+    (folder / "s.yaml").write_text(SPEC, encoding="utf-8")
+    line = "sweep s.yaml --symbol TM=divisors(m) --store state"
+    assert running.run(folder, line, None) == (0, "")
+    yield running
+    running.end()
+
+
+def killed(parent: Parent, store: Path, kill: str, body: str) -> None:
     """Run a sweep in a process that kills itself on the way."""
     parts = (
         SMALL_UNITS,
@@ -66,11 +78,8 @@ def killed(store: Path, kill: str, body: str) -> None:
         kill,
         "    pm.sweep(spec, values, store=store, **options)\n",
     )
-    code = "\n".join(textwrap.dedent(p) for p in parts)
-    faults = store / "faults.txt"
-    with faults.open("w") as file:  # a pipe would stay open as long as any worker lives
-        done = subprocess.run([sys.executable, "-c", code, str(store)], cwd=ROOT, stderr=file, timeout=120)
-    assert done.returncode == -signal.SIGKILL, faults.read_text()
+    code, errors = parent.run(store, "", "\n".join(textwrap.dedent(p) for p in parts))
+    assert code == -signal.SIGKILL, errors
 
 
 @pytest.fixture
@@ -82,15 +91,15 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("many_units")
 @pytest.mark.parametrize("kill", KILLS)
-def test_killed_and_resumed(tmp_path: Path, kill: str) -> None:
+def test_killed_and_resumed(parent: Parent, tmp_path: Path, kill: str) -> None:
     body = """
         spec, values = matmul(), SYMBOLS
         options = {"objectives": (*OBJECTIVES, "energy"), "memory": "5KB"}
     """
     whole = pm.sweep(matmul(), SYMBOLS, objectives=THREE)
-    killed(tmp_path, KILLS[kill], body)
+    killed(parent, tmp_path, KILLS[kill], body)
     if kill != "a spilled part":
-        killed(tmp_path, "os.replace = after(2, os.replace)", body)
+        killed(parent, tmp_path, "os.replace = after(2, os.replace)", body)
     seen: list[int] = []
     again = pm.sweep(
         matmul(),
@@ -108,26 +117,26 @@ def test_killed_and_resumed(tmp_path: Path, kill: str) -> None:
 
 
 @pytest.mark.usefixtures("many_units")
-def test_two_processes_killed_and_resumed(tmp_path: Path) -> None:
+def test_two_processes_killed_and_resumed(parent: Parent, tmp_path: Path) -> None:
     options: dict[str, Any] = {"objectives": THREE, "workers": 2}
     whole = pm.sweep(matmul(), SYMBOLS, objectives=THREE)
     body = """
         spec, values = matmul(), SYMBOLS
         options = {"objectives": (*OBJECTIVES, "energy"), "workers": 2}
     """
-    killed(tmp_path, "options['progress'] = after(3, lambda *a: None)", body)
+    killed(parent, tmp_path, "options['progress'] = after(3, lambda *a: None)", body)
     same(pm.sweep(matmul(), SYMBOLS, **options, store=tmp_path), whole)
 
 
 @pytest.mark.usefixtures("many_units")
-def test_points_one_by_one_killed_and_resumed(tmp_path: Path) -> None:
+def test_points_one_by_one_killed_and_resumed(parent: Parent, tmp_path: Path) -> None:
     values = {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
     whole = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all")
     body = """
         spec, values = live(matmul()), {"TM": [1, 4, 24], "TN": [3, 20], "TK": [18, 5]}
         options = {"objectives": OBJECTIVES, "keep": "all"}
     """
-    killed(tmp_path, "options['progress'] = after(7, lambda *a: None)", body)
+    killed(parent, tmp_path, "options['progress'] = after(7, lambda *a: None)", body)
     again = pm.sweep(live(matmul()), values, objectives=OBJECTIVES, keep="all", store=tmp_path)
     assert again.before == 6
     same(again, whole)

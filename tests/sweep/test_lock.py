@@ -249,7 +249,10 @@ def test_three_that_race_for_what_is_left_by_the_dead(tmp_path: Path, links: boo
     assert not (tmp_path / "inside").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+SLOW = [pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]  # ends a process as SIGKILL does
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, *SLOW])
 def test_ended_at_random_moments_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:
