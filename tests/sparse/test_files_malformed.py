@@ -60,7 +60,7 @@ MARKET = {
     "few": (HEAD + "% c\n3 3 4\n1 1 1\n", ["3:1 the header says 4 entries, the file has 1: 3 too few"]),
     "many": (HEAD + "3 3 1\n1 1 1\n2 2 2\n", ["2:1 the header says 1 entries, the file has 2: 1 too many"]),
     "lines": (
-        HEAD + "3 3 9\n1 1 1\n4 1 1\n0 2 1\n1 -2 1\n1.5 1 1\n1 1\n1 1 1 1\n1 2 nan\n1 2 -inf\n1 2 abc\n",
+        HEAD + "3 3 10\n1 1 1\n4 1 1\n0 2 1\n1 -2 1\n1.5 1 1\n1 1\n1 1 1 1\n1 2 nan\n1 2 -inf\n1 2 abc\n",
         [
             "4:1 coordinate 4 is outside 1..3",
             "5:1 coordinate 0: coordinates count from 1",
@@ -71,6 +71,15 @@ MARKET = {
             "10:5 value nan is not finite",
             "11:5 value -inf is not finite",
             "12:5 abc is no number",
+        ],
+    ),
+    "several, two in one line": (
+        HEAD + "3 3 5\n2 4 1.0\n0 2 x\n",
+        [
+            "3:3 coordinate 4 is outside 1..3",
+            "4:1 coordinate 0: coordinates count from 1",
+            "4:5 x is no number",
+            "2:1 the header says 5 entries, the file has 2: 3 too few",
         ],
     ),
     "integer": (

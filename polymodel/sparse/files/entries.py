@@ -75,34 +75,40 @@ class Entries:
     values: NDArray[Any]
 
 
-def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | complex] | Wrong:
-    """One line, split at white space."""
+def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | complex] | list[Wrong]:
+    """One line, split at white space; or all that is wrong with its words."""
     if len(tokens) != rule.columns:
         there = f"{len(tokens)} number{'s' if len(tokens) != 1 else ''}"
-        return Wrong(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")
+        return [Wrong(f"{there} in the line, not {rule.columns}", f"a line holds {rule.told}")]
+    faults: list[Wrong] = []
     point: list[int] = []
     for at, token in enumerate(tokens[: rule.order]):
         if not WHOLE.match(token):
-            return Wrong(f"coordinate {_text(token)} is no whole number", "coordinates count from 1", at)
-        point.append(int(token) - 1 if len(token) < 30 else _LARGEST + 1)
+            what = f"coordinate {_text(token)} is no whole number"
+            faults.append(Wrong(what, "coordinates count from 1", at))
+            continue
+        place = int(token) - 1 if len(token) < 30 else _LARGEST + 1
+        point.append(place)
         size = rule.sizes[at] if rule.sizes else _LARGEST
-        if not 0 <= point[at] < size:
-            return _outside(token, at, size, rule)
-    if rule.triangle and point[0] <= point[1] and (point[0] < point[1] or rule.triangle == "strict"):
-        where = "above" if point[0] < point[1] else "on"
-        below = "below" if rule.triangle == "strict" else "on and below"
-        return Wrong(
-            f"the entry is {where} the diagonal of a matrix stored by symmetry",
-            f"give the entries {below} the diagonal, or write `general` in the header",
-        )
+        if not 0 <= place < size:
+            faults.append(_outside(token, at, size, rule))
     numbers: list[int | float] = []
     for at, token in enumerate(tokens[rule.order :], rule.order):
         number = _number(token, rule.field, at)
         if isinstance(number, Wrong):
-            return number
-        numbers.append(number)
+            faults.append(number)
+        else:
+            numbers.append(number)
+    if faults:
+        return faults
+    if rule.triangle and point[0] <= point[1] and (point[0] < point[1] or rule.triangle == "strict"):
+        where = "above" if point[0] < point[1] else "on"
+        below = "below" if rule.triangle == "strict" else "on and below"
+        what = f"the entry is {where} the diagonal of a matrix stored by symmetry"
+        return [Wrong(what, f"give the entries {below} the diagonal, or write `general` in the header")]
     if rule.hermitian and point[0] == point[1] and numbers[1]:
-        return Wrong("a diagonal entry of a hermitian matrix is real", "its second part is 0", rule.order + 1)
+        what = "a diagonal entry of a hermitian matrix is real"
+        return [Wrong(what, "its second part is 0", rule.order + 1)]
     if rule.field == "pattern":
         return point, 1
     return point, complex(*numbers) if rule.field == "complex" else numbers[0]
@@ -164,8 +170,10 @@ def one_by_one(block: Block, rule: Rule, faults: Faults) -> Entries:
         if not tokens or tokens[0][:1] in b"%#":
             continue
         found = entry(tokens, rule)
-        if isinstance(found, Wrong):
-            faults.add(found.message, found.remedy, number, line, _column(line, found.token))
+        if isinstance(found, list):
+            faults.lines += 1
+            for wrong in found:
+                faults.add(wrong.message, wrong.remedy, number, line, _column(line, wrong.token))
             if faults.enough:
                 faults.stopped = number
                 break

@@ -31,12 +31,14 @@ _PACKED = b"\x1f\x8b"
 
 @dataclass
 class Faults:
-    """Faults of one file: the first 20 in full, the next 1000 counted; `stopped`: the line it ended at."""
+    """Faults of one file: the first 20 in full, the next 1000 counted; `stopped`: the line it ended at;
+    `lines`: entries that have faults."""
 
     file: str
     told: list[Diagnostic] = field(default_factory=list)
     more: int = 0
     stopped: int = 0
+    lines: int = 0
 
     def add(self, message: str, remedy: str = "", line: int = 0, text: bytes = b"", column: int = 1) -> None:
         """`line` and `column` count from 1; 0 lines: the file as a whole."""
