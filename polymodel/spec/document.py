@@ -20,6 +20,7 @@ from polymodel.spec.foreign import foreign, section_of_accelforge
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
 from polymodel.spec.plain import plainly
+from polymodel.spec.sections import unknown_section
 from polymodel.spec.slips import read_as_meant
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
 from polymodel.spec.sweep_schema import SweepSection
@@ -42,8 +43,6 @@ SECTIONS: dict[str, type[SchemaObject]] = {
     "sweep": SweepSection,
     "explore": ExploreSection,
 }
-_KNOWN = (*SECTIONS, "symbols", "schema_version")
-_OTHER = ("einsum", "format", "binding", "constraints", "notes", "name", "description")
 
 
 # The `symbols:` section: name -> number, expression over other symbols, or nothing yet.
@@ -285,15 +284,11 @@ def _version(entry: Entry, document: Document) -> None:
 
 
 def _extra(entry: Entry, root: Node, document: Document) -> None:
-    """Keys of other tools and of later versions pass; what looks like a slip of the pen does not."""
-    other = section_of_accelforge(entry, root)
-    if other is not None:
-        document.faults.note(other)
+    """A key that is no section: a fault, unless it is free for notes and anchors."""
+    told = section_of_accelforge(entry, root) or unknown_section(entry, SECTIONS)
+    if told is not None:
+        document.faults.note(told)
         return
-    near = suggestion(entry.key, _KNOWN)
-    if near.startswith("did you mean") and entry.key not in _OTHER:
-        place = entry.source.place(entry.line, entry.column)
-        document.faults.note(Diagnostic(f"unknown key `{entry.key}`", near, entry.key, place))
     document.extras[entry.key] = entry.value.plain()
 
 

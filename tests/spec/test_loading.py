@@ -197,10 +197,39 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert load(path).workload["Y"].bounds == ((0, 3),)
 
 
-def test_unknown_sections_are_kept_untouched(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "remedy"),
+    [
+        ("constraints: {max_fused_loops: 0}", "explore: {max_fused_loops: 0}"),
+        ("objectives: [energy]", "write it in `sweep:` or `explore:`"),
+        ("max_fused_loops: 0", "write it in `explore:`"),
+        ("nodes: []", "write it in `arch:` or `mapping:`"),
+        ("architecture: {}", "the machine stands in `arch:`"),
+        ("problem: {}", "the Einsums stand in `workload:`"),
+        ("bindings: {}", "TeAAL"),
+        ("exlore: {}", "did you mean explore?"),
+        ("foo: 1", "sections: workload, renames, arch, mapping, sweep, explore, symbols, schema_version;"),
+        ("config: {}", "`x-config:`"),
+    ],
+)
+def test_unknown_sections_are_told(section: str, remedy: str, tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
-    path.write_text(EXAMPLE.read_text() + "\nbinding: {TN2: [1, 2]}\n")
-    assert load(path).extras == {"binding": {"TN2": [1, 2]}}
+    path.write_text(f"{EXAMPLE.read_text()}\n{section}\n")
+    with pytest.raises(SpecError) as caught:
+        load(path)
+    (found,) = caught.value.diagnostics
+    assert found.message == f"unknown section `{section.partition(':')[0]}`"
+    assert remedy in found.remedy
+    assert found.place.line == len(path.read_text().splitlines())
+
+
+def test_keys_for_notes_and_anchors_are_free(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    head = "x-sizes: &size 5\nname: ours\ndescription: a trial\nnotes: [one]\n"
+    path.write_text(head + EXAMPLE.read_text().replace("{TN2: 3}", "{TN2: *size}"))
+    spec = load(path)
+    assert set(spec.extras) == {"x-sizes", "name", "description", "notes"}
+    assert spec.symbols["TN2"] == 5
 
 
 def test_library_names() -> None:
