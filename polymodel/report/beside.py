@@ -31,7 +31,7 @@ def beside(report: Report) -> list[tuple[str, str]]:
 
 
 def verdict(report: Report) -> tuple[bool, str]:
-    """Whether it fits, and in a word; what a spec says of zeros decides, as in sweeps of sparse objectives."""
+    """Whether it fits, and in words; what a spec says of zeros decides, as in sweeps of sparse objectives."""
     words = {True: "yes", False: "NO"}
     if not says_sparse(report.problem) or report.sparse.feasible == report.feasible:
         return report.feasible, words[report.feasible]
