@@ -41,7 +41,6 @@ def verdict(report: Report) -> tuple[bool, str]:
     return sparse.feasible, f"{found}; {words[report.feasible]} with every zero stored"
 
 
-
 def _tiled(report: Report) -> str:
     try:
         tiling = report.tiling
