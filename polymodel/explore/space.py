@@ -265,7 +265,8 @@ def _box(one: Einsum) -> None:
         raise Refused(
             f"rank {rank} in {one.name} is narrower than its windows reach (padding or a halo), so that "
             "iterations at the edge do not exist; the search covers boxes, where all do",
-            f"store the padding as elements of the tensor, or {REMEDY}",
+            "explore the layer without its padding: the mapping found evaluates with it as well "
+            f"(docs/howto/explore.md); or {REMEDY}",
         )
 
 

@@ -267,3 +267,5 @@ def test_what_is_no_box_is_refused_by_its_rank(
     with pytest.raises(pm.Refused, match=message) as caught:
         pm.explore(spec)
     assert "write its mapping by hand" in str(caught.value)
+    if "narrower" in str(caught.value) or "padding" in str(caught.value):
+        assert "remedy: explore the layer without its padding" in str(caught.value)
