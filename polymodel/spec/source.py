@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
-from polymodel.errors import Place
+from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.spec.faults import Path
 
 # Stands for a tag that the reader has refused already.
 UNKNOWN_TAG = "!unknown"
+MAX_VALUES = 200_000  # of plain data, as of a file
 Scalar = str | int | float | bool | None
 
 
@@ -103,12 +105,21 @@ class Node:
 
 
 def node_of(value: object, source: Source, depth: int) -> Node:
-    """Plain Python data as a node that stands nowhere."""
+    """Plain Python data as a node that stands nowhere. Raises SpecError where it grows without end."""
+    return _node_of(value, source, depth, count())
+
+
+def _node_of(value: object, source: Source, depth: int, made: Iterator[int]) -> Node:
+    if next(made) > MAX_VALUES:
+        message = f"the data has more than {MAX_VALUES} values"
+        raise SpecError([Diagnostic(message, "look whether a table holds itself", "", Place(source.file))])
     if isinstance(value, Mapping) and depth < 60:
-        entries = (Entry(str(k), 0, 0, source, node_of(v, source, depth + 1)) for k, v in value.items())
+        entries = (
+            Entry(str(k), 0, 0, source, _node_of(v, source, depth + 1, made)) for k, v in value.items()
+        )
         return Node(source, 0, 0, entries=tuple(entries))
     if isinstance(value, (list, tuple)) and depth < 60:
-        return Node(source, 0, 0, elements=tuple(node_of(v, source, depth + 1) for v in value))
+        return Node(source, 0, 0, elements=tuple(_node_of(v, source, depth + 1, made) for v in value))
     return Node(source, 0, 0, scalar=value)
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
+from polymodel.spec import source
+from polymodel.spec.teaal.schema import read_teaal
 
 WORKLOAD = "workload: {rank_sizes: {M: %s}, bits_per_value: {All: 8}, einsums: ['Z[m] = A[m]']}\n"
 
@@ -65,3 +67,15 @@ def test_a_hexadecimal_number_has_digits(tmp_path: Path) -> None:
             pm.load(file)
     file.write_text(WORKLOAD % "0x_1_0", encoding="utf-8")
     assert pm.load(file).workload.rank_sizes == (("M", 16),)
+
+
+def test_data_of_other_tools_that_grows_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two references to itself make twice as many values at each level; a lower bound saves time."""
+    monkeypatch.setattr(source, "MAX_VALUES", 2000)
+    both: dict[str, object] = {}
+    both |= {"shape": both, "instance": both}
+    for given in ({"problem": both}, {"problem": doubled()}):
+        with pytest.raises(pm.SpecError, match="more than 2000 values"):
+            pm.import_timeloop(given)
+        with pytest.raises(pm.SpecError, match="more than 2000 values"):
+            read_teaal({"einsum": given})
