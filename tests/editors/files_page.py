@@ -24,8 +24,8 @@ SHOWN = {
 NODES = {"ComputeUnit": "!Compute (of an architecture)", "Compute": "!Compute (of a mapping)"}
 TAGGED = ("Memory", "Toll", "Container", "Storage", "Temporal", "Spatial", "Nested", "Sequential", "Pipeline")
 FREE = """`name`, `description` and `notes` at the top of a file are free, and keys that begin with `x-`:
-nothing reads them. They are for remarks and for YAML anchors (`x-size: &size 64`, later `*size`). Any other key
-that is no section is a fault."""
+nothing reads them. They are for remarks and for YAML anchors (`x-size: &size 64`, later `*size`). Any other
+key that is no section is a fault."""
 Json = dict[str, Any]
 
 
