@@ -156,7 +156,7 @@ def _mappings(front: pandas.DataFrame) -> list[str]:
 
 
 def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, only: str) -> None:
-    earlier = fronts(ax)  # they keep their colours to themselves
+    earlier = fronts(ax)  # they keep their colours and markers to themselves
     number, used = len(earlier) + 1, sum(map(len, earlier.values()))
     line, shade = LINES[(number - 1) % len(LINES)], ("0.55", "0.3")[(number - 1) % 2]
     ax.step(front[x], front[y], where="post", color=shade, linewidth=1.1, linestyle=line)
@@ -167,7 +167,7 @@ def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, only: str) -> 
         # Larger behind those that are there: a mapping on both fronts shows as both.
         ax.scatter(
             mine[x], mine[y], s=22 * number, color=COLOURS[(used + i) % len(COLOURS)], label=label,
-            marker=MARKERS[(number - 1) % len(MARKERS)], zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
+            marker=MARKERS[(used + i) % len(MARKERS)], zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
         )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def test_fronts_in_one_picture_are_told_apart(first: str, second: str, suffixes:
     assert labels(ax) == [f"fused: T, 2 points ({a})", f"unfused, 1 point ({a})", f"unfused, 2 points ({b})"]
     assert len(set(staircases(ax))) == 2
     shapes = {points.get_paths()[0].vertices.tobytes() for points in ax.collections}
-    assert len(shapes) == 2
+    assert len(shapes) == 3, "in grey, too"
     third = explored_axes(PLAIN, BOTH, BOTH, UNITS, ax)
     assert labels(third)[-1] == "unfused, 2 points (front 3)"
     assert len(set(staircases(ax))) == 3
