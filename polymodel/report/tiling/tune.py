@@ -172,7 +172,7 @@ class Tuning:
         return told if self.chosen.figure <= self.bound else (*told, _UNTRIED)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The figure of every step, the best so far, the bound, and the seconds they took."""
+        """The figure of every step, the best so far, the bound, and what was proposed where it got better."""
         from polymodel.report.tiling.plots_tune import plot_tuning
 
         return plot_tuning(self, ax)
