@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
@@ -29,11 +30,12 @@ def rank_sizes(texts: list[str]) -> dict[str, int]:
 
 
 def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
-    """Files first: their shapes give the sizes of ranks that the made ones need."""
+    """Files first: their shapes give the sizes of ranks that the made ones need. `sizes`: those given."""
     from polymodel.cli_common import pairs
     from polymodel.sparse.files import read_tensor
 
     assert spec.teaal is not None
+    sizes = dict(sizes)
     data = pairs(options.tensors, "")
     declared = spec.teaal.declaration
     ranks = list(dict.fromkeys(r for own in declared.values() for r in own))
@@ -123,5 +125,5 @@ def _made(
     try:
         return random_tensor(ranks, shape, density, own % 2**32).renamed(name)
     except SpecError as error:
-        faults += error.diagnostics
+        faults += [replace(d, message=f"{name}={text}: {d.message}") for d in error.diagnostics]
         return None

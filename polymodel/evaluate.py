@@ -14,7 +14,7 @@ from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Reuse
 from polymodel.report.report import Report
 from polymodel.schedule.legality import check
-from polymodel.spec.faults import not_a, not_a_spec
+from polymodel.spec.faults import Faults, not_a, not_a_spec
 from polymodel.spec.plain import as_number, by_name, shown
 from polymodel.spec.symbols import given_symbols
 from polymodel.spec.teaal.records import TeaalSpec
@@ -207,16 +207,17 @@ def traffic(
     symbols. Raises SpecError for a spec that is not TeAAL's and for tensors that do not fit, Refused, by
     name, for what is not covered.
     """
-    from polymodel.sparse.tensor import SparseTensor as Sparse
+    from polymodel.sparse.given import given_tensor
     from polymodel.sparse.traffic.model import traffic as moved
 
     teaal, symbols = _teaal(spec, "traffic", symbols)
     whole = {name: int(v) for name, v in (symbols or {}).items() if float(v).is_integer()}
     by_name("tensors", tensors, '{"A": pm.read_tensor("a.mtx"), "B": ...}')
-    known = {
-        name: given if isinstance(given, Sparse) else Sparse.from_dense(name, _ranks(teaal, name), given)
-        for name, given in tensors.items()
-    }
+    known, faults = {}, Faults()
+    for name, given in tensors.items():
+        with faults.noting():
+            known[name] = given_tensor(name, _ranks(teaal, name), given)
+    faults.raise_if_any()
     return moved(teaal, known, symbols=whole, replacement=replacement)
 
 

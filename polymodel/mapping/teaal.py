@@ -29,7 +29,7 @@ from polymodel.spec.teaal.records import (
 )
 from polymodel.workload.einsum import Cascade, Einsum
 
-EXECUTE = "run it on data: polymodel.execute(spec, tensors)"
+EXECUTE = "run it on data: polymodel execute SPEC TENSOR=FILE ..., or pm.execute(spec, tensors)"
 _OTHER_ARCH = f"{EXECUTE}; or load an architecture beside it"
 
 

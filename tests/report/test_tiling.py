@@ -272,10 +272,9 @@ def test_one_of_a_kind_is_written_so() -> None:
         assert part in text
 
 
-def test_arrays_are_told_how_to_become_sparse() -> None:
-    with pytest.raises(pm.SpecError) as caught:
-        pm.tile(np.eye(3))  # type: ignore[arg-type]  # what a newcomer passes
-    assert "coo_array" in caught.value.diagnostics[0].remedy
+def test_arrays_are_taken_as_they_are() -> None:
+    dense = np.eye(3)
+    assert repr(pm.tile(dense)) == repr(pm.tile(pm.SparseTensor.from_dense("A", ("I", "J"), dense)))
 
 
 def test_the_loose_bound_of_products_entry_by_entry_promises_nothing() -> None:

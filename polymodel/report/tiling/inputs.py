@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.given import given_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
@@ -17,9 +19,11 @@ from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed
 if TYPE_CHECKING:
     import scipy.sparse
 
-Source: TypeAlias = "SparseTensor | str | PathLike[str] | scipy.sparse.sparray | scipy.sparse.spmatrix"
+Source: TypeAlias = (
+    "SparseTensor | str | PathLike[str] | NDArray[Any] | scipy.sparse.sparray | scipy.sparse.spmatrix"
+)
 OPS: dict[str, Op] = {"add": "add", "multiply": "multiply", "mul": "multiply"}
-_TENSORS = "pass the name of a .mtx or .tns file, a SparseTensor, or a SciPy sparse matrix"
+_TENSORS = "pass the name of a .mtx or .tns file, a SparseTensor, an array, or a SciPy sparse matrix"
 
 
 def elements(capacity: int) -> Elements:
@@ -66,10 +70,10 @@ def operand(
         merged = (held - found.nnz, "duplicate", "summed or cancelled")
         done = _done((int(matrix.data.size) - held, "explicit zero", "removed"), merged)
         return found, ((f"{name}: {done}",) if done else ())
-    remedy = _TENSORS
     if isinstance(source, np.ndarray | list | tuple):
-        remedy = "make it sparse: scipy.sparse.coo_array(...), or pm.SparseTensor.from_dense('A', 'IJ', ...)"
-    raise not_a("sparse tensor or file", call, source, remedy)
+        ranks = tuple("IJKLMN"[: np.ndim(source)] if names is None else names)
+        return given_tensor(name, ranks, source), ()
+    raise not_a("sparse tensor or file", call, source, _TENSORS)
 
 
 def _done(*changes: tuple[int, str, str]) -> str:

@@ -50,7 +50,7 @@ def tile(
 ) -> Tiling:
     """Cut two sparse operands into tiles that fit, and say what running them costs.
 
-    `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors or SciPy matrices; `b` also pm.Rolled(rows),
+    `a`, `b`: files (.mtx, .tns, also .gz), SparseTensors, arrays or SciPy matrices; `b` also pm.Rolled(rows),
     pm.Transposed() or pm.Alone(), or in words (rolled:5, transposed, nothing); without it B is A with its
     rows rolled by 5. `op`: add or multiply, element by element. `fit`: pm.elements(C), pm.words(M) or
     pm.stored(format, bits). `tiler`: a name, also NAME+merge and NAME+fixpoint; `best` tries them all and

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os import PathLike
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.execute.einsum import count, result, walk_through
 from polymodel.sparse.execute.plan import make_plan, rank_of
 from polymodel.sparse.execute.records import EinsumCounts, Execution
 from polymodel.sparse.execute.thin import find_thin
+from polymodel.sparse.given import given_tensor
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -35,7 +34,8 @@ def run(
 ) -> Execution:
     """Run every Einsum of a cascade on sparse operands, in the order of the spec, as its mapping says.
 
-    `tensors`: every input by name, as `SparseTensor` or as an array with one axis per declared rank.
+    `tensors`: every input by name: a `SparseTensor`, a SciPy sparse matrix, or an array with one axis per
+    declared rank.
     `rank_sizes`: of ranks that no tensor has. `symbols`: values of scalars and of sizes of splits.
     `slices`: a later Einsum that is sliced balances the slices by its `own` tensor's nonzeros, as in TeAAL,
     or keeps those that the rank was sliced into first (`kept`, as hardware that stores A in slices does).
@@ -113,31 +113,10 @@ def _tensors(teaal: TeaalSpec, tensors: Mapping[str, Tensor]) -> dict[str, Spars
             known = ", ".join(teaal.inputs)
             faults.append(Diagnostic(f"{name} is no input of the cascade", f"its inputs are {known}"))
             continue
-        ranks = teaal.declaration[name]
-        if isinstance(tensor, (str, PathLike)):
-            what = f"{name}: {str(tensor)!r} is no tensor"
-            faults.append(Diagnostic(what, f"pass pm.read_tensor({str(tensor)!r})"))
-            continue
-        read = Arguments()
-        data = tensor if isinstance(tensor, SparseTensor) else read.array(name, tensor)
-        if read.faults:
-            faults.extend(read.faults)
-            continue
-        there = len(data.ranks) if isinstance(data, SparseTensor) else data.ndim
-        if there != len(ranks):
-            what = f"{name} is declared with {len(ranks)} ranks {list(ranks)}, the tensor has {there}"
-            faults.append(Diagnostic(what))
-        elif not isinstance(tensor, SparseTensor):
-            try:
-                found[name] = SparseTensor.from_dense(name, ranks, tensor)
-            except SpecError as wrong:
-                faults.extend(wrong.diagnostics)
-        elif tensor.ranks == ranks:
-            found[name] = tensor if tensor.name == name else tensor.renamed(name)
-        elif set(tensor.ranks) == set(ranks):
-            found[name] = tensor.swizzled(ranks).renamed(name)
-        else:
-            found[name] = tensor.renamed(name, ranks)
+        try:
+            found[name] = given_tensor(name, teaal.declaration[name], tensor)
+        except SpecError as wrong:
+            faults.extend(wrong.diagnostics)
     if faults:
         raise SpecError(faults)
     return found

@@ -106,7 +106,10 @@ def test_what_depends_on_the_data_is_refused_by_name(name: str) -> None:
     assert spec.mapping is None
     with pytest.raises(pm.Refused, match="data-dependent: ") as caught:
         pm.evaluate(spec)
-    assert caught.value.remedy == "run it on data: polymodel.execute(spec, tensors)"
+    assert (
+        caught.value.remedy
+        == "run it on data: polymodel execute SPEC TENSOR=FILE ..., or pm.execute(spec, tensors)"
+    )
 
 
 def test_every_packaged_spec_loads_and_prints() -> None:

@@ -1,0 +1,54 @@
+"""Tensors as callers hold them: `SparseTensor`s, SciPy sparse matrices and arrays, NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.plain import shown
+
+WAYS = "pass a SparseTensor, a SciPy sparse matrix, an array of numbers, or pm.read_tensor(file)"
+
+
+def given_tensor(name: str, ranks: Sequence[str], given: object) -> SparseTensor:
+    """`given` under the name and the declared ranks of an input.
+
+    A `SparseTensor` with the same ranks in another order is turned, one with other ranks takes the declared
+    ones in order. SpecError for what is no tensor, or one of another number of ranks.
+    """
+    ranks = tuple(ranks)
+    if isinstance(given, (str, PathLike)):
+        what = f"{name}: {str(given)!r} is no tensor"
+        raise SpecError([Diagnostic(what, f"pass pm.read_tensor({str(given)!r})")])
+    if isinstance(given, SparseTensor):
+        _same_order(name, ranks, given.shape)
+        if given.ranks == ranks:
+            return given if given.name == name else given.renamed(name)
+        turned = given.swizzled(ranks) if set(given.ranks) == set(ranks) else given
+        return turned.renamed(name, ranks)
+    if hasattr(given, "tocoo"):
+        coo = given.tocoo()
+        _same_order(name, ranks, coo.shape)
+        return SparseTensor.from_scipy(name, ranks, coo)
+    return _of_array(name, ranks, given)
+
+
+def _of_array(name: str, ranks: tuple[str, ...], given: object) -> SparseTensor:
+    read = Arguments()
+    array = read.array(name, given)
+    read.raise_if_any()
+    if array.dtype.kind not in "biufc":
+        kind = "an array of text" if array.dtype.kind in "US" else shown(given)
+        raise SpecError([Diagnostic(f"{name}: {kind} is no tensor of numbers", WAYS)])
+    _same_order(name, ranks, array.shape)
+    return SparseTensor.from_dense(name, ranks, array)
+
+
+def _same_order(name: str, ranks: tuple[str, ...], shape: tuple[int, ...]) -> None:
+    if len(shape) != len(ranks):
+        own = f"{len(ranks)} rank{'s' if len(ranks) != 1 else ''} {list(ranks)}"
+        what = f"{name} is declared with {own}, the tensor has {len(shape)}"
+        raise SpecError([Diagnostic(what, f"give one with an axis for each of {', '.join(ranks) or 'none'}")])
