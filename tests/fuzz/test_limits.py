@@ -71,7 +71,7 @@ def test_bytes_of_a_document(tmp_path: Path) -> None:
 def test_faults_of_a_document(tmp_path: Path) -> None:
     """All are told, unless they are so many that no one reads them."""
     for count, told in ((MAX_FAULTS, MAX_FAULTS), (MAX_FAULTS + 1, MAX_FAULTS + 1), (5_000, MAX_FAULTS + 1)):
-        found = loaded(tmp_path, "a: 1\n" * (count + 1))
+        found = loaded(tmp_path, "x-a: 1\n" * (count + 1))
         assert found is not None
         assert len(found.diagnostics) == told
         assert ("the rest is not told" in str(found)) == (count > MAX_FAULTS)
