@@ -19,6 +19,7 @@ from polymodel.loading import Spec
 from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.spec.faults import suggestion
 from polymodel.spec.output import whole, write_text
+from polymodel.workload.slips import likely_slips
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -359,6 +360,7 @@ def _sparse(front: Front) -> Iterator[str]:
 def _notes(front: Front) -> Iterator[str]:
     found, request = front.found, front.request
     yield from _unbounded(front)
+    yield from likely_slips(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"

@@ -31,6 +31,7 @@ from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.workload.einsum import Cascade
+from polymodel.workload.slips import likely_slips
 
 _PARTS: dict[str, tuple[type, ...]] = {
     "raw_workload": (Workload, NoneType),
@@ -91,15 +92,21 @@ class Spec:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a dense count does not take from a TeAAL spec as it is written; why it has no mapping."""
-        derived = self._resolution.derived
+        """Tensors whose names look misspelt; what a dense count does not take from a TeAAL spec as it is
+        written, and why it has no mapping."""
+        derived, workload = self._resolution.derived, self._resolution.workload
         found: tuple[str, ...] = ()
         if self.raw_teaal is not None:
             own, found = arch_of(self.raw_teaal)
             found = found if self.raw_arch in (own, None) else ()
         if derived is not None:
             found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
-        return found
+        return found + (likely_slips(workload.cascade) if workload is not None else ())
+
+    @property
+    def mapping_remarks(self) -> tuple[str, ...]:
+        """What of a TeAAL spec's mapping is not as written: loops that no fanout holds, for one."""
+        return self._resolution.derived.remarks if self._resolution.derived is not None else ()
 
     def __getstate__(self) -> dict[str, object]:
         # What is resolved can be resolved again; the scopes behind it cannot be pickled.

@@ -106,10 +106,14 @@ class Report(Frames):
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What to know beside the figures: the engine's notes, and outputs that are written in part."""
+        """What to know beside the figures: the engine's notes, outputs that are written in part, names
+        that look misspelt, and what of a TeAAL mapping is not as written."""
         from polymodel.workload.relations import unwritten
+        from polymodel.workload.slips import likely_slips
 
-        return self.analysis.notes + tuple(
+        own = self.spec.mapping_remarks if self.spec is not None else ()
+        told = (*self.analysis.notes, *likely_slips(self.problem.cascade), *own)
+        return told + tuple(
             f"{tensor} has {' x '.join(map(str, sizes))} elements, {count} of which no iteration writes, "
             f"e.g. {tensor}[{', '.join(map(str, element))}]"
             for tensor, sizes, count, element in unwritten(self.problem.cascade)

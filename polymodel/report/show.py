@@ -15,6 +15,7 @@ from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
 from polymodel.workload.einsum import Cascade
+from polymodel.workload.slips import likely_slips
 from polymodel.workload.text import cascade_text, values_text
 
 
@@ -31,7 +32,8 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
 
 
 def _workload(workload: Cascade) -> str:
-    return cascade_text(workload) + values_text(workload)
+    told = "".join(f"note: {remark}\n" for remark in likely_slips(workload))
+    return cascade_text(workload) + values_text(workload) + told
 
 
 def _architecture(arch: Hierarchy) -> str:

@@ -1,0 +1,81 @@
+"""Tensors written in two ways are remarked upon, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import main
+from polymodel.workload.slips import likely_slips
+
+ROOT = Path(__file__).parents[1]
+TOLD = "T1 is made and never read; T_1 is read and never made: did you mean T1?"
+
+
+def written(*einsums: str) -> dict[str, object]:
+    sizes = {rank: 4 for rank in "MNKJ" if any(rank.lower() in e for e in einsums)}
+    return {"workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": list(einsums)}}
+
+
+MISSPELT = written("T1[m, n] = A[m, k] * B[k, n]", "Z[m, j] = T_1[m, n] * D[n, j]")
+
+
+def test_a_misspelt_tensor_is_told_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = pm.load(MISSPELT, "simple_two_level")
+    assert likely_slips(spec.workload) == (TOLD,)
+    assert TOLD in spec.remarks
+    front = pm.explore(spec, objectives=("energy",))
+    assert TOLD in front.notes
+    report = pm.evaluate(front[0].spec)
+    assert TOLD in report.notes
+    spec_file = tmp_path / "spec.yaml"
+    spec_file.write_text(json.dumps(MISSPELT))
+    for command in ("validate", "show"):
+        assert main([command, str(spec_file)]) == 0
+        assert f"note: {TOLD}" in capsys.readouterr().out
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text(pm.mapping_to_yaml(front[0].spec.mapping))
+    assert main(["evaluate", str(spec_file), "simple_two_level", str(mapping)]) == 0
+    assert f"note: {TOLD}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "einsums",
+    [
+        ["T1[m, n] = A[m, k] * B[k, n]", "Z[m, j] = T1[m, n] * D[n, j]"],
+        ["A2[m, n] = A[m, n] * B[m, n]"],  # a result named after its operand
+        ["T1[m, n] = A[m, k] * B[k, n]", "Z[m, j] = T_1[m, k] * D[k, j]"],  # other ranks
+        ["Z[m, j] = T_1[m, n] * D[n, j]", "T1[m, n] = A[m, k] * B[k, n]"],  # read before the other is made
+        ["Y[m, n] = A[m, k] * B[k, n]", "Z[m, j] = C[m, n] * D[n, j]"],  # two outputs
+    ],
+)
+def test_outputs_and_inputs_of_their_own_are_not(einsums: list[str]) -> None:
+    assert likely_slips(pm.load(written(*einsums)).workload) == ()
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "workloads").glob("*.yaml")))
+def test_shipped_workloads_have_none(name: str) -> None:
+    assert likely_slips(pm.load(name).workload) == ()
+
+
+def test_a_loop_without_a_fanout_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """TeAAL's `space: [M]` on a machine of one multiplier runs in time."""
+    spec = {
+        "einsum": {
+            "declaration": {"A": ["K", "M"], "B": ["K", "N"], "Z": ["M", "N"]},
+            "expressions": ["Z[m, n] = A[k, m] * B[k, n]"],
+        },
+        "mapping": {
+            "loop-order": {"Z": ["M", "N", "K"]},
+            "spacetime": {"Z": {"space": ["M"], "time": ["N", "K"]}},
+        },
+        "symbols": {"M": 4, "N": 4, "K": 4},
+    }
+    told = "Einsum Z: no fanout dimension is left for M, so it runs in time"
+    assert told in pm.evaluate(pm.load(spec, "simple_two_level")).notes
+    (tmp_path / "teaal.yaml").write_text(json.dumps(spec))
+    assert main(["evaluate", str(tmp_path / "teaal.yaml"), "simple_two_level"]) == 0
+    assert f"note: {told}" in capsys.readouterr().out
