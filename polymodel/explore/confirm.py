@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,12 @@ from polymodel.evaluate import evaluate_problem
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.mapping.checks import check_mapping
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.report.report import Report
 from polymodel.spec.faults import Faults
 from polymodel.sweep.parallel import scratch
+from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.data import TensorData
@@ -170,11 +173,42 @@ def _known(spec: Spec, candidate: Candidate, data: Data) -> Figures:
     refusal is told when the report is looked at."""
     try:
         return confirmed(spec, candidate, data)
+    except ReadTogether:
+        raise
     except Refused:
         return searched(candidate)
 
 
-def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError:
-    """What is raised where search and evaluation disagree."""
+class ReadTogether(Refused):
+    """Einsums below one loop each hold a tensor that none of them hands on, and the search cannot tell."""
+
+
+def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadTogether:
+    """What is raised where search and evaluation disagree.
+
+    The search counts Einsums by themselves but for what they hand on. That is wrong where several below one
+    loop read a tensor from further out: a storage node above the loop is for all of them.
+    """
+    for tensor, one, other in _read_together(spec.workload, candidate.tree):
+        message = (
+            f"{one} and {other} share loops and both read {tensor}, which neither hands on to the other; the "
+            "search takes each to store its own, and found mappings where that is not so"
+        )
+        remedy = (
+            f"name {tensor} otherwise in one of the two, as a tensor of its own, or set max_fused_loops: 0"
+        )
+        return ReadTogether(message, remedy)
     text = mapping_to_yaml(candidate.tree, spec.used_symbols())
     return InternalError(f"the search and evaluate disagree on a mapping (please report it): {what}\n{text}")
+
+
+def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str, str]]:
+    """Tensors in the backing storage, and two Einsums below one loop that both read them."""
+    root = tree.nodes[0]
+    backed = root.tensors if isinstance(root, StorageNode) else ()
+    for one, other in combinations(tree.einsums, 2):
+        both = zip(tree.path(one), tree.path(other), strict=False)
+        same = takewhile(lambda steps: steps[0].id == steps[1].id, both)
+        if any(isinstance(step.node, Loop) for step, _ in same):
+            mine, theirs = ({a.tensor for a in cascade[e].inputs} for e in (one, other))
+            yield from ((t, one, other) for t in backed if t in mine & theirs)

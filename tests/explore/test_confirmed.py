@@ -130,3 +130,17 @@ def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
     assert f"{len(found)} points have the figures of the search" in repr(found)
     with pytest.raises(pm.Refused, match="too many lifetimes"):
         found[0].figures  # noqa: B018  # they are counted when looked at
+
+
+def test_a_tensor_that_two_fused_einsums_read_is_no_bug() -> None:
+    """Each has to store X by itself for the search to count it; told by name, with what to do."""
+    sizes, text = {"M": 8, "P": 8, "H": 2, "E": 4}, "O[h, m, e] = S[h, m, p] * X[h, p, e]"
+    workload = {"rank_sizes": sizes, "bits_per_value": {"All": 8}}
+    first = "S[h, m, p] = Q[h, m, e] * X[h, p, e]"
+    spec = pm.load({"workload": {**workload, "einsums": [first, text]}}, "simple_two_level")
+    with pytest.raises(pm.Refused, match="S and O share loops and both read X") as caught:
+        pm.explore(spec, objectives=("energy", "buffer"))
+    assert "max_fused_loops: 0" in str(caught.value)
+    assert len(pm.explore(spec, objectives=("energy", "buffer"), constraints={"max_fused_loops": 0}))
+    own = {"workload": {**workload, "einsums": [first, text.replace("X", "Y")]}}
+    assert len(pm.explore(pm.load(own, "simple_two_level"), objectives=("energy", "buffer")))
