@@ -90,7 +90,9 @@ def many_units(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("many_units")
-@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize(
+    "kill", [pytest.param(k, marks=pytest.mark.slow) if k == "a late replacement" else k for k in KILLS]
+)
 def test_killed_and_resumed(parent: Parent, tmp_path: Path, kill: str) -> None:
     body = """
         spec, values = matmul(), SYMBOLS
