@@ -65,7 +65,13 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="one",
         help="one operation per score, or maximum, exponential, sum and quotient (default: one)",
     )
-    parser.add_argument("--strict", action="store_true", help="refuse what would be left out")
+    parser.add_argument(
+        "--padding",
+        choices=("skipped", "stored"),
+        default="skipped",
+        help="zeros around are left out, or are elements of a tensor, as explore needs it (default: skipped)",
+    )
+    parser.add_argument("--strict", action="store_true", help="what would be left out is a fault (code 2)")
     add_out(parser)
     parser.set_defaults(run=run_onnx)
 
@@ -81,6 +87,7 @@ def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
         bits=options.bits,
         fuse=options.fuse,
         softmax=options.softmax,
+        padding=options.padding,
         strict=options.strict,
     )
     return told(found, options.out)

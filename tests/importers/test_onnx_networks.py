@@ -257,3 +257,62 @@ def test_published_networks(name: str) -> None:
     products = [e for e in cascade if len(e.inputs) == 2 and "map" not in dict(e.operations)]
     total = sum(box(cascade, e.name) for e in products)
     assert total / 1e9 == pytest.approx(PUBLISHED[name], rel=1e-3)
+
+
+PADDED = model(
+    [
+        node("Conv", ["X", "W1", "B1"], ["a"], name="conv1", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("MaxPool", ["a"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p", "W2"], ["c"], name="conv2", pads=[1, 1, 1, 1]),
+        node("Flatten", ["c"], ["f"], name="flat"),
+        node("MatMul", ["f", "F"], ["Y"], name="fc"),
+    ],
+    {"X": (1, 2, 8, 8)},
+    ["Y"],
+    {"W1": numbers((2, 2, 3, 3)), "B1": numbers((2,)), "W2": numbers((2, 2, 3, 3)), "F": numbers((8, 4))},
+)
+
+
+def test_stored_padding_makes_boxes_that_explore(tmp_path: object) -> None:
+    """Each window is whole: conv1 makes 4 x 4 places of 3 x 3, for 2 x 2 channels; conv2 2 x 2."""
+    found = import_onnx(PADDED, bits=8, padding="stored")
+    cascade = found.spec.workload
+    assert operations(cascade) == {"conv1": 16 * 9 * 4, "pool": 4 * 4 * 2, "conv2": 4 * 9 * 4, "fc": 8 * 4}
+    assert accesses(cascade, "conv1")[0] == "X_padded[c, 2*p + r, 2*q + s]"
+    assert accesses(cascade, "conv2")[0] == "p_padded[c2, p2 + r, q2 + s]"
+    assert "rank_sizes: {C: 2, H: 9, W: 9," in found.text  # as wide as the windows reach: 2 * 3 + 3
+    assert [n.path for n in found.notes if "padding is stored" in n.message] == [
+        "node conv1 (Conv), node conv2 (Conv)"
+    ]
+    front = pm.explore(pm.load(found.save(f"{tmp_path}/cnn.yaml"), "simple_two_level"), objectives="energy")
+    best = front.best()
+    for engine in ("exact", "enumerate"):
+        report = pm.evaluate(best.spec, engine=engine)
+        total = report.summary.set_index("einsum").loc["total"]
+        assert total["operations"] == 576 + 32 + 144 + 32
+        assert report.feasible
+        assert report.total_energy == pytest.approx(best.energy)
+
+
+def test_stored_padding_of_a_pad_and_of_one_tensor_read_twice() -> None:
+    padded = [
+        node("Pad", ["X", "pads"], ["wide"], name="pad"),
+        node("Conv", ["wide", "W1"], ["a"], name="one"),
+        node("Conv", ["X", "W1"], ["b"], name="two", pads=[1, 1, 1, 1]),
+        node("Conv", ["X", "W1"], ["c"], name="three", pads=[1, 1, 1, 1], strides=[2, 2]),
+    ]
+    weights = {"W1": numbers((2, 2, 3, 3)), "pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
+    made = model(padded, {"X": (1, 2, 8, 8)}, ["a", "b", "c"], weights)
+    cascade = import_onnx(made, padding="stored").spec.workload
+    read = {e.name: e.accesses[0].tensor for e in cascade.einsums}
+    assert read == {"one": "X_padded", "two": "X_padded", "three": "X_padded_2"}  # 10, 10 and 9 wide
+    assert operations(cascade) == {"one": 64 * 36, "two": 64 * 36, "three": 16 * 36}
+
+
+def test_a_bias_as_large_as_its_result_stays_apart_and_a_note_says_so() -> None:
+    weights = {"W": numbers((8, 4)), "B": numbers((4,))}
+    gemm = model([node("Gemm", ["X", "W", "B"], ["Y"], name="fc")], {"X": ("N", 8)}, ["Y"], weights)
+    one, four = (import_onnx(gemm, sizes={"N": n}) for n in (1, 4))
+    assert list(operations(one.spec.workload)) == ["fc", "fc_bias"]
+    assert [(n.path, n.message.partition(":")[0]) for n in one.notes] == [("Gemm fc", "an Einsum of its own")]
+    assert list(operations(four.spec.workload)) == ["fc"]

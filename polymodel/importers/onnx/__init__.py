@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["import_onnx"]
 
+APART = "an Einsum of its own: its weight has as many elements as its result, so that reading it is counted"
+APART_REMEDY = "with a batch of more than one, a bias has fewer, and is part of the Einsum before it"
+
 
 def import_onnx(
     model: str | Path | onnx.ModelProto,
@@ -32,6 +35,7 @@ def import_onnx(
     bits: int | None = None,
     fuse: Literal["elementwise", "none"] = "elementwise",
     softmax: Literal["one", "cascade"] = "one",
+    padding: Literal["skipped", "stored"] = "skipped",
     strict: bool = False,
 ) -> Imported:
     """The workload of an ONNX model: a `.onnx` file, or a ModelProto.
@@ -41,23 +45,23 @@ def import_onnx(
     inputs, by their name or as `input.k`. `bits`: bits per value of all tensors; by default those of their
     types. `fuse`: `elementwise` takes activations, biases and other element-wise operations with one
     computed operand as part of the Einsum that makes it, `none` gives each an Einsum. `softmax`: `one`
-    operation per score, or the `cascade` of maximum, exponential, sum and quotient. `strict` refuses what
-    would be left out.
+    operation per score, or the `cascade` of maximum, exponential, sum and quotient. `padding`: `skipped`
+    zeros are neither stored nor multiplied; `stored` ones are elements of an input of its own, so that
+    iteration spaces are boxes, which `explore` covers. `strict`: what would be left out is a fault.
 
-    Dimensions of one element are no ranks. Zeros of padding are neither stored nor multiplied. Weights are
-    not read, and no file but the model's own is opened.
+    Dimensions of one element are no ranks. Weights are not read, and no file but the model's own is opened.
 
     Raises SpecError: no model, sizes that lack, nodes that contradict themselves, no onnx package; with
     `strict` every node without a counterpart.
     """
-    _check(bits, fuse, softmax)
+    _check(bits, fuse, softmax, padding)
     source = str(model) if isinstance(model, (str, Path)) else "model"
     if not isinstance(model, (str, Path)) and not hasattr(model, "graph"):
         raise not_a("ONNX model", "import_onnx", model, "pass the name of a .onnx file, or a loaded model")
     by_name("sizes", sizes or {}, '{"batch": 4}')
     proto = model_of(model) if isinstance(model, (str, Path)) else model
     graph = graph_of(proto, plainly(dict(sizes or {})), source)
-    b = converted(graph, source, Options(softmax))
+    b = converted(graph, source, Options(softmax, padding))
     if strict and b.left_out:
         raise SpecError(b.left_out)
     einsums, variables = lowered(b)
@@ -70,7 +74,8 @@ def import_onnx(
     notes = list(b.notes)
     if fuse == "elementwise":
         results = {b.views[o].tensor for o in graph.outputs if o in b.views}
-        einsums, taken = fused(einsums, weights, results, tensors)
+        einsums, taken, apart = fused(einsums, weights, results, tensors)
+        notes += [Diagnostic(APART, APART_REMEDY, e.about[0], Place(source)) for e in apart]
         notes += [_taken(part, whole, weights, source) for part, whole in taken]
     width = {t: bits or BITS[b.tensors[t].dtype] for t in b.tensors}
     title = sanitised(name or graph.name)
@@ -79,13 +84,14 @@ def import_onnx(
     return Imported(source, text, _grouped(notes), tuple(b.left_out))
 
 
-def _check(bits: int | None, fuse: str, softmax: str) -> None:
+def _check(bits: int | None, fuse: str, softmax: str, padding: str) -> None:
     faults = []
     if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int) or bits < 1):
         faults.append(Diagnostic(f"bits = {bits!r} is not a whole number of at least 1", "write e.g. 8"))
     for key, value, words in (
         ("fuse", fuse, ("elementwise", "none")),
         ("softmax", softmax, ("one", "cascade")),
+        ("padding", padding, ("skipped", "stored")),
     ):
         if value not in words:
             faults.append(Diagnostic(f"{key} = {value!r} is not known", f"write {' or '.join(words)}"))

@@ -69,9 +69,10 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Options:
-    """How the graph is read: `softmax` as `one` Einsum or as a `cascade`."""
+    """How the graph is read: `softmax` as `one` Einsum or a `cascade`; `padding` is `skipped` or `stored`."""
 
     softmax: str = "one"
+    padding: str = "skipped"
 
 
 @dataclass
@@ -87,6 +88,7 @@ class Builder:
     operations: list[Operation] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     left_out: list[Diagnostic] = field(default_factory=list)
+    stored: dict[tuple[str, tuple[int, ...], tuple[int, ...]], View] = field(default_factory=dict)
 
     @property
     def axes(self) -> Axes:
@@ -150,6 +152,24 @@ class Builder:
         axes = [self.axes.new(s, h) if s > 1 else -1 for s, h in zip(shape, hints, strict=True)]
         self.tensors[name] = Tensor(name, tuple(a for a in axes if a >= 0), dtype, weight)
         return self._stored(name, axes, shape)
+
+    def with_padding(
+        self, node: Node, name: str, shape: tuple[int, ...], before: tuple[int, ...], hints: Sequence[str]
+    ) -> View:
+        """A value with padding around it as an input of its own: no Einsum makes zeros, so that the tensor
+        which an earlier Einsum fills cannot have them."""
+        key = name, shape, before
+        if key not in self.stored:
+            wanted = [*hints, *("",) * len(shape)][: len(shape)]
+            called = self.fresh(f"{name}_padded")
+            self.stored[key] = self.base(called, shape, wanted, self.dtype(name), self.is_weight(name))
+            self.note(
+                node,
+                "its padding is stored: reads of zeros and operations with them are counted; the padded"
+                " tensor is an input of its own: no loop is shared with what makes the elements within",
+                "padding='skipped' leaves zeros out",
+            )
+        return self.stored[key]
 
     def _stored(self, name: str, axes: Sequence[int], shape: Sequence[int]) -> View:
         dims = tuple((self.slots.new(a),) if a >= 0 else () for a in axes)

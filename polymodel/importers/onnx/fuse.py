@@ -12,8 +12,8 @@ from polymodel.importers.onnx.views import substituted
 
 def fused(
     einsums: Sequence[Lowered], weights: Collection[str], outputs: Collection[str], names: Mapping[str, str]
-) -> tuple[list[Lowered], list[tuple[Lowered, Lowered]]]:
-    """The Einsums that are left, and what was taken in by which.
+) -> tuple[list[Lowered], list[tuple[Lowered, Lowered]], list[Lowered]]:
+    """The Einsums that are left, what was taken in by which, and what a weight of its size kept apart.
 
     Taken in is what has one computed operand, made by one Einsum, that nothing else reads and that is no
     result of the model; its other operands are weights of fewer ranks, such as a bias.
@@ -25,6 +25,7 @@ def fused(
     found: dict[str, Lowered] = {}  # the place in the order is the maker's, as later Einsums read its result
     place: dict[str, str] = {}  # result -> key of what makes it
     taken: list[tuple[Lowered, Lowered]] = []
+    apart: list[Lowered] = []
     for e in einsums:
         source = _operand(e, weights)
         key = place.get(source.tensor) if source is not None else None
@@ -32,12 +33,14 @@ def fused(
         whole = source is not None and reads[source.tensor] == 1 and source.tensor not in outputs
         if source is not None and key is not None and maker is not None and whole and not maker.copy:
             joined = _joined(maker, e, source, names)
-            if joined is not None:
+            if joined is not None and _heavy(e, source):
+                apart.append(e)
+            elif joined is not None:
                 taken.append((e, maker))
                 found[key], place[e.output.tensor] = joined, key
                 continue
         found[e.output.tensor], place[e.output.tensor] = e, e.output.tensor
-    return list(found.values()), taken
+    return list(found.values()), taken, apart
 
 
 def _operand(e: Lowered, weights: Collection[str]) -> Line | None:
@@ -48,9 +51,12 @@ def _operand(e: Lowered, weights: Collection[str]) -> Line | None:
     every = {v for line in e.lines for v in line.variables}
     if len(made) != 1 or not _bare(made[0]) or set(made[0].variables) != every or not _bare(e.output):
         return None
-    if any(len(line.variables) >= len(every) for line in e.inputs if line is not made[0]):
-        return None
     return made[0]
+
+
+def _heavy(e: Lowered, source: Line) -> bool:
+    """Whether another operand has as many elements as the result, so that its reads are no small matter."""
+    return any(len(line.variables) >= len(source.variables) for line in e.inputs if line is not source)
 
 
 def _bare(line: Line) -> bool:

@@ -110,10 +110,10 @@ def conv(b: Builder, node: Node) -> None:
         raise Wrong(f"input {list(shape)} and weight {list(kernel)} do not fit together", "check the shapes")
     _check_weights(b, node, kernel, kernel[0], bias)
     hints = space(dims)
-    x = b.value(data, ("N", "C", *hints[0]))
+    found = windows(node, shape[2:], kernel[2:])
+    x, (strides, dilations, pads, sizes) = reached(b, node, data, kernel[2:], found)
     w = b.value(weight, ("C", "C", *hints[2]))
     x, w = _grouped(b, node, x, w, node.whole("group", 1))
-    strides, dilations, pads, sizes = windows(node, shape[2:], kernel[2:])
     for k in reversed(range(dims)):
         steps = strides[k], dilations[k], pads[k]
         x = windowed(b, node, x, 3 + k, steps, (sizes[k], kernel[2 + k]), (hints[1][k], hints[2][k]))
@@ -169,9 +169,24 @@ def windowed(
     return b.indexed(node, view, lambda v: b.slots.window(v, dim, steps, sizes, hints))
 
 
-def windows(
-    node: Node, shape: Sequence[int], kernel: Sequence[int]
-) -> tuple[list[int], list[int], list[int], list[int]]:
+Windows = tuple[list[int], list[int], list[int], list[int]]
+
+
+def reached(b: Builder, node: Node, name: str, kernel: Sequence[int], found: Windows) -> tuple[View, Windows]:
+    """What windows go over, and the windows; where padding is stored, a tensor as wide as they reach."""
+    strides, dilations, pads, sizes = found
+    shape = b.shape(name)
+    hints = ("N", "C", *space(len(kernel))[0])
+    reach = [(sizes[k] - 1) * strides[k] + dilations[k] * (kernel[k] - 1) + 1 for k in range(len(kernel))]
+    padded = [bool(pads[k]) or reach[k] > shape[2 + k] for k in range(len(kernel))]
+    if b.options.padding == "skipped" or not any(padded):
+        return b.value(name, hints), found
+    wide = [r if p else s for r, p, s in zip(reach, padded, shape[2:], strict=True)]
+    view = b.with_padding(node, name, (*shape[:2], *wide), (0, 0, *pads), hints)
+    return view, (strides, dilations, [0] * len(pads), sizes)
+
+
+def windows(node: Node, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
     """Strides, dilations, padding before, and the number of windows of each dimension."""
     dims = len(shape)
     strides, dilations, pads = _steps(node, dims)

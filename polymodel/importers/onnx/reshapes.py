@@ -245,6 +245,14 @@ def pad(b: Builder, node: Node) -> None:
     axes = whole_numbers(b, node.input(3), "axes") if node.input(3) else list(range(rank))
     if len(pads) != 2 * len(axes):
         raise Wrong(f"pads {pads} do not fit {len(axes)} axes", "give two numbers per axis")
+    if b.options.padding == "stored" and any(p > 0 for p in pads) and min(pads) >= 0:
+        ends = {positive([a], rank)[0]: (pads[k], pads[len(axes) + k]) for k, a in enumerate(axes)}
+        around = [ends.get(k, (0, 0)) for k in range(rank)]
+        shape = tuple(s + sum(e) for s, e in zip(view.shape, around, strict=True))
+        heads = tuple(head for head, _ in around)
+        hints = DEFAULT.get(rank, ())
+        b.alias(node.outputs[0], b.with_padding(node, node.input(0), shape, heads, hints))
+        return
     for k, given in enumerate(axes):
         before, after = pads[k], pads[len(axes) + k]
         (axis,) = positive([given], rank)

@@ -8,7 +8,7 @@ from math import prod
 from polymodel.importers.onnx.build import Builder
 from polymodel.importers.onnx.graph import Node, Unsupported, Wrong
 from polymodel.importers.onnx.pointwise import DEFAULT, literal
-from polymodel.importers.onnx.products import space, windowed, windows
+from polymodel.importers.onnx.products import reached, space, windowed, windows
 from polymodel.importers.onnx.views import View
 
 # ONNX's name -> what is done to each element, how the results are joined, what is done to the sum.
@@ -121,7 +121,8 @@ def pool(b: Builder, node: Node) -> None:
     kernel = node.wholes("kernel_shape") or []
     if len(kernel) != dims or min(kernel) < 1:
         raise Wrong(f"kernel_shape {kernel} does not fit {dims} dimensions", "give one size per dimension")
-    strides, dilations, pads, sizes = windows(node, shape[2:], kernel)
+    found = windows(node, shape[2:], kernel)
+    view, (strides, dilations, pads, sizes) = reached(b, node, source, kernel, found)
     for k in reversed(range(dims)):
         steps = strides[k], dilations[k], pads[k]
         view = windowed(b, node, view, 2 + k, steps, (sizes[k], kernel[k]), (hints[1][k], hints[2][k]))
