@@ -13,12 +13,14 @@ from polymodel.errors import Diagnostic, Place, SpecError, writing
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
-    from polymodel.report.table import Table
+    from polymodel.report.execution import ExecutionReport
+    from polymodel.report.execution_pictures import Pictures
     from polymodel.sparse.execute.check import Check
+    from polymodel.sparse.execute.records import Execution
     from polymodel.sparse.tensor import SparseTensor
 
 Run = Callable[[argparse.Namespace], tuple[str, int]]
-INFEASIBLE = 1
+INFEASIBLE, UNCHECKED = 1, 3
 FORMATS = ("table", "json", "csv", "html")
 MADE = ("dense", "random:DENSITY")
 
@@ -78,11 +80,12 @@ def add_sparse_options(parser: argparse.ArgumentParser) -> None:
 def run_sparse(options: argparse.Namespace) -> tuple[str, int]:
     """What density models expect of real tensors, beside exact counts of their data."""
     from polymodel.report.predictions import predict
+    from polymodel.report.several import formatted_tables
 
     ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
     found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
     plain = options.format == "table"
-    text = str(found) if plain else _formatted([found.table], options.format, found.notes, "sparse")
+    text = str(found) if plain else formatted_tables([found.table], options.format, found.notes, "sparse")
     if options.out:
         files = [_write(Path(options.out) / "predictions.csv", found.table.to_csv())]
         files += _pictures(Path(options.out), options.files, ranks)
@@ -124,11 +127,16 @@ def add_execute_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
     )
+    _add_written(parser, ", the results as .mtx or .tns, pictures of a small run")
+
+
+def _add_written(parser: argparse.ArgumentParser, more: str) -> None:
     parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
     parser.add_argument("--table", metavar="NAME", help="print this table alone")
     parser.add_argument(
-        "--out", metavar="DIR", help="also save the tables as CSV, the results as .mtx or .tns"
+        "--out", metavar="DIR", help=f"also save the tables as CSV{', ' if more else ''}{more}"
     )
+    parser.add_argument("--html", metavar="FILE", help="also save all of it as one page")
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -153,24 +161,47 @@ def add_traffic_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replacement", choices=("lru",), help="what a full cache drops (default: none, refused)"
     )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    _add_written(parser, "")
 
 
 def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Bits per memory and tensor, counts per unit, and times."""
-    from polymodel.cli_common import symbols
+    from polymodel.cli_common import check_html, symbols
     from polymodel.evaluate import traffic
-    from polymodel.report.traffic import TrafficReport
+    from polymodel.report.several import formatted_tables
+    from polymodel.report.traffic import TITLES, TrafficReport
 
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
+    _check_table(options.table, tuple(TITLES))
+    check_html(options.html)
     tensors = tensors_of(options, spec, rank_sizes(options.size))
     found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
     report = TrafficReport(found)
-    tables = list(report.tables.values())
-    if options.format == "table":
-        return str(report), 0
-    return _formatted(tables, options.format, report.notes, "traffic"), 0
+    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
+    title = f"traffic {_named(options.spec)}"
+    plain = options.format == "table" and options.table is None
+    text = str(report) if plain else formatted_tables(tables, options.format, report.notes, title)
+    files = []
+    if options.out:
+        files += [_write(Path(options.out) / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    if options.html:
+        shown = [table for _, table in report.shown()]
+        files.append(_write(Path(options.html), formatted_tables(shown, "html", report.notes, title)))
+    return text + (_told(files, options.format) if files else ""), 0
+
+
+def _check_table(name: str | None, known: tuple[str, ...]) -> None:
+    """SpecError for a table that there is not, before anything is counted."""
+    if name is not None and name not in known:
+        raise SpecError(
+            [Diagnostic(f"--table {name}: there is no such table", f"tables: {', '.join(known)}")]
+        )
+
+
+def _named(spec: str) -> str:
+    """A spec in a title: a file by its name without folders, another by its own."""
+    return Path(spec).name if Path(spec).is_file() else spec
 
 
 def _no_teaal(name: str) -> Diagnostic:
@@ -179,38 +210,76 @@ def _no_teaal(name: str) -> Diagnostic:
 
 def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Run a TeAAL spec on data, count everything, and print it."""
-    from polymodel.cli_common import symbols
-    from polymodel.report.execution import ExecutionReport
+    from functools import partial
+
+    from polymodel.cli_common import check_html, symbols
+    from polymodel.report.execution import TABLES, ExecutionReport
+    from polymodel.report.execution_pictures import is_small, pictures
+    from polymodel.report.several import formatted_tables
     from polymodel.sparse.execute.run import run
 
     if spec.teaal is None:
         raise SpecError([_no_teaal(options.spec)])
-    given = symbols(options.set)
-    sizes = rank_sizes(options.size)
-    tensors = tensors_of(options, spec, sizes)
+    _check_table(options.table, TABLES)
+    check_html(options.html)
+    given, sizes = symbols(options.set), rank_sizes(options.size)
     slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
-    found = run(spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
+    tensors = tensors_of(options, spec, sizes)
+    again = partial(run, spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
+    found = again()
     report = ExecutionReport(found)
+    told, code = _checks(found) if options.check else ("", 0)
     tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
-    plain = options.format == "table" and options.table is None
-    text = str(report) if plain else _formatted(tables, options.format, (), "execute")
-    code = 0
-    if options.check:
-        checks = found.check()
-        told = "".join(f"{_checked(c)}\n" for c in checks)
-        code = 0 if all(c.agrees for c in checks) else INFEASIBLE
-        text += told if options.format == "table" else ""
+    whole = "" if options.table is not None else str(report)
+    drawn = None
+    if options.out or options.html or (options.format == "html" and options.table is None):
+        drawn = pictures(again(keep_loops=True) if is_small(found) else found)
+    title = f"execute {_named(options.spec)}"
+    notes = tuple(told.splitlines())
+    if options.format == "table":
+        text = (whole or formatted_tables(tables, "table", (), title)) + told
+    else:
+        text = formatted_tables(tables, options.format, notes, title, drawn if whole else None)
+        sys.stderr.write(told if options.format != "html" else "")
+    files: list[Path] = []
     if options.out:
-        folder = Path(options.out)
-        files = [_write(folder / f"{t.name}.csv", t.to_csv()) for t in tables]
-        files += [_result(folder, result) for result in found.results.values() if result.ranks]
-        text += _told(files, options.format)
-    return text, code
+        files += _saved(Path(options.out), report, found, drawn)
+    if options.html:
+        page = formatted_tables(list(report.tables.values()), "html", notes, title, drawn)
+        files.append(_write(Path(options.html), page))
+    return text + (_told(files, options.format) if files else ""), code
+
+
+def _checks(found: Execution) -> tuple[str, int]:
+    """What is told of the checks: 1 if a result differs, otherwise 3 if one could not be checked."""
+    from polymodel.sparse.execute.check import Unchecked
+
+    lines, codes = [], {0}
+    for one in found.checks():
+        if isinstance(one, Unchecked):
+            remedy = f"\n  remedy: {one.refused.remedy}" if one.refused.remedy else ""
+            lines.append(f"{one.einsum} was not checked: {one.refused.message}{remedy}\n")
+            codes.add(UNCHECKED)
+        else:
+            lines.append(f"{_checked(one)}\n")
+            codes.add(0 if one.agrees else INFEASIBLE)
+    return "".join(lines), INFEASIBLE if INFEASIBLE in codes else max(codes)
 
 
 def _checked(check: Check) -> str:
     how = "agrees with" if check.agrees else f"differs by {check.largest_difference:g} from"
     return f"{check.einsum} {how} {check.reference} in {check.points:,} points"
+
+
+def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictures | None) -> list[Path]:
+    """All tables, the results, and of a small run its fibertrees and a page that steps through it."""
+    files = [_write(folder / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    files += [_result(folder, result) for result in found.results.values() if result.ranks]
+    if drawn is not None and drawn.trees is not None:
+        files.append(_write(folder / "fibertrees.svg", drawn.trees.svg))
+    if drawn is not None and drawn.page is not None:
+        files.append(_write(folder / "activity.html", drawn.page.html))
+    return files
 
 
 def _result(folder: Path, tensor: SparseTensor) -> Path:
@@ -238,6 +307,7 @@ def add_tensaurus_options(parser: argparse.ArgumentParser) -> None:
 
 def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
     """Time, balance, traffic and energy of one kernel, or the published table."""
+    from polymodel.report.several import formatted_tables
     from polymodel.report.tensaurus import published_table, report_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
@@ -264,7 +334,7 @@ def run_tensaurus(options: argparse.Namespace) -> tuple[str, int]:
     notes = "".join(f"note: {n}\n" for n in table.notes)
     if options.format == "table":
         return f"{table.text(indent='')}\n{notes}", 0
-    return _formatted([table], options.format, table.notes, "tensaurus"), 0
+    return formatted_tables([table], options.format, table.notes, "tensaurus"), 0
 
 
 def _operand(options: argparse.Namespace) -> Any:
@@ -287,38 +357,6 @@ def _operand(options: argparse.Namespace) -> Any:
         )
         raise SpecError([fault]) from None
     return Uniform.of("IJKLMN"[: len(shape)], shape, nnz=options.nnz)
-
-
-# Headings of a page, by the names of its tables.
-_HEADS = {
-    "einsums": "Work and time per Einsum", "ranks": "Coordinate accesses per loop rank",
-    "slices": "Parts of partitioned inputs", "space": "Load per space point", "memories": "Bits moved",
-    "units": "Work of units", "predictions": "What density models expect, beside exact counts",
-    "tensaurus": "Kernel on the Tensaurus accelerator", "published": "What the paper states",
-}  # fmt: skip
-
-
-def _formatted(tables: list[Table], style: str, notes: tuple[str, ...], command: str) -> str:
-    from html import escape
-
-    from polymodel.report.export import table_json
-    from polymodel.report.page import page
-
-    if style == "csv":
-        return "\n".join(t.to_csv() for t in tables)
-    if style == "json":
-        return table_json(tables[0]) if len(tables) == 1 else _object(tables)
-    if style == "html":
-        told = "".join(f'<p class="note">{escape(n)}</p>' for n in notes)
-        shown = "".join(f"<h2>{_HEADS[t.name]}</h2>{t.html()}" for t in tables if t.rows)
-        return page(f"polymodel {command}", shown + told)
-    return "\n\n".join(t.text(indent="") for t in tables) + "\n"
-
-
-def _object(tables: list[Table]) -> str:
-    import json
-
-    return json.dumps({t.name: t.records() for t in tables}, indent=1) + "\n"
 
 
 def _write(path: Path, text: str) -> Path:

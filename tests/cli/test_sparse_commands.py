@@ -67,7 +67,10 @@ def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
         (("sparse", MATRIX), ["What density models expect, beside exact counts"]),
         (("tensaurus", "SpMM", MATRIX), ["Kernel on the Tensaurus accelerator"]),
         (("tensaurus", "--published"), ["What the paper states"]),
-        (("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES), list(EXECUTED.values())),
+        (
+            ("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES),
+            [*EXECUTED.values(), "Fibertrees", "Y in space and time"],
+        ),
         (("traffic", "teaal/gamma_traffic", *GAMMA), list(MOVED.values())),
     ],
 )
@@ -76,7 +79,10 @@ def test_pages_name_their_tables(
 ) -> None:
     code, page, _ = run(capsys, *words, "--format", "html")
     assert code == 0
-    assert f"<h1>polymodel {words[0]}</h1>" in page
+    named = f" {words[1]}" if words[0] in ("execute", "traffic") else ""
+    assert f"<h1>polymodel {words[0]}{named}</h1>" in page
+    # A table that is too wide scrolls.
+    assert page.count("<table") == page.count('<div class="wide" tabindex="0"><table')
     assert re.findall("<h2>(.*?)</h2>", page) == heads
 
 
@@ -232,3 +238,86 @@ def test_what_takes_long_says_so(capsys: pytest.CaptureFixture[str], monkeypatch
     code, out, _ = run(capsys, "sparse", MATRIX)
     assert code == 0
     assert "so far" not in out
+
+
+def test_a_spec_of_which_an_einsum_is_not_checked_is_reported_all_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "gather.yaml"
+    file.write_text(
+        "einsum:\n"
+        "  declaration: {A: [K, M], B: [K, N], T: [K, M, N], Z: [M, N]}\n"
+        "  expressions:\n"
+        "  - T[k, m, n] = A[k, m] * B[k, n]\n"
+        "  - Z[m, n] = take(T[k, m, n], A[k, m], 0)\n"
+    )
+    words = (
+        "execute",
+        str(file),
+        "A=random:0.5",
+        "B=random:0.5",
+        *"--size K=3 --size M=4 --size N=5".split(),
+    )
+    code, out, _ = run(capsys, *words, "--check", "--out", str(tmp_path / "o"))
+    assert code == 3
+    assert "Work and time per Einsum" in out
+    assert "T agrees with numpy.einsum in 60 points\nZ was not checked: a take that" in out
+    assert (tmp_path / "o/Z.mtx").is_file()
+    code, out, err = run(capsys, *words, "--check", "--format", "json")
+    assert (code, list(json.loads(out))) == (3, list(EXECUTED))
+    assert "Z was not checked" in err
+
+
+def test_execute_saves_a_page_and_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A small run is drawn; a large one says what is not."""
+    page, folder = tmp_path / "x.html", tmp_path / "o"
+    small = ("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES)
+    code, out, _ = run(capsys, *small, "--html", str(page), "--out", str(folder), "--check")
+    assert code == 0
+    assert str(page) in out
+    text = page.read_text()
+    for part in (
+        "polymodel execute tensaurus/spmm",
+        "Fibertrees",
+        "Y in space and time",
+        "Y agrees with numpy",
+    ):
+        assert part in text
+    assert (folder / "fibertrees.svg").read_text().startswith("<svg")
+    assert "Play" in (folder / "activity.html").read_text()
+    large = ("execute", "tensaurus/spmm", f"A={MATRIX}", "B=dense", "--size", "K=8")
+    code, _, _ = run(capsys, *large, "--html", str(page), "--out", str(tmp_path / "l"))
+    assert code == 0
+    assert "steps in space and time are not drawn: an Einsum has more than 60 computes" in page.read_text()
+    assert not (tmp_path / "l/activity.html").exists()
+
+
+def test_traffic_prints_a_table_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "t.html"
+    code, out, _ = run(capsys, *GAMMA, "--table", "units", "--out", str(tmp_path), "--html", str(page))
+    assert code == 0
+    assert out.split()[:5] == ["einsum", "component", "kind", "count", "time"]
+    assert "MainMemory" not in out
+    assert (tmp_path / "memories.csv").is_file()
+    assert "<h2>Bits moved</h2>" in page.read_text()
+    for command in (GAMMA, ("execute", "tensaurus/spmm", "A=dense", "B=dense", *SIZES)):
+        code, _, err = run(capsys, *command, "--table", "energy")
+        assert code == 2
+        assert "--table energy: there is no such table" in err
+        assert "remedy: tables: " in err
+        code, _, err = run(capsys, *command, "--html", str(tmp_path / "no/x.html"))
+        assert code == 2
+        assert "no such folder" in err
+
+
+def test_sizes_of_a_file_are_not_told_as_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name, rows, columns in (("a", 3, 5), ("b", 4, 2)):
+        (tmp_path / f"{name}.mtx").write_text(
+            f"%%MatrixMarket matrix coordinate real general\n{rows} {columns} 1\n1 1 1\n"
+        )
+    data = (f"A={tmp_path}/a.mtx", f"B={tmp_path}/b.mtx")
+    code, _, err = run(capsys, "execute", "tensaurus/spmm", *data)
+    assert code == 2
+    assert "rank J has size 4 in B and 5 in A" in err
+    _, _, err = run(capsys, "execute", "tensaurus/spmm", *data, "--size", "J=4")
+    assert "rank J has size 5 in A and 4 in the rank sizes given" in err
