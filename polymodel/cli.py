@@ -25,6 +25,7 @@ from polymodel.cli_common import (
     saved_text,
     symbols,
     unforeseen,
+    with_told,
 )
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
@@ -309,7 +310,8 @@ def run_show(options: argparse.Namespace) -> tuple[str, int]:
     whole = f"{spec}\n" if spec.teaal is not None else ""
     text = show_html(*parts, whole) if options.format == "html" else whole or show_text(*parts)
     if options.out:
-        show_pictures(Path(options.out), *parts)
+        saved = [f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}"]
+        text = with_told(text, saved, options.format != "html")
     return text, FINE
 
 
@@ -339,10 +341,7 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
 
         saved = save(report, options.out, live=options.live, parquet=options.parquet, command=options.command)
         told.append(saved_text(saved))
-    if options.format == "table":
-        text += "".join(f"\n{line}\n" for line in told)
-    elif told:
-        print("\n".join(told), file=sys.stderr)
+    text = with_told(text, told, options.format == "table")
     return text, FINE if verdict(report)[0] else INFEASIBLE
 
 
@@ -384,14 +383,13 @@ def run_schema(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_new(options: argparse.Namespace) -> tuple[str, int]:
     """A starter spec that evaluates as it stands."""
-    from polymodel.report.starter import STARTERS, write_starter
+    from polymodel.report.starter import STARTERS, next_command, write_starter
 
     if options.file is None:
         return STARTERS[options.kind], FINE
     written = write_starter(options.file, options.kind, options.schema)
     files = [str(path) for path in written if path.suffix == ".yaml"] or [options.file]
-    command = "evaluate" if options.kind == "spec" else "validate"
-    return f"wrote {', '.join(map(str, written))}; try: polymodel {command} {' '.join(files)}\n", FINE
+    return f"wrote {', '.join(map(str, written))}; try: {next_command(options.kind, files)}\n", FINE
 
 
 if __name__ == "__main__":

@@ -348,6 +348,15 @@ def saved_text(files: Sequence[Path]) -> str:
     return f"saved {seen}, and {tables} tables beside them"
 
 
+def with_told(text: str, told: Sequence[str], below: bool) -> str:
+    """What was saved, below a text for people; beside any other text, on stderr."""
+    if below:
+        return text + "".join(f"\n{line}\n" for line in told)
+    if told:
+        sys.stderr.write("".join(f"{line}\n" for line in told))
+    return text
+
+
 def formatted(report: Report, options: argparse.Namespace) -> str:
     """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
     if options.table is not None or options.format == "csv":

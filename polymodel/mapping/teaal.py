@@ -17,7 +17,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split,
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.spec.faults import Faults
 from polymodel.spec.numbers import Value
-from polymodel.spec.teaal.convert import bound
+from polymodel.spec.teaal.convert import bound, symbols_of
 from polymodel.spec.teaal.ranks import Ranks, partitioned, ranks_of
 from polymodel.spec.teaal.records import (
     DATA_DEPENDENT,
@@ -126,8 +126,12 @@ def looptree_of(spec: TeaalSpec, cascade: Cascade | None, hierarchy: Hierarchy |
     if dynamic:
         return Derived(error=Refused(f"data-dependent: {dynamic}", EXECUTE))
     if hierarchy is None or cascade is None:
-        what = "the sizes of its ranks" if cascade is None else "an architecture"
-        remedy = "bind them: spec.bind(...), or load(..., symbols={...})"
+        open_sizes = symbols_of(spec)
+        named = f": {', '.join(open_sizes)} without a value" if open_sizes else ""
+        what = f"the sizes of its ranks{named}" if cascade is None else "an architecture"
+        given = " ".join(f"--set {name}=..." for name in open_sizes) or "--set RANK=..."
+        values = ", ".join(f"{name}=..." for name in open_sizes) or "..."
+        remedy = f"{given}, or in Python spec.bind({values})"
         if cascade is not None:
             remedy = "load one beside it, e.g. load(spec, 'tensaurus') or load(spec, 'arch.yaml')"
         return Derived(error=Refused(f"the LoopTree of a TeAAL spec needs {what}", remedy))

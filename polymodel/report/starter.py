@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError, writing
@@ -115,6 +116,12 @@ SCHEMA_FILE = "polymodel.schema.json"
 def modeline(schema: str) -> str:
     """The line that tells an editor which schema a file has."""
     return f"# yaml-language-server: $schema={schema}\n"
+
+
+def next_command(kind: str, files: Sequence[str]) -> str:
+    """A command that works on what was written; a mapping alone is shown, since it means nothing yet."""
+    command = {"spec": "evaluate", "mapping": "show"}.get(kind, "validate")
+    return f"polymodel {command} {' '.join(files)}"
 
 
 def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:

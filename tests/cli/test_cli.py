@@ -83,7 +83,7 @@ def test_files_may_stand_behind_options(capsys: Captured, tmp_path: Path) -> Non
 
 def test_a_file_without_a_section_is_not_fine(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "top.yaml"
-    path.write_text("einsums: [Z]", encoding="utf-8")
+    path.write_text("description: nothing yet", encoding="utf-8")
     code, out, err = run(capsys, "validate", str(path))
     assert (code, out) == (BAD_INPUT, "")
     assert "there is no workload, architecture or mapping in it" in err
