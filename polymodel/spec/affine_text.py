@@ -141,10 +141,20 @@ class EinsumText:
         self.joined = joined
 
 
+# Signs of operations that one-line Einsums do not know -> their names.
+_OPERATIONS = {"-": "sub", "/": "div", "//": "div", "%": "mod", "**": "pow", "|": "or", "&": "and"}
+_LONG = (
+    "write the long form, {{name: ..., tensor_accesses: [...], operations: {{map: {}}}}} "
+    "(docs/howto/workload.md)"
+)
+
+
 def parse_einsum(text: str) -> EinsumText:
     """`T1[m, n1] = T0[m, n0] * W0[n0, n1]`, ranks named with `I[H=p+r]`. Raises TextFault."""
     cursor = Cursor(text)
     output = _access(cursor, text)
+    if cursor.now.text == "==":
+        raise TextFault("`==` compares; an Einsum is made with `=`", cursor.now.offset, "write one `=`")
     cursor.need("=", "after the output")
     inputs = [_access(cursor, text)]
     joined = ""
@@ -153,6 +163,10 @@ def parse_einsum(text: str) -> EinsumText:
             raise TextFault("`*` and `+` are mixed", token.offset, "write one Einsum for each")
         joined = token.text
         inputs.append(_access(cursor, text))
+    if cursor.now.text in _OPERATIONS:
+        sign = cursor.now.text
+        what = f"`{sign}` is not an operator of one-line Einsums, which know `*` and `+`"
+        raise TextFault(what, cursor.now.offset, _LONG.format(_OPERATIONS[sign]))
     cursor.finish()
     return EinsumText(((*output, True), *((*i, False) for i in inputs)), joined)
 
@@ -166,6 +180,9 @@ def _access(cursor: Cursor, text: str) -> tuple[str, tuple[tuple[str, str], ...]
             "write e.g. Y[m, n] = A[m, k] * B[k, n]",
         )
     cursor.next()
+    if cursor.now.text == "(" and cursor.ahead(2).text == "[":
+        what = f"{token.text}(...): one-line Einsums have no functions"
+        raise TextFault(what, token.offset, _LONG.format(token.text))
     if cursor.now.text == "(":
         what = f"{token.text}(...) gives a tensor a name for its part, as AccelForge's files do"
         remedy = f"write {token.text}[...]; names go into `renames:` (see docs/howto/workload.md)"

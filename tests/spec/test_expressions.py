@@ -146,3 +146,23 @@ def test_parsers_raise_nothing_but_spec_errors(text: str) -> None:
     for read in (evaluate_number, parse_affine, parse_constraints, parse_einsum):
         with contextlib.suppress(SpecError):
             read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        (
+            "E[m] = A[m] - B[m]",
+            "`-` is not an operator of one-line Einsums, which know `*` and `+`",
+            "map: sub",
+        ),
+        ("E[m] = A[m] * C[m] / B[m]", "`/` is not an operator of one-line Einsums", "map: div"),
+        ("E[m] = exp(A[m])", "exp(...): one-line Einsums have no functions", "map: exp"),
+        ("E[m] == A[m]", "`==` compares", "write one `=`"),
+    ],
+)
+def test_what_one_line_cannot_say_is_told_with_the_way(text: str, message: str, remedy: str) -> None:
+    with pytest.raises(TextFault) as caught:
+        parse_einsum(text)
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
