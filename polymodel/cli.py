@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from polymodel.cli_common import (
     OUT_OF_MEMORY,
     Parser,
+    add_html,
     check_html,
     formatted,
     pairs,
     parsed,
     put_out,
+    save_page,
     saved_text,
     symbols,
     unforeseen,
@@ -158,6 +160,7 @@ def _show_command(commands: Commands) -> None:
     parser.add_argument(
         "--format", choices=("table", "html"), default="table", help="text (default) or a page"
     )
+    add_html(parser)
     parser.add_argument(
         "--out", metavar="DIR", help="also write cascade.svg, architecture.svg and looptree.svg"
     )
@@ -204,6 +207,7 @@ def _compare_command(commands: Commands) -> None:
     _add_values(parser)
     _add_engine(parser)
     parser.add_argument("--format", choices=("table", "json", "csv", "html"), default="table")
+    add_html(parser)
     parser.set_defaults(run=run_compare)
 
 
@@ -308,11 +312,12 @@ def run_show(options: argparse.Namespace) -> tuple[str, int]:
             spec.mapping,
         )
     whole = f"{spec}\n" if spec.teaal is not None else ""
-    text = show_html(*parts, whole) if options.format == "html" else whole or show_text(*parts)
+    drawn = partial(show_html, *parts, whole)
+    text = drawn() if options.format == "html" else whole or show_text(*parts)
+    saved = save_page(options.html, drawn)
     if options.out:
-        saved = [f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}"]
-        text = with_told(text, saved, options.format != "html")
-    return text, FINE
+        saved.append(f"saved {', '.join(map(str, show_pictures(Path(options.out), *parts)))}")
+    return with_told(text, saved, options.format != "html"), FINE
 
 
 def _evaluated(options: argparse.Namespace, sources: Sequence[str]) -> Report:
@@ -347,12 +352,9 @@ def run_evaluate(options: argparse.Namespace) -> tuple[str, int]:
 
 def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
-    import json
-
     from polymodel.evaluate import evaluate
     from polymodel.loading.beside import load_beside
     from polymodel.report.compare import compare
-    from polymodel.report.page import page
 
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
@@ -360,14 +362,9 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     a, b = (evaluate(spec, engine=options.engine) for spec in specs)
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
-    if options.format == "json":
-        return json.dumps(found.table.records(), indent=1) + "\n", code
-    if options.format == "csv":
-        return found.table.to_csv(), code
-    if options.format == "html":
-        return page("polymodel comparison", found.html()), code
-    told = "".join(f"note: {n}\n" for n in notes)
-    return f"a: {options.a}\nb: {options.b}\n\n{found}{told}", code
+    written = partial(found.written, options.a, options.b, [f"note: {n}" for n in notes])
+    told = save_page(options.html, partial(written, "html"))
+    return with_told(written(options.format), told, options.format == "table"), code
 
 
 def run_schema(options: argparse.Namespace) -> tuple[str, int]:

@@ -45,11 +45,20 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
     return options
 
 
-def add_html(parser: argparse.ArgumentParser) -> None:
-    """The option of what a search found as a page."""
-    parser.add_argument(
-        "--html", metavar="FILE", help="also save all of it as one page, with plots and the best mappings"
-    )
+def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """The option of all that a command tells as a page; `more`: what stands on it besides."""
+    parser.add_argument("--html", metavar="FILE", help=f"also save all of it as one page{more}")
+
+
+def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
+    """Write the page, if a file was named; what to say of it."""
+    from polymodel.spec.output import write_text
+
+    if not file:
+        return []
+    with writing(file):
+        write_text(Path(file), page())
+    return [f"saved {file}"]
 
 
 def check_html(file: str | None) -> None:

@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
     )
-    add_html(parser)
+    add_html(parser, ", with plots and the best mappings")
 
 
 def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:

@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
-    add_html(parser)
+    add_html(parser, ", with plots and the best mappings")
     parser.add_argument(
         "--no-prune",
         action="store_true",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.cli_common import add_html, save_page, with_told
 from polymodel.errors import writing
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("table", "json", "csv", "html"), default="table", help="default: table"
     )
+    add_html(parser)
     parser.add_argument("--out", metavar="DIR", help="also save all phases as CSV, the peak and a picture")
 
 
@@ -50,14 +51,11 @@ def run_timeline(options: argparse.Namespace, report: Report) -> tuple[str, int]
     rows = table(report.problem, found)
     most = peak(report.problem, report.analysis.buffets, found)
     text = _formatted(rows, most, options.format)
+    told = save_page(options.html, lambda: _formatted(rows, most, "html"))
     if options.out:
         files = _save(Path(options.out), report, found, rows, most)
-        told = f"saved {', '.join(map(str, files))}"
-        if options.format == "table":
-            text += f"\n{told}\n"
-        else:
-            sys.stderr.write(f"{told}\n")
-    return text, 0 if report.feasible else INFEASIBLE
+        told.append(f"saved {', '.join(map(str, files))}")
+    return with_told(text, told, options.format == "table"), 0 if report.feasible else INFEASIBLE
 
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:

@@ -81,7 +81,13 @@ class WantedNumbers:
     def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
         """The field as a number or an expression; anything else is a fault, and 1."""
         found = self.value(name)
-        if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
+        if isinstance(found, str) and found.isidentifier() and found not in self.symbols:
+            if found.lower() not in ("inf", "infinity"):
+                near = close_to(found, self.symbols)
+                remedy = f"did you mean {near}?" if near else "write a number"
+                numbers.faults.add(path, f"{found!r} is no number and no symbol", remedy)
+                return 1
+        elif isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
             return found
         numbers.faults.add(path, f"{found!r} is not a number", "write a number")
         return 1
@@ -138,7 +144,8 @@ class Wanted(WantedNumbers):
         for i, name in enumerate(found):
             if name not in known:
                 shown = name if isinstance(name, str) else repr(name)
-                near = SAME.get(shown)
+                near = SAME.get(shown, shown.replace("working_set:", "buffer:"))
+                near = near if near in known else ""
                 remedy = f"did you mean {near}?" if near else _near_objective(shown, known, hierarchy)
                 faults.add((*path, i), f"unknown objective {shown}", remedy)
         self._sparse_objectives(found, path, faults)

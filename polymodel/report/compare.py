@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.architecture.text import uncut_text
 from polymodel.report.fusion import recompute_factors
+from polymodel.report.page import noted, page
 from polymodel.report.report import Report
 from polymodel.report.table import RATIO, Cell, Column, Table, shown
 from polymodel.spec.faults import not_a
@@ -46,6 +48,17 @@ class Comparison:
     def __repr__(self) -> str:
         notes = "".join(f"note: {n}\n" for n in self.table.notes)
         return self._readable().text(indent="") + "\n" + notes
+
+    def written(self, a: str, b: str, notes: Sequence[str], style: str) -> str:
+        """As `csv`, `json`, a page (`html`) or a text (`table`); the last two say what a and b are."""
+        if style == "csv":
+            return self.table.to_csv()
+        if style == "json":
+            return json.dumps(self.table.records(), indent=1) + "\n"
+        if style == "html":
+            sides = [f"<p>{side}: <code>{escape(n)}</code></p>" for side, n in (("a", a), ("b", b))]
+            return page(f"{a} and {b} compared", "".join(sides) + self.html() + noted(notes))
+        return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in notes)
 
     def html(self) -> str:
         """The comparison as an HTML table, with what to know beside it."""

@@ -20,6 +20,8 @@ from polymodel.sweep.values import wrong
 Array = Any
 PLAIN = ("energy", "latency", "edp")
 WAYS = ("reads", "writes", "accesses", "working_set")
+# What explorations, and people, call the same.
+SAME = {"energy_delay": "edp", "energy_delay_product": "edp", "delay": "latency", "time": "latency"}
 
 
 def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
@@ -38,11 +40,19 @@ def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
     for i, name in enumerate(found):
         meant = [sparse.PREFIX + n for n in known] if name.startswith(sparse.PREFIX) else known
         if name not in meant:
-            near = suggestion(name, meant, "objectives")
+            near = _same(name, meant) or suggestion(name, meant, "objectives")
             faults.append(Diagnostic(f"unknown objective {name}", near, f"objectives[{i}]"))
     if faults:
         raise SpecError(faults)
     return found
+
+
+def _same(name: str, known: Sequence[str]) -> str:
+    """The remedy for a word of explorations: `energy_delay`, or `buffer:GLB`."""
+    prefix = sparse.PREFIX if name.startswith(sparse.PREFIX) else ""
+    way, colon, component = name.removeprefix(prefix).partition(":")
+    meant = prefix + (f"working_set:{component}" if colon and way == "buffer" else SAME.get(way + colon, ""))
+    return f"did you mean {meant}? A sweep calls it so" if meant in known else ""
 
 
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:

@@ -125,3 +125,25 @@ def test_a_long_timeline_is_cut_on_its_page(capsys: Captured) -> None:
     many = len(rows.splitlines()) - 1
     assert text.count("<tr>") == 2_000 + 1
     assert f"... and {many - 2_000:,} more phases" in text
+
+
+def test_a_comparison_says_what_its_sides_are(capsys: Captured) -> None:
+    _, text, _ = run(capsys, "compare", A, B, "--format", "html")
+    assert f"<p>a: <code>{A}</code></p><p>b: <code>{B}</code></p>" in text
+    assert f"<title>{A} and {B} compared</title>" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("show", *A.split(",")), ("compare", A, B), ("timeline", *A.split(","), "--component", "GLB")],
+    ids=lambda words: words[0],
+)
+def test_pages_are_saved_beside_the_text(capsys: Captured, tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "page.html"
+    code, out, _ = run(capsys, *words, "--html", str(file))
+    assert code == FINE
+    assert out.endswith(f"\nsaved {file}\n")
+    assert file.read_text(encoding="utf-8") == run(capsys, *words, "--format", "html")[1]
+    code, _, told = run(capsys, *words, "--html", str(tmp_path / "none" / "page.html"))
+    assert code == BAD_INPUT
+    assert str(tmp_path / "none") in told

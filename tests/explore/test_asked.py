@@ -65,6 +65,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
     ("arguments", "message"),
     [
         ({"objectives": ["edp"]}, "did you mean energy_delay"),
+        ({"objectives": ["working_set:GLB"]}, "did you mean buffer:GLB"),
         ({"objectives": "energy,latency"}, r"write \['energy', 'latency'\]"),
         ({"objectives": []}, "an exploration needs an objective"),
         ({"objectives": 5}, "unknown objective 5"),
