@@ -26,7 +26,7 @@ import yaml
 
 from polymodel.cli import main
 from tests.documents.outputs import agree, difference
-from tests.documents.page import Block, blocks, files
+from tests.documents.page import ROOT, Block, blocks, files
 
 # Asks for the output of a command to be filled in.
 FILL_IN = "?"
@@ -178,7 +178,11 @@ def run(page: Path) -> tuple[list[Fault], str]:
     kinds = {k: getattr(under_way, k) for k in ("python", "text", "yaml", "json", "toml", "console")}
     with fresh_folder():
         for file in files(text):
-            shutil.copy(file, file.name)
+            # A page names it by itself, or, as a reader in a checkout does, with its folders.
+            inside = file.relative_to(ROOT)
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            for place in {Path(file.name), inside}:
+                shutil.copy(file, place)
         for number, block in enumerate(found):
             if block.skipped is None and block.language in kinds:
                 kinds[block.language](number, block)
