@@ -12,6 +12,7 @@ from polymodel.mapping.pipelines import shared_units
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.resolve import ResolvedMapping, tree_locator
 from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.spec.setexpr import KEYWORDS
 from polymodel.workload.einsum import Cascade, Einsum
 
 
@@ -60,13 +61,10 @@ def _check_names(s: Subject) -> None:
             _known_component(s, i, node.component, "memory", components)
             for j, tensor in enumerate(node.tensors):
                 if tensor not in s.cascade.tensors:
-                    s.add(
-                        i,
-                        f"unknown tensor {tensor}",
-                        suggestion(tensor, s.cascade.tensors, "tensors"),
-                        "tensors",
-                        j,
-                    )
+                    near = suggestion(tensor, s.cascade.tensors, "tensors")
+                    if tensor in KEYWORDS:
+                        near = f"a mapping takes no sets; tensors: {', '.join(s.cascade.tensors)}"
+                    s.add(i, f"unknown tensor {tensor}", near, "tensors", j)
                 elif tensor in node.tensors[:j]:
                     s.add(i, f"tensor {tensor} is listed twice", "list it once", "tensors", j)
         elif isinstance(node, ComputeNode):

@@ -11,8 +11,8 @@ from polymodel.architecture.rules import Rules
 from polymodel.mapping.narrowed import narrowed
 from polymodel.spec import Arch
 from polymodel.spec.explore_schema import ExploreSection
-from polymodel.spec.faults import Faults, Path, suggestion
-from polymodel.spec.numbers import UnboundSymbol, Value
+from polymodel.spec.faults import Faults, Path, close_to, suggestion
+from polymodel.spec.numbers import UnboundSymbol, Value, symbols_in
 from polymodel.workload.resolve import Resolved
 
 PLAIN = ("energy", "latency", "energy_delay", "buffer")
@@ -81,13 +81,12 @@ class WantedNumbers:
     def number(self, name: str, numbers: Numbers, path: Path) -> Value | str:
         """The field as a number or an expression; anything else is a fault, and 1."""
         found = self.value(name)
-        if isinstance(found, str) and found.isidentifier() and found not in self.symbols:
-            if found.lower() not in ("inf", "infinity"):
-                near = close_to(found, self.symbols)
-                remedy = f"did you mean {near}?" if near else "write a number"
-                numbers.faults.add(path, f"{found!r} is no number and no symbol", remedy)
-                return 1
-        elif isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
+        if isinstance(found, str) and found.isidentifier() and not {*symbols_in(found)} <= {*self.symbols}:
+            near = close_to(found, self.symbols)
+            remedy = f"did you mean {near}?" if near else "write a number"
+            numbers.faults.add(path, f"{found!r} is no number and no symbol", remedy)
+            return 1
+        if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
             return found
         numbers.faults.add(path, f"{found!r} is not a number", "write a number")
         return 1

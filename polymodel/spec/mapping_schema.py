@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Union
 
-from pydantic import Field, Tag
+from pydantic import BeforeValidator, Field, Tag
 
-from polymodel.spec.base import NameText, Number, SchemaObject, node_tag, one_of
+from polymodel.spec.base import NameText, Number, SchemaObject, fault, node_tag, one_of
+from polymodel.spec.setexpr import KEYWORDS
 
 RankVariable = Annotated[
     Annotated[NameText, Tag("<name>")] | Annotated[dict[NameText, NameText], Tag("<mapping>")],
@@ -24,12 +25,23 @@ FirstTile = Annotated[
 _TAGS = ("Storage", "Temporal", "Spatial", "Compute", "Nested", "Sequential", "Pipeline")
 
 
+def _listed(value: object) -> object:
+    """A node of a mapping lists its tensors by name; sets stand in architectures."""
+    if isinstance(value, str):
+        example = f"[{value}]" if value.isidentifier() and value not in KEYWORDS else "[A, B]"
+        raise fault(
+            f"{value!r} is no list: a node of a mapping lists its tensors by name, and takes no sets",
+            f"write {example}",
+        )
+    return value
+
+
 class Storage(SchemaObject):
     """Tiles of `tensors` held by `component` from here down. `reuse`: see the counting rules."""
 
     type: Literal["Storage"] = "Storage"
     component: NameText
-    tensors: tuple[NameText, ...]
+    tensors: Annotated[tuple[NameText, ...], BeforeValidator(_listed)]
     reuse: Literal["refill", "slide", "keep_previous"] = "refill"
 
 

@@ -1,0 +1,51 @@
+"""Wrong input that is easily told: sets where names belong, words where numbers belong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+
+WORKLOAD = {
+    "rank_sizes": {"M": 4, "K": 4},
+    "einsums": ["Z[m] = A[m, k] * B[k]"],
+    "bits_per_value": {"All": 8},
+}
+
+
+def told(*sources: Any, **explored: Any) -> list[tuple[str, str, str]]:
+    with pytest.raises(pm.SpecError) as caught:
+        pm.explore(*sources, **explored) if explored else pm.load(*sources)
+    return [(d.path, d.message, d.remedy) for d in caught.value.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "path", "message", "remedy"),
+    [
+        ("All", "tensors", "'All' is no list: a node of a mapping lists its tensors by name", "[A, B]"),
+        ("~A", "tensors", "'~A' is no list", "[A, B]"),
+        ("A", "tensors", "'A' is no list", "write [A]"),
+        (["All"], "tensors[0]", "unknown tensor All", "a mapping takes no sets; tensors: A, B, Z"),
+    ],
+)
+def test_a_mapping_lists_tensors(tensors: object, path: str, message: str, remedy: str) -> None:
+    storage = {"type": "Storage", "component": "DRAM", "tensors": tensors}
+    mapping = {"nodes": [storage, {"type": "Compute", "einsum": "Z", "component": "MAC"}]}
+    (found,) = told({"workload": WORKLOAD, "mapping": mapping}, "simple_two_level")
+    assert found[0] == f"mapping.nodes[0].{path}"
+    assert message in found[1]
+    assert remedy in found[2]
+
+
+@pytest.mark.parametrize(("name", "value"), [("eps", "big"), ("time_limit", "abc")])
+def test_a_word_is_no_number(name: str, value: str) -> None:
+    found = told(pm.load({"workload": WORKLOAD}, "simple_two_level"), **{name: value})
+    assert found == [(name, f"{value!r} is no number and no symbol", "write a number")]
+
+
+def test_a_misspelt_symbol_is_named() -> None:
+    section = {"workload": WORKLOAD, "symbols": {"SHARE": 0.1}, "explore": {"eps": "SHAR"}}
+    (found,) = told(section, "simple_two_level")
+    assert found == ("explore.eps", "'SHAR' is no number and no symbol", "did you mean SHARE?")
