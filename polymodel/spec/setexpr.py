@@ -187,7 +187,7 @@ def evaluate_set(tree: SetTree, scope: SetScope) -> NamedSet:
         universe = scope.rank_variables if inner.kind == "rank_variables" else scope.tensors
         kind: Kind = "rank_variables" if inner.kind == "rank_variables" else "tensors"
         return NamedSet(kind, frozenset(universe) - inner.members)
-    left, right = evaluate_set(tree.left, scope), evaluate_set(tree.right, scope)
+    left, right = _both(tree.left, tree.right, scope)
     kinds = {left.kind, right.kind} - {"either"}
     if len(kinds) > 1:
         raise TextFault("tensors and rank variables are mixed", tree.offset, "append .rank_variables")
@@ -197,6 +197,21 @@ def evaluate_set(tree: SetTree, scope: SetScope) -> NamedSet:
     if tree.op == "&":
         return NamedSet(joined, left.members & right.members)
     return NamedSet(joined, left.members - right.members)
+
+
+def _both(one: SetTree, other: SetTree, scope: SetScope) -> tuple[NamedSet, NamedSet]:
+    """The two sides of an operator; unknown names of both are told at once."""
+    try:
+        left = evaluate_set(one, scope)
+    except UnknownName as first:
+        try:
+            evaluate_set(other, scope)
+        except UnknownName as second:
+            messages, remedies = (first.message, second.message), (first.remedy, second.remedy)
+            told = (" and ".join(dict.fromkeys(messages)), "; ".join(dict.fromkeys(remedies)))
+            raise UnknownName(told[0], first.offset, told[1]) from second
+        raise
+    return left, evaluate_set(other, scope)
 
 
 def tensor_set(tree: SetTree, scope: SetScope) -> frozenset[str]:

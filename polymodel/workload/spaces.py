@@ -10,7 +10,7 @@ from polymodel.affine import Affine, Constraint
 from polymodel.polyhedra.build import bounding_box, set_from_constraints
 from polymodel.spec import Workload
 from polymodel.spec.affine_text import parse_constraints
-from polymodel.spec.faults import Faults, Path, TextFault, suggestion
+from polymodel.spec.faults import Faults, Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import Value, evaluate_number
 
 Symbols = Mapping[str, Value | None]
@@ -103,12 +103,10 @@ def bounds_of(
         )
         return None
     loose = [v for v in variables if not _bounded(v, constraints)] or list(variables)
-    names = ", ".join(loose)
-    faults.add(
-        path,
-        f"the iteration space of {einsum} is unbounded in {names}",
-        f"give the rank of {loose[0]} a size in rank_sizes, or a range in iteration_space_shape",
-    )
+    near = close_to(loose[0], [v for v in variables if v not in loose])
+    remedy = f"give the rank of {loose[0]} a size in rank_sizes, or a range in iteration_space_shape"
+    remedy = f"did you mean {near}? If not, {remedy}" if near else remedy
+    faults.add(path, f"the iteration space of {einsum} is unbounded in {', '.join(loose)}", remedy)
     return None
 
 

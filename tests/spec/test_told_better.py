@@ -49,3 +49,28 @@ def test_a_misspelt_symbol_is_named() -> None:
     section = {"workload": WORKLOAD, "symbols": {"SHARE": 0.1}, "explore": {"eps": "SHAR"}}
     (found,) = told(section, "simple_two_level")
     assert found == ("explore.eps", "'SHAR' is no number and no symbol", "did you mean SHARE?")
+
+
+def test_every_unknown_name_of_a_set_is_told() -> None:
+    actions = [{"name": "read"}, {"name": "write"}]
+    memory = {"type": "Memory", "name": "DRAM", "size": "inf", "actions": actions}
+    unit = {"type": "Compute", "name": "MAC", "actions": [{"name": "compute"}]}
+    keep = {"keep": "Input | (Foo - Bar)", "may_keep": "All"}
+    arch = {"nodes": [{**memory, "tensors": keep}, unit]}
+    (found,) = told({"workload": WORKLOAD, "arch": arch})
+    assert found[1] == "unknown name Input and unknown name Foo and unknown name Bar"
+    assert found[2].startswith("did you mean Inputs?; names: ")
+
+
+def test_a_misspelt_rank_variable_is_named() -> None:
+    einsum = {
+        "name": "Z",
+        "tensor_accesses": [
+            {"name": "A", "projection": ["m", "kk"]},
+            {"name": "B", "projection": ["k"]},
+            {"name": "Z", "projection": ["m"], "output": True},
+        ],
+    }
+    (found,) = told({"workload": {**WORKLOAD, "einsums": [einsum]}})
+    assert found[1] == "the iteration space of Z is unbounded in kk"
+    assert found[2].startswith("did you mean k? If not, give the rank of kk a size")
