@@ -40,6 +40,8 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
     if not rest:
         return options
     if not hasattr(options, "sources") or any(text.startswith("-") for text in rest):
+        if hasattr(options, "common") and isinstance(parser, Parser):
+            parser.beyond = "what both specs share goes with --with {}"
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.sources += rest
     return options
@@ -137,6 +139,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     others: Mapping[str, str] = MappingProxyType({})
+    beyond = "leave it out"  # what to do with one argument too many
 
     def parse_known_args(  # type: ignore[override]  # overloads for namespaces of other classes, never used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -163,7 +166,7 @@ class Parser(argparse.ArgumentParser):
         if found:
             self.faults += [
                 # An empty word, as a shell makes of an unset variable, is named by its quotes.
-                Diagnostic("is one argument too many", "leave it out", n)
+                Diagnostic("is one argument too many", self.beyond.format(n), n)
                 for n in found[1].split() or ["''"]
             ]
             self._stop()

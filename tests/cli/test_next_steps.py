@@ -48,3 +48,13 @@ def test_sizes_that_a_teaal_spec_lacks_are_named(tmp_path: Path, capsys: pytest.
     told = capsys.readouterr().err
     assert "needs the sizes of its ranks: N without a value" in told
     assert "remedy: --set N=..., or in Python spec.bind(N=...)" in told
+
+
+def test_what_two_specs_share_goes_with_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "a.yaml", "b.yaml", "{wl}.yaml", "arch.yaml"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    for name in ("{wl}.yaml", "arch.yaml"):
+        fault = f"{name}: is one argument too many\n  remedy: what both specs share goes with --with {name}\n"
+        assert fault in told
