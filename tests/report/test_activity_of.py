@@ -211,8 +211,8 @@ def test_a_report_draws_its_execution() -> None:
     assert "8 computes on 4 space points, 2 steps (lock-step)" in report.draw_activity("Y").svg
     page = report.activity_page()
     assert page.html.count('<section class="run"') == 2
-    assert page.html.count("<figure>") == 6
-    assert report.activity_page("Y").html.count("<figure>") == 3
+    assert page.html.count("<figure") == 6
+    assert report.activity_page("Y").html.count("<figure") == 3
     ax = report.plot_load("T")
     assert [p.get_height() for p in ax.patches] == [2, 2, 2, 2]
 
