@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.drawing import PALETTE, short
+from polymodel.report.drawing import NAME, PALETTE, short
 from polymodel.report.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from polymodel.cost.records import RooflinePoint
     from polymodel.report.report import Report
 
 MARKERS = "os^Dv<>PXp"
 ROOFS = ("-", "--", ":", "-.", (0, (8, 2)), (0, (1, 4)))  # lines, told apart where they run close by
 WARNING = "#c0282d"
 INK = "#1f2933"
+ROOF_INKS = ("#1f2933", "#7a3e00", "#0b5a3c", "#4a2a8a")
+SIDE_BY_SIDE = 3  # Einsums at one place that a legend names
 LISTED = 16  # Einsums in a legend; more would be taller than the plot
 ROOM = 70  # characters that stand beside each other below a plot
 # Dark ones first, then lighter ones of the same kind, which still stand out from white paper.
@@ -180,14 +183,21 @@ def roofline(report: Report, ax: Axes) -> Axes:
         ys = [min(peak, x * bandwidth) for x in xs]
         speeds = engineering(bandwidth, "bit/s"), engineering(peak, "operation/s")
         label = ", ".join(f"{short(n)} {v}" for n, v in zip((memory, compute), speeds, strict=True))
-        style = ROOFS[number % len(ROOFS)]
-        ax.plot(xs, ys, color=INK, linewidth=1.2, alpha=0.7, linestyle=style, label=label)
-    for number, p in enumerate(points):
-        colour = SHADES[number % len(SHADES)]
-        # Points of equal Einsums coincide: earlier ones stay visible behind later, smaller ones.
-        size = 7 + 5 * (len(points) - 1 - number) / max(len(points) - 1, 1)
-        label = f"{short(p.einsum)}: {short(p.limiting)}" if number < LISTED else ""
-        marker = MARKERS[number % len(MARKERS)]
+        style, colour = ROOFS[number % len(ROOFS)], ROOF_INKS[number % len(ROOF_INKS)]
+        ax.plot(xs, ys, color=colour, linewidth=1.4, linestyle=style, label=label)
+        # On the slope, each a bit further up it, so that names of roofs close by do not meet.
+        at = max(ridge / 10 ** (0.25 + 0.35 * (number % 3)), 5 * low)
+        ax.annotate(
+            short(memory, NAME // 2), (at, at * bandwidth), xytext=(-4, 3), textcoords="offset points",
+            fontsize=7, color=colour, ha="right", va="bottom", clip_on=True,
+        )  # fmt: skip
+    stacks = _stacks(points)
+    for number, stack in enumerate(stacks):
+        p = stack[0]
+        colour, marker = SHADES[number % len(SHADES)], MARKERS[number % len(MARKERS)]
+        # Those that are nearly at one place: earlier ones stay visible behind later, smaller ones.
+        size = 7 + 5 * (len(stacks) - 1 - number) / max(len(stacks) - 1, 1)
+        label = _told(stack) if number < LISTED else ""
         ax.plot([p.intensity], [p.achieved], marker, color=colour, markersize=size, linestyle="", label=label)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -198,11 +208,31 @@ def roofline(report: Report, ax: Axes) -> Axes:
     prefixed(ax, "op/s", "y")
     ax.set_xlabel("operations per bit moved at the outermost memory in use (op/b)")
     ax.set_ylabel("operations per second (op/s)")
-    if len(points) > LISTED:
-        ax.plot([], [], linestyle="", label=f"... {len(points) - LISTED} more Einsums")
+    if len(stacks) > LISTED:
+        more = sum(len(stack) for stack in stacks[LISTED:])
+        ax.plot([], [], linestyle="", label=f"... {more} more Einsums")
     ax.set_title("Roofline: each Einsum and what limits it", fontsize=10)
     ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)
     return ax
+
+
+def _stacks(points: Sequence[RooflinePoint]) -> list[list[RooflinePoint]]:
+    """Points that would hide each other, with the same limit: one marker stands for them."""
+    found: dict[tuple[object, ...], list[RooflinePoint]] = {}
+    for p in points:
+        place = (round(math.log10(v), 1) for v in (p.intensity, p.achieved))
+        found.setdefault((*place, p.limiting, p.memory), []).append(p)
+    return list(found.values())
+
+
+def _told(stack: Sequence[RooflinePoint]) -> str:
+    """Who stands there, and what limits them; also where that is neither part of the roof."""
+    p = stack[0]
+    names = ", ".join(short(q.einsum, NAME if len(stack) == 1 else NAME // 2) for q in stack[:SIDE_BY_SIDE])
+    more = f" and {len(stack) - SIDE_BY_SIDE} more" if len(stack) > SIDE_BY_SIDE else ""
+    roof = p.limiting in (p.memory, p.compute) or p.achieved > 0.99 * p.attainable
+    under = "" if roof else ", under its roof"
+    return f"{names}{more}: {short(p.limiting)}{under}"
 
 
 def _finite(value: float) -> bool:

@@ -139,13 +139,13 @@ def _capacity(found: Timeline, capacity_bits: float, ax: Axes) -> None:
     )  # fmt: skip
 
 
-def _room(entries: list[tuple[Artist, str]], most: int) -> list[tuple[Artist, str]]:
-    """As many entries of a legend as there is room for; the last line says how many more there are."""
+def _room(entries: list[tuple[Artist, str]], most: int, what: str = "more") -> list[tuple[Artist, str]]:
+    """The first entries of a legend, as many as there is room for; the last line says how many are left."""
     from matplotlib.patches import Patch
 
     if len(entries) <= most:
         return entries
-    return [*entries[: most - 1], (Patch(alpha=0), f"... {len(entries) - most + 1} more")]
+    return [*entries[: most - 1], (Patch(alpha=0), f"... {len(entries) - most + 1} {what}")]
 
 
 def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
@@ -162,9 +162,12 @@ def _running(found: Timeline, shown: NDArray[np.int64], ax: Axes) -> None:
     strip.set_xlim(0, len(shown))
     strip.set_ylim(0, 1)
     strip.set_axis_off()
-    # One legend for both: the tensors from the top of the stack down, then who runs.
+    # One legend for both: the tensors from the top of the stack down, then who runs. The stack begins with
+    # the largest areas, which are the ones that must have a name.
     handles, labels = ax.get_legend_handles_labels()
-    entries = _room([*zip(handles, labels, strict=True)][::-1], _NAMED)
+    stack = [*zip(handles, labels, strict=True)]
+    kept = _room(stack, _NAMED, "smaller ones")
+    entries = kept[::-1] if len(stack) <= _NAMED else [*kept[-2::-1], kept[-1]]
     who: list[tuple[Artist, str]] = []
     who += [(Patch(color=g), short(e)) for g, e in zip(greys, found.einsums, strict=True)]
     entries += [(Patch(alpha=0), "runs (strip above)"), *_room(who, _LINES - len(entries))]

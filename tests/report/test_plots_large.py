@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 import polymodel as pm
 from polymodel.report.plots_inline import plots_of
 from polymodel.report.report import Report
+from polymodel.report.timeline import buffet_names, timeline
 
 NAME = "extraordinarily_long_name_of_sixty_characters_for_a_thing_%02d"
 EINSUMS = 40
@@ -123,12 +124,18 @@ def test_timelines_keep_their_room(which: str, request: pytest.FixtureRequest) -
 def test_a_legend_says_how_many_it_leaves_out(many: Report) -> None:
     legend = many.plot("roofline").get_legend()
     assert legend is not None
-    assert legend.get_texts()[-1].get_text() == f"... {EINSUMS - 16} more Einsums"
+    roof, *told = [t.get_text() for t in legend.get_texts()]
+    assert roof.startswith("DRAM ")
+    assert f"T2, T3, T4 and {EINSUMS - 5} more: MAC" in told, "one marker for what stands at one place"
     legend = many.plot_timeline("GLB").get_legend()
     assert legend is not None
     told = [t.get_text() for t in legend.get_texts()]
     tensors, runs = told[: told.index("runs (strip above)")], told[told.index("runs (strip above)") + 1 :]
-    assert tensors[-1] == f"... {2 * EINSUMS - 1 - (len(tensors) - 1)} more"
+    assert tensors[-1] == f"... {2 * EINSUMS - 1 - (len(tensors) - 1)} smaller ones"
+    found = timeline(many, "GLB")
+    areas = {n: float(found.bits[:, k].mean()) for k, n in enumerate(buffet_names(found))}
+    largest = sorted(areas, key=lambda n: -areas[n])[: len(tensors) - 1]
+    assert tensors[:-1] == largest[::-1], "the largest areas have a name, as they are stacked"
     assert runs[-1] == f"... {EINSUMS - (len(runs) - 1)} more"
 
 
