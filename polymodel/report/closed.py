@@ -251,7 +251,14 @@ class SymbolicReport(Frames):
         return f"{self!r}\n\n{self.table('summary')!r}\n"
 
     def _repr_html_(self) -> str:
-        return f"<h4>{escape(repr(self))}</h4>" + self.table("summary")._repr_html_()
+        many = len(self.problem.cascade)
+        symbols = ", ".join(
+            f"{n} = {self.values[n]}" if n in self.values else n for n in self.analysis.symbols
+        )
+        over = f"; symbols: {escape(symbols)}" if symbols else ""
+        title = f"Closed forms of {many} Einsum{'' if many == 1 else 's'}{over}"
+        other = ", ".join(f'<code>.table("{name}")</code>' for name in TABLES if name != "summary")
+        return f"<h4>{title}</h4>{self.table('summary')._repr_html_()}<p>Other tables: {other}</p>"
 
 
 def closed_forms(

@@ -65,8 +65,10 @@ def text(found: object) -> str:
 
 def html(found: object) -> str:
     """The same as HTML, powers raised."""
-    raised = _POWER.sub(lambda m: f"<sup>{m[1].strip('()')}</sup>", escape(text(found), quote=False))
-    return f'<span class="formula" style="white-space: nowrap">{raised}</span>'
+    written = text(found)
+    raised = _POWER.sub(lambda m: f"<sup>{m[1].strip('()')}</sup>", escape(written, quote=False))
+    wrap = "nowrap" if len(written) <= _LINE else "normal"
+    return f'<span class="formula" style="white-space: {wrap}">{raised}</span>'
 
 
 def table_text(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -77,11 +79,15 @@ def table_text(name: str, columns: Sequence[str], rows: Sequence[Sequence[object
     return lines + (f"\n... {more} more rows in .frame()" if more > 0 else "")
 
 
+_LINE = 60  # characters of a formula that stay on one line
+# Notebooks keep cells on one line; a long formula would run off the page.
+_CELL = "text-align: left; white-space: normal; max-width: 32em; overflow-wrap: anywhere"
+
+
 def table_html(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A whole table for a notebook or a page."""
     head = "".join(f'<th scope="col">{escape(Column(c).heading)}</th>' for c in columns)
     body = "\n".join(
-        "<tr>" + "".join(f'<td style="text-align: left">{html(c)}</td>' for c in row) + "</tr>"
-        for row in rows
+        "<tr>" + "".join(f'<td style="{_CELL}">{html(c)}</td>' for c in row) + "</tr>" for row in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

@@ -39,7 +39,11 @@ class Frames(ABC):
 
     @property
     def working_sets(self) -> pandas.DataFrame:
-        """Peaks over the phases, against capacities."""
+        """Peaks over the phases, against capacities, by each `measure`.
+
+        `checked` marks the one that the capacity is held against: `query("checked")` before you look for the
+        largest, since `reserved` ignores lifetimes.
+        """
         return self.table("working_sets").frame()
 
     @property

@@ -198,7 +198,9 @@ class Sweep:
         if len(rows):
             rows = rows.sort_values(["feasible", self.objectives[0]], ascending=[False, True], kind="stable")
         units = {o: f"{o} [{self.unit(o)}]" for o in self.objectives if self.unit(o)}
-        table: str = rows.head(HTML_ROWS).rename(columns=units).to_html(index=False) if len(rows) else ""
+        first = rows.head(HTML_ROWS).rename(columns=units)
+        # Significant digits: decimal places would show 2 µs as 0.000002, like its neighbours.
+        table: str = first.to_html(index=False, float_format="{:.6g}".format) if len(rows) else ""
         more = len(rows) - HTML_ROWS
         rest = f"<p>... {more} more rows in <code>.frame</code></p>" if more > 0 else ""
         return f"<pre>{escape(repr(self))}</pre>{table}{rest}"

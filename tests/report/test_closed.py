@@ -170,3 +170,12 @@ def test_other_ways_are_advised_too() -> None:
     spec = pm.load("edge_npu", "resnet_bottleneck_block/tiled_fused")
     with pytest.raises(pm.NotSeparable, match=r"remedy: leave extents numbers \(ranks=False\)"):
         pm.closed_forms(spec, ranks=True)
+
+
+def test_closed_forms_wrap_in_a_notebook() -> None:
+    forms = pm.closed_forms(pm.load("matmul_chain_2/tiled_fused", "simple_two_level"), tiles=True)
+    page = forms._repr_html_()
+    assert "<h4>Closed forms of 2 Einsums; symbols: " in page
+    assert "SymbolicReport" not in page
+    assert page.count("white-space: normal; max-width: 32em") == page.count("<td")
+    assert '.table("reuse")' in page
