@@ -136,7 +136,7 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     path = Path(target)
     if target.endswith(("/", "\\")) or path.is_dir():
         if kind != "spec":
-            what = f"{target} is a folder, which gets every part of a spec, not --kind {kind} alone"
+            what = f"--kind {kind}: {target} is a folder, which gets every part of a spec, not one alone"
             raise SpecError([Diagnostic(what, f"name a file, e.g. {path / kind}.yaml, or leave --kind out")])
         texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
     else:
