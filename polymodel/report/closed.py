@@ -17,7 +17,7 @@ from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
-from polymodel.report.closed_cells import Cell, Formula, Weighted
+from polymodel.report.closed_cells import Cell, Formula, Ratio, Weighted
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
 from polymodel.report.closed_table import SymbolicTable
 from polymodel.report.frames import Frames
@@ -168,16 +168,27 @@ class SymbolicReport(Frames):
         return columns, rows
 
     def _reuse(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
-        columns = (*KEY, "node", "reuse", "distinct_elements", "moved_bits", "access_elements")
+        columns = (
+            *KEY,
+            "node",
+            "reuse",
+            "distinct_elements",
+            "moved_bits",
+            "access_elements",
+            "reuse_factor",
+        )
         rows: list[tuple[Cell, ...]] = []
         for e, b in self._rows_of():
             mine = [t for t in self.analysis.traffic if (t.einsum, t.node, t.tensor) == (e, b.node, b.tensor)]
-            moved, touched = Form(), Form()
+            moved, touched, reads, fills = Form(), Form(), Form(), Form()
             for t in mine:
+                reads, fills = reads + t.reads_fill, fills + t.writes_fill
                 moved = moved + t.writes_fill + t.reads_drain
                 touched = touched + t.reads_fill + t.reads_drain + t.writes_fill + t.writes_drain
             bits = moved * (self._bits(b.tensor) * self.problem.cascade[e].n_instances)
-            rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched))
+            # Where nothing is filled there is nothing to use again.
+            factor = Ratio(reads, fills) if fills != Form() else None
+            rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched, factor))
         return columns, rows
 
     def _working_sets(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:

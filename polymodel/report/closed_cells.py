@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +29,15 @@ class Largest:
     parts: tuple[Formula, ...]
 
 
-Formula = Form | Held | Peak | Weighted | Largest
+@dataclass(frozen=True)
+class Ratio:
+    """One formula over another; not a number where that is zero."""
+
+    over: Form
+    under: Form
+
+
+Formula = Form | Held | Peak | Weighted | Largest | Ratio
 Cell = Formula | int | float | str | bool | None
 
 
@@ -52,6 +61,8 @@ def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
     if isinstance(formula, Peak):
         return renderer.peak(formula)
     parts: list[sympy.Expr]
+    if isinstance(formula, Ratio):
+        return sp.sympify(renderer.form(formula.over)) / renderer.form(formula.under)
     if isinstance(formula, Largest):
         return renderer.largest(expression(p, renderer) for p in formula.parts)
     parts = [weight * expression(p, renderer) for weight, p in formula.parts if weight]
@@ -66,4 +77,7 @@ def value(formula: Formula, at: Mapping[str, int]) -> int | float:
         return formula.at(at)[0]
     if isinstance(formula, Largest):
         return max((value(p, at) for p in formula.parts), default=0)
+    if isinstance(formula, Ratio):
+        under = formula.under.at(at)
+        return formula.over.at(at) / under if under else math.nan
     return sum((w * value(p, at) for w, p in formula.parts), formula.constant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ LIBRARY = (
 SHARED = {
     "tiles": ("tile_elements", "tile_bits", "total_elements", "visits", "instances"),
     "accesses": ("read_bits", "write_bits", "fill_bits", "drain_bits", "read_elements"),
-    "reuse": ("distinct_elements", "moved_bits"),
+    "reuse": ("distinct_elements", "moved_bits", "reuse_factor"),
     "latency": ("read_bits", "write_bits", "operations", "latency_s", "instances_used", "instances"),
     "energy": ("count", "energy_per_unit_J", "energy_J"),
     "summary": ("operations", "latency_s", "energy_J"),
@@ -179,3 +180,24 @@ def test_closed_forms_wrap_in_a_notebook() -> None:
     assert "SymbolicReport" not in page
     assert page.count("white-space: normal; max-width: 32em") == page.count("<td")
     assert '.table("reuse")' in page
+
+
+def test_the_reuse_factor_is_no_number_where_nothing_is_filled(tmp_path: Path) -> None:
+    """Partial sums of C are filled again for each further tile of k, and not at all with one."""
+    file = tmp_path / "mapping.yaml"
+    file.write_text("""
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, C]}
+  - !Temporal {rank_variable: k, tile_shape: TK}
+  - !Storage {component: GLB, tensors: [A, B, C]}
+  - !Compute {einsum: Matmul, component: MAC}
+""")
+    spec = pm.load("matmul", "simple_two_level", str(file))
+    reuse = pm.closed_forms(spec).table("reuse")
+    for size in (8, 64):
+        ours = [row["reuse_factor"] for row in reuse.at({"TK": size})]
+        theirs = [r["reuse_factor"] for r in pm.evaluate(spec, symbols={"TK": size}).table("reuse").records()]
+        assert ours[:3] == theirs[:3] == [None, None, None], "all of DRAM is there from the start"
+        assert ours[3:5] == theirs[3:5]
+        assert ours[5] == theirs[5] if size == 8 else (math.isnan(ours[5]) and theirs[5] is None)
