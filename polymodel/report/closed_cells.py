@@ -65,7 +65,9 @@ def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
         return sp.sympify(renderer.form(formula.over)) / renderer.form(formula.under)
     if isinstance(formula, Largest):
         return renderer.largest(expression(p, renderer) for p in formula.parts)
-    parts = [weight * expression(p, renderer) for weight, p in formula.parts if weight]
+    # 1.0 times a formula would be written so.
+    found = [(weight, expression(p, renderer)) for weight, p in formula.parts if weight]
+    parts = [part if weight == 1 else weight * part for weight, part in found]
     return sp.Add(*parts, *([formula.constant] if formula.constant else []))
 
 

@@ -194,6 +194,7 @@ mapping:
   - !Compute {einsum: Matmul, component: MAC}
 """)
     spec = pm.load("matmul", "simple_two_level", str(file))
+    assert "1.0·" not in repr(pm.closed_forms(spec).table("summary"))
     reuse = pm.closed_forms(spec).table("reuse")
     for size in (8, 64):
         ours = [row["reuse_factor"] for row in reuse.at({"TK": size})]
