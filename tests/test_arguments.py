@@ -54,7 +54,7 @@ pm.Report(spec, 2, 3, 4) | problem: Report: a Spec is no Problem
 pm.SparseReport(report, report, 3, {}) | counts: SparseReport: 3 is no SparseCounts
 pm.Imported('a.yaml', 3) | text: Imported: 3 is no str
 pm.SparseTensor('A', ['I'], (3,), [[0]], [1]) | ranks: SparseTensor: a list is no tuple
-pm.Rolled('5') | rows: Rolled: '5' is no int or integer
+pm.Rolled('5') | rows: Rolled: '5' is no number of rows
 pm.Tuning(3, 3, 3, 3) | a: Tuning: 3 is no SparseTensor
 pm.MatmulTiling(3, 3, 3, 3) | product: MatmulTiling: 3 is no Product
 pm.TilingReport(3, 3, 3, 3) | dense: TilingReport: 3 is no Report

@@ -199,8 +199,6 @@ FAULTS: list[tuple[Any, Any, list[str]]] = [
     (None, "IJ", ["ranks: 'IJ' is no list of names", "['I', 'J']"]),
     (None, ("I", 3), ["is no list of names"]),
     (Transposed(), None, ["A is 3 x 4 in I and J: its transpose is 4 x 3"]),
-    (Rolled(NOT_ROWS), None, ["Rolled: 2.5 is no number of rows"]),
-    (Rolled(True), ("I", "Q"), ["Rolled: True is no number of rows", "rank 'Q'"]),
     (NOTHING_KNOWN, None, ["5 is no second operand"]),
     (tensor({(0, 0)}, (3, 4), name="B"), None, ["B has the ranks I, J, A I, J, K"]),
     (tensor({(0, 0, 0)}, (5, 3, 4), "KIJ", "B"), ("I", "X"), ["rank 'X'"]),
@@ -228,6 +226,12 @@ def test_what_is_no_tensor_or_has_no_ranks_is_told() -> None:
         pattern_of(tensor({(0,)}, (4,)), Transposed())
     with pytest.raises(SpecError, match="one rank is cut of A"):
         pattern_of(tensor({(0,)}, (4,)), None, ("I", "J"))
+
+
+@pytest.mark.parametrize("rows", [NOT_ROWS, True, "5", None])
+def test_rows_are_counted_in_whole_numbers(rows: Any) -> None:
+    with pytest.raises(SpecError, match="is no number of rows"):
+        Rolled(rows)
 
 
 def test_integers_of_numpy_are_whole_numbers() -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a, suggestion
-from polymodel.spec.plain import check_classes
 from polymodel.tiling.plane.pattern import Flags, Index, Pattern
 from polymodel.tiling.plane.union import Made, Roll, Swap, beginnings, union
 
@@ -27,7 +26,9 @@ class Rolled:
     rows: int = 5
 
     def __post_init__(self) -> None:
-        check_classes(self, "pm.Rolled(5) moves rows by five", {"rows": (int, np.integer)})
+        if isinstance(self.rows, bool) or not isinstance(self.rows, int | np.integer):
+            what = f"Rolled: {self.rows!r} is no number of rows"
+            raise SpecError([Diagnostic(what, "a whole number, e.g. 5", "rows")])
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,6 @@ def _unlike(a: SparseTensor, given: Second, cut: tuple[str, ...]) -> list[Diagno
     """What keeps B from being made, or from lying beside A. `cut`: () where it is not known."""
     if isinstance(given, SparseTensor):
         return _different(a, given)
-    if isinstance(given, Rolled) and (
-        isinstance(given.rows, bool) or not isinstance(given.rows, int | np.integer)
-    ):
-        return [Diagnostic(f"Rolled: {given.rows!r} is no number of rows", "a whole number, e.g. 5")]
     if isinstance(given, Transposed) and len(a.ranks) == 1:
         return [Diagnostic(f"{a.name} has one rank: it has no transpose", "roll it: Rolled(5)")]
     if isinstance(given, Transposed) and cut:
