@@ -122,8 +122,13 @@ def shaped_candidate(product: Product, shaped: Shaped, strategy: Strategy) -> Ca
 
 
 def given_tiles(product: Product, tile: Shape, asked: Asked, streamed: bool) -> Candidate:
-    """Tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every use."""
-    uniform = Uniform(product, tile)
+    """Tiles of one shape, in the best of the orders; what exceeds a buffer may be `streamed` at every use.
+
+    A size beyond its extent is that of the extent: the indices of a small matrix hold no larger number.
+    """
+    given = Uniform(product, tile)
+    i, k, j = (min(t, max(extent, 1)) for t, extent in zip(given.tile, product.extents, strict=True))
+    uniform = Uniform(product, (i, k, j))
     sides = (uniform.a, uniform.b, uniform.z)
     largest = uniform.a.largest, uniform.b.largest, uniform.z.largest
     over = tuple(side.over(m) for side, m in zip(sides, asked.buffers, strict=True))
@@ -132,7 +137,9 @@ def given_tiles(product: Product, tile: Shape, asked: Asked, streamed: bool) -> 
         asked.tell(f"order {order}")
         traffic = uniform.traffic(order, asked.buffers if streamed else None)
         cycles = asked.machine.cycles(product.multiplies, traffic.words, uniform.effectual)
-        made.append(Shaped(tile, traffic, uniform.effectual, largest, (over[0], over[1], over[2]), cycles))
+        made.append(
+            Shaped(uniform.tile, traffic, uniform.effectual, largest, (over[0], over[1], over[2]), cycles)
+        )
     best = min(made, key=lambda s: (asked.value(s.traffic.words, s.cycles), s.cycles, s.traffic.words))
     return shaped_candidate(product, best, "overbooked" if streamed else "uniform")
 

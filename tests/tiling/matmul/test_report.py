@@ -159,3 +159,10 @@ def test_a_fit_is_no_capacity_of_a_product(tensor: SparseTensor) -> None:
     with pytest.raises(SpecError) as caught:
         pm.tile_matmul(tensor, capacity=pm.words(64))  # type: ignore[arg-type]  # what pm.tile takes
     assert caught.value.diagnostics[0].remedy == "write words, e.g. 2048"
+
+
+def test_a_tile_beyond_the_matrix_is_the_whole_of_it() -> None:
+    tensor = pm.random_tensor(["I", "J"], [9, 9], 0.3, seed=1)
+    whole = pm.tile_matmul(tensor, tile=(9, 9, 9))
+    for size in (10, 2**32 - 1, 2**61):
+        assert pm.tile_matmul(tensor, tile=(size, size, 9)).table("summary") == whole.table("summary")
