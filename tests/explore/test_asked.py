@@ -91,7 +91,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"constraints": 7}, "7 is no set of constraints"),
         ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
         ({"eps": -0.1}, "negative eps"),
-        ({"eps": "a"}, "unknown symbol a"),
+        ({"eps": "a"}, "eps: 'a' is no number"),
         ({"time_limit": 0}, "zero time limit"),
         ({"workers": 0}, "workers: 0 is no number of processes"),
         ({"progress": True}, "progress: True is no function"),
