@@ -25,7 +25,7 @@ LIMITS = " ".join(
 
 def test_the_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", CHAPTER, re.DOTALL)
-    monkeypatch.chdir(ROOT / "tests/data/matrices")
+    monkeypatch.chdir(ROOT)
     names: dict[str, object] = {}
     exec(block, names)
     assert "Speed-up of the run against simple" in capsys.readouterr().out

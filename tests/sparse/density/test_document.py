@@ -20,7 +20,7 @@ WORDS = " ".join(TEXT.split())
 def test_examples_and_their_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(ROOT / "tests/data/matrices")
+    monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(compile(block, "density.md", "exec"), names)

@@ -15,7 +15,7 @@ TEXT = (ROOT / "docs" / "sparse" / "formats.md").read_text(encoding="utf-8")
 def test_examples_and_their_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(ROOT / "tests/data/matrices")
+    monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(compile(block, "formats.md", "exec"), names)
