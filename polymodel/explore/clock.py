@@ -119,8 +119,10 @@ class Watch:
         teller.say()
 
     def tell(self, of: str, best: float | None = None) -> None:
-        """Tell that a step is done."""
+        """Tell that a step is done. Where there are more than were foreseen, one more is to come."""
         self.done += 1
+        if self.done > self.total:
+            self.total = self.done + 1
         self.at, self.best = of, best
         self.say()
 

@@ -14,7 +14,7 @@ import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.explore import clock
 from polymodel.explore.confirm import figures_of
-from polymodel.explore.records import Progress
+from polymodel.explore.records import Progress, Request
 from polymodel.quantities import engineering
 from tests.explore.conftest import OBJECTIVES
 
@@ -302,6 +302,14 @@ def test_progress_moves_within_its_steps(monkeypatch: pytest.MonkeyPatch) -> Non
     quiet = pm.explore(chain, objectives="energy")
     assert list(quiet.frame["energy"]) == list(found.frame["energy"])
     assert quiet.stages.drop(columns="seconds").equals(found.stages.drop(columns="seconds"))
+
+
+def test_more_steps_than_foreseen_are_no_more_than_all() -> None:
+    seen: list[Progress] = []
+    watch = clock.Watch(Request(progress=seen.append), 0.0, 2)
+    for step in ("Matmul1", "Matmul2", "out", "out"):
+        watch.tell(step)
+    assert [(p.done, p.total) for p in seen] == [(1, 2), (2, 2), (3, 4), (4, 4)]
 
 
 def test_live_memories_are_told() -> None:
