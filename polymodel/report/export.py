@@ -32,8 +32,8 @@ def to_parquet(report: Report, folder: str | Path, live: bool = True) -> tuple[P
 
 
 def _parquet(table: Table, path: Path) -> None:
-    with whole(path) as fresh:
-        table.frame().to_parquet(fresh)
+    with whole(path) as fresh, fresh.open("wb") as sink:
+        table.frame().to_parquet(sink)
 
 
 def _saved(

@@ -36,7 +36,8 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
     table = pa.table(dict(columns)).replace_schema_metadata(said)
     file.parent.mkdir(parents=True, exist_ok=True)
     with writing(file), whole(file) as fresh:
-        parquet.write_table(table, fresh)
+        with fresh.open("wb") as sink:
+            parquet.write_table(table, sink)
         data = fresh.read_bytes()
         zeros = f'"file_sha256": "{_ZEROS}"'.encode()
         fresh.write_bytes(data.replace(zeros, zeros.replace(_ZEROS.encode(), _digest(data).encode())))

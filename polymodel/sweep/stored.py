@@ -47,14 +47,27 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
         try:
             for i, chunk in enumerate(chunks):
                 pieces.append(file.with_name(f".{file.stem}-{i}.{mine}.new"))
-                parquet.write_table(arrow_table(chunk), pieces[-1])
-            schema = pa.unify_schemas([parquet.read_schema(p) for p in pieces], promote_options="permissive")
-            with whole(file) as fresh, parquet.ParquetWriter(fresh, schema) as writer:
+                with pieces[-1].open("wb") as sink:
+                    parquet.write_table(arrow_table(chunk), sink)
+            schemas = [parquet.read_schema(_opened(p)) for p in pieces]
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+            with (
+                whole(file) as fresh,
+                fresh.open("wb") as sink,
+                parquet.ParquetWriter(sink, schema) as writer,
+            ):
                 for piece in pieces:
-                    writer.write_table(_widened(parquet.read_table(piece), schema))
+                    writer.write_table(_widened(parquet.read_table(_opened(piece)), schema))
         finally:
             for piece in pieces:
                 piece.unlink(missing_ok=True)
+
+
+def _opened(file: Path) -> pyarrow.OSFile:
+    """A file to read; pyarrow would take a name like `a:b/c` for an address."""
+    import pyarrow as pa
+
+    return pa.OSFile(str(file))
 
 
 def _widened(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
@@ -76,14 +89,14 @@ class StoredColumns(Mapping[str, list[Any]]):
         from pyarrow import parquet
 
         self.file = file
-        self.about = parquet.ParquetFile(file).schema_arrow
+        self.about = parquet.read_schema(_opened(file))
 
     def __getitem__(self, name: str) -> list[Any]:
         from pyarrow import parquet
 
         if name not in self.about.names:
             raise KeyError(name)
-        values: list[Any] = parquet.read_table(self.file, columns=[name])[name].to_pylist()
+        values: list[Any] = parquet.read_table(_opened(self.file), columns=[name])[name].to_pylist()
         return [int(v) for v in values] if "decimal" in str(self.about.field(name).type) else values
 
     def __iter__(self) -> Iterator[str]:

@@ -23,6 +23,7 @@ from polymodel.sweep.choices import choice_of
 from polymodel.sweep.expressions import constraint
 from polymodel.sweep.parallel import bytes_of
 from polymodel.sweep.spill import read_table, write_table
+from tests.report.test_found_page import MAPPING
 from tests.sweep.small import OBJECTIVES, matmul, same
 
 HUGE = "1" * 39
@@ -295,3 +296,17 @@ def test_a_projection_onto_a_number_that_is_no_index(tmp_path: Path, number: str
     )
     with pytest.raises(pm.SpecError, match=r"whole number|too large|expected a number"):
         pm.load(file)
+
+
+@pytest.mark.parametrize("folder", ["buffer:GLB", "s3:b/c", "file:x"])
+def test_a_folder_whose_name_reads_like_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tiled.yaml").write_text(MAPPING, encoding="utf-8")
+    spec = ["matmul", "simple_two_level", "tiled.yaml"]
+    symbols = ["--symbol", "TM=8, 16", "--symbol", "TK=8", "--store", f"{folder}/store"]
+    assert main(["sweep", *spec, *symbols, "--out", folder]) == 0
+    assert {"sweep.parquet", "sweep.csv", "store"} <= {p.name for p in Path(folder).iterdir()}
+    assert main(["evaluate", *spec, "--parquet", "--out", f"{folder}/report"]) == 0
+    assert len(list(Path(folder, "report").glob("*.parquet"))) > 5

@@ -44,7 +44,8 @@ KILLS = {
     "half a file": """
         from pyarrow import parquet
         def half(table, place):
-            open(place, 'wb').write(b'PAR1 half')
+            place.write(b'PAR1 half')
+            place.flush()
             die()
         whole, left = parquet.write_table, [6]
         def write(table, place, **named):
