@@ -115,7 +115,7 @@ def _linked(source: Path, file: Path) -> None:
     """The same under another name, whole at once where the disk can. FileExistsError if it is taken."""
     try:
         os.link(source, file)
-    except (OSError, NotImplementedError, AttributeError) as error:
+    except (OSError, NotImplementedError, AttributeError) as error:  # a Python or a disk without links
         if isinstance(error, OSError) and error.errno not in _NO_LINKS:
             raise
         # Who dies between making and writing it leaves an empty one, which is put away after a BEAT.

@@ -62,7 +62,7 @@ def random_tensor(
 
 def _listed(given: object) -> bool:
     """Whether these are several things side by side."""
-    return isinstance(given, Sequence) or np.ndim(given) == 1  # type: ignore[arg-type]  # of anything
+    return isinstance(given, Sequence) or np.ndim(given) == 1  # type: ignore[arg-type]  # numpy takes any object
 
 
 def _uniform(generator: np.random.Generator, shape: tuple[int, ...], density: float | Fraction) -> Ints:
