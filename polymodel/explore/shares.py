@@ -19,11 +19,11 @@ from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
 from polymodel.explore.records import Sizes
 from polymodel.explore.terms import READS
-from polymodel.sparse.actions.counts import MULTIPLY, UNION
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, Table, weighted_count
 from polymodel.sparse.actions.records import KINDS
 from polymodel.sparse.actions.storage import Kept, kept, written_format
+from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.formats import CISS, CP, RLE, B, NamedFormat, PerRank, RankRule
 from polymodel.workload.einsum import Cascade, Einsum
 
@@ -249,7 +249,7 @@ class _Least:
         """What makes operations idle: the unit's actions, and (but of sums) all on the operands on their way
         in."""
         found = self._sparse(self._leaders(component, "", kinds))
-        if dict(self.einsum.operations).get("map") in UNION:
+        if is_union(self.einsum):
             return found
         return found.union(*(self._above(a.tensor, reach, kinds) for a in self.einsum.inputs))
 
@@ -257,10 +257,10 @@ class _Least:
         """Share of the operations whose result may be nonzero: they are executed."""
         einsum = self.einsum
         known = [self.data[a.tensor] for a in einsum.inputs]
-        operation = dict(einsum.operations).get("map")
-        if operation in UNION:
+        require_known(einsum, self.data)
+        if is_union(einsum):
             return 1.0 if all(d.dense for d in known) else 1 - prod(1 - d.density for d in known)
-        if operation not in MULTIPLY or any(d.actual is not None for d in known):
+        if any(d.actual is not None for d in known):
             return 0.0
         return prod(d.density for d in known)
 

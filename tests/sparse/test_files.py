@@ -97,6 +97,49 @@ def test_every_kind_of_matrix_market(header: str, body: str, tmp_path: Path) -> 
     )
 
 
+UPPER = [
+    ("coordinate real symmetric", "3 3 4\n1 1 7\n1 3 -2\n2 3 4\n2 1 3\n", 2),
+    ("coordinate pattern symmetric", "3 3 2\n1 2\n3 3\n", 1),
+    ("coordinate integer symmetric", "3 3 3\n1 2 4\n1 2 5\n3 1 2\n", 2),
+    ("coordinate real skew-symmetric", "3 3 2\n1 2 5\n3 2 0.25\n", 1),
+    ("coordinate complex hermitian", "2 2 2\n1 1 5 0\n1 2 1 -2\n", 1),
+]
+
+
+@pytest.mark.parametrize(("header", "body", "above"), UPPER, ids=[h for h, _, _ in UPPER])
+def test_entries_above_the_diagonal_of_stored_symmetry_are_mirrored(
+    header: str, body: str, above: int, tmp_path: Path
+) -> None:
+    """As SciPy reads them, and said; line by line and in bulk."""
+    path = tmp_path / "m.mtx"
+    path.write_text(f"%%MatrixMarket matrix {header}\n{body}")
+    found = read_file(path)
+    assert found.tensor.to_dense().tolist() == scipy.io.mmread(path).toarray().tolist()
+    assert f"{above} entries of a matrix stored by symmetry lie above the diagonal" in found.notes[0]
+    with pytest.warns(UserWarning, match="they are mirrored"):
+        read_tensor(path)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_large_file_of_upper_entries_is_read_in_bulk(tmp_path: Path, both: bool) -> None:
+    rng = np.random.default_rng(1)
+    points = np.unique(rng.integers(1, 3000, (20000, 2)), axis=0)
+    points = np.unique(np.sort(points, axis=1), axis=0)
+    if both:
+        points = np.concatenate([points, [points[points[:, 0] < points[:, 1]][7][::-1]]])
+    lines = "".join(f"{i} {j} {i % 7 + 1}\n" for i, j in points)
+    path = tmp_path / "m.mtx"
+    path.write_text(f"%%MatrixMarket matrix coordinate integer symmetric\n3000 3000 {len(points)}\n{lines}")
+    if both:
+        with pytest.raises(SpecError, match="both halves of a symmetric matrix are stored"):
+            read_tensor(path)
+        return
+    found = read_file(path)
+    theirs = scipy.io.mmread(path).tocsr()
+    assert found.tensor.nnz == theirs.nnz
+    assert (found.tensor.to_dense() == theirs.toarray()).all()
+
+
 def test_what_was_removed_is_on_record(tmp_path: Path) -> None:
     path = tmp_path / "m.mtx"
     entries = "1 1 1\n2 1 0\n3 1 2\n3 1 3\n3 2 4\n3 2 -4\n"

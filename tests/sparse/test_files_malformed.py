@@ -90,13 +90,17 @@ MARKET = {
         "%%MatrixMarket matrix coordinate real symmetric\n3 2 1\n1 1 1\n",
         ["2:1 a symmetric matrix is square, this one is 3 x 2"],
     ),
-    "upper": (
-        "%%MatrixMarket matrix coordinate real symmetric\n3 3 1\n1 2 1\n",
-        ["3:1 the entry is above the diagonal of a matrix stored by symmetry"],
+    "both halves": (
+        "%%MatrixMarket matrix coordinate real symmetric\n3 3 4\n1 2 1\n2 1 1\n3 3 1\n3 2 5\n",
+        ["2:1 both halves of a symmetric matrix are stored: (2, 1) and (1, 2)"],
+    ),
+    "both halves, more": (
+        "%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 4\n1 2 1\n2 1 -1\n1 3 1\n3 1 -1\n",
+        ["2:1 both halves of a skew-symmetric matrix are stored: (2, 1) and (1, 2) and 1 more such"],
     ),
     "skew diagonal": (
         "%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 1\n2 2 1\n",
-        ["3:1 the entry is on the diagonal of a matrix stored by symmetry"],
+        ["3:1 the entry is on the diagonal of a skew-symmetric matrix, which is zero"],
     ),
     "hermitian diagonal": (
         "%%MatrixMarket matrix coordinate complex hermitian\n3 3 1\n2 2 1 1\n",

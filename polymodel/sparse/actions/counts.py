@@ -9,13 +9,11 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
-from polymodel.errors import Refused
 from polymodel.sparse.actions.balance import operations_by_instance
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
-from polymodel.sparse.actions.links import UNION as UNION
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
 from polymodel.sparse.actions.storage import (
     Formats,
@@ -26,9 +24,8 @@ from polymodel.sparse.actions.storage import (
     transfer_digits,
 )
 from polymodel.sparse.actions.sums import LinkSums, Number, Tables
+from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Label
-
-MULTIPLY = (None, "mul", "multiply", "times", "*")
 
 
 class EinsumCounts:
@@ -81,19 +78,12 @@ class EinsumCounts:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""
         einsum = self.structure.einsum
         data = [self.data[a.tensor] for a in einsum.inputs]
-        operation = dict(einsum.operations).get("map")
-        if self.structure.union:
-            if all(d.dense for d in data):
-                return whole, "exact"
-            zero = prod(1 - d.density for d in data)
-            return whole * (1 - zero), "expected"
-        if operation not in MULTIPLY:
-            raise Refused(
-                f"{einsum.name}: whether {operation} of zeros is zero is not known",
-                "use mul or add for its map",
-            )
+        require_known(einsum, self.data)
         if all(d.dense for d in data):
             return whole, "exact"
+        if self.structure.union:
+            zero = prod(1 - d.density for d in data)
+            return whole * (1 - zero), "expected"
         sparse = [a for a in einsum.inputs if not self.data[a.tensor].dense]
         actual = [a for a in sparse if self.data[a.tensor].actual is not None]
         modelled = prod(self.data[a.tensor].density for a in sparse if a not in actual)

@@ -18,9 +18,9 @@ from polymodel.architecture.sparse_rules import ActionKind
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.sparse.actions.counters import Counters, counters_of
+from polymodel.sparse.actions.zeros import is_union
 from polymodel.workload.einsum import Einsum
 
-UNION = ("add", "+", "sub", "-", "max", "min")
 POINT = -1  # stands among loop ids for the place within the innermost tile
 
 
@@ -205,7 +205,7 @@ class Structure:
     @property
     def union(self) -> bool:
         """True of sums: one operand alone makes a result, so that a missing one stops nothing."""
-        return dict(self.einsum.operations).get("map") in UNION
+        return is_union(self.einsum)
 
 
 def is_box(einsum: Einsum) -> bool:

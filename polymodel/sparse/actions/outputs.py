@@ -14,8 +14,9 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS, Table
 from polymodel.sparse.actions.join import joined_rows as rows_of
-from polymodel.sparse.actions.links import UNION, is_box
+from polymodel.sparse.actions.links import is_box
 from polymodel.sparse.actions.points import points_of
+from polymodel.sparse.actions.zeros import is_union
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.workload.einsum import Einsum, TensorAccess
@@ -29,7 +30,7 @@ def output_data(
 ) -> TensorData:
     """What is known of an output: exact where all operands are given, else its expected density."""
     inputs = [a for a in einsum.inputs if not data[a.tensor].dense]
-    union = dict(einsum.operations).get("map") in UNION
+    union = is_union(einsum)
     if not inputs or (union and len(inputs) < len(einsum.inputs)):
         return TensorData(output.tensor)
     if not union and all(data[a.tensor].actual is not None for a in inputs):

@@ -36,12 +36,13 @@ def read_tensor(
     its comment `# shape: 3 4 5`, else the largest coordinates. `limit`: bytes of text after unpacking;
     without one 8 GB, and 250 times the packed size.
     Raises SpecError with all faults of the file (the first 20, the others counted), each with its line.
-    Warns (UserWarning) where a column taken for values is more likely one of coordinates.
+    Warns (UserWarning) where a column taken for values is more likely one of coordinates, and where entries
+    of a matrix stored by symmetry lie above the diagonal.
     """
     found = read_file(path, name, ranks, shape=shape, limit=limit)
-    if found.duplicates:
-        for note in found.notes:
-            warnings.warn(f"{found.path}: {note}", stacklevel=2)
+    # A column of values that are whole numbers is suspicious only where points coincide.
+    for note in found.notes if found.duplicates or found.symmetry != "general" else ():
+        warnings.warn(f"{found.path}: {note}", stacklevel=2)
     return found.tensor
 
 

@@ -33,14 +33,14 @@ SMALL = 1 << 17
 class Rule:
     """What a line of entries holds: `order` coordinates counted from 1, then the value.
 
-    `sizes`: of the ranks, None where the data decides. `triangle`: coordinates above the diagonal are wrong
-    ("lower"), and those on it as well ("strict"). `hermitian`: those on it are real.
+    `sizes`: of the ranks, None where the data decides. `hollow`: an entry on the diagonal is wrong (of a
+    skew-symmetric matrix it is zero). `hermitian`: entries on it are real.
     """
 
     order: int
     field: Field
     sizes: tuple[int, ...] | None = None
-    triangle: Literal["", "lower", "strict"] = ""
+    hollow: bool = False
     hermitian: bool = False
 
     @property
@@ -101,11 +101,9 @@ def entry(tokens: list[bytes], rule: Rule) -> tuple[list[int], int | float | com
             numbers.append(number)
     if faults:
         return faults
-    if rule.triangle and point[0] <= point[1] and (point[0] < point[1] or rule.triangle == "strict"):
-        where = "above" if point[0] < point[1] else "on"
-        below = "below" if rule.triangle == "strict" else "on and below"
-        what = f"the entry is {where} the diagonal of a matrix stored by symmetry"
-        return [Wrong(what, f"give the entries {below} the diagonal, or write `general` in the header")]
+    if rule.hollow and point[0] == point[1]:
+        what = "the entry is on the diagonal of a skew-symmetric matrix, which is zero"
+        return [Wrong(what, "leave it out, or write `general` in the header")]
     if rule.hermitian and point[0] == point[1] and numbers[1]:
         what = "a diagonal entry of a hermitian matrix is real"
         return [Wrong(what, "its second part is 0", rule.order + 1)]
@@ -253,9 +251,7 @@ def _clean(coords: Ints, values: NDArray[Any], rule: Rule) -> bool:
     for row, size in zip(coords, sizes, strict=True):
         if row.size and (row.min() < 0 or row.max() >= size):
             return False
-    if rule.triangle == "strict" and (coords[0] <= coords[1]).any():
-        return False
-    if rule.triangle and (coords[0] < coords[1]).any():
+    if rule.hollow and (coords[0] == coords[1]).any():
         return False
     if rule.hermitian and values[coords[0] == coords[1]].imag.any():
         return False

@@ -6,7 +6,7 @@ Source: Boisvert, Pozo, Remington, The Matrix Market Exchange Formats (NISTIR 59
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal, cast
 
@@ -48,11 +48,8 @@ class Header:
     def rule(self) -> Rule:
         if self.layout == "array":
             return Rule(0, self.field)
-        strict = self.symmetry == "skew-symmetric"
-        triangle: Literal["", "lower", "strict"] = (
-            "" if self.symmetry == "general" else "strict" if strict else "lower"
-        )
-        return Rule(2, self.field, (self.rows, self.columns), triangle, self.symmetry == "hermitian")
+        hollow, hermitian = self.symmetry == "skew-symmetric", self.symmetry == "hermitian"
+        return Rule(2, self.field, (self.rows, self.columns), hollow, hermitian)
 
 
 def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
@@ -67,13 +64,24 @@ def read_market(text: Text, name: str, ranks: Sequence[str]) -> TensorFile:
     counted = header.layout == "coordinate" or not text.faults.lines
     if counted and not text.broken and not text.faults.stopped and entries != header.entries:
         _miscounted(text, header, entries)
-    text.faults.check()
+    above = 0
     if header.layout == "array":
+        text.faults.check()
         found = Entries(_places(header), found.values)
+    elif header.symmetry != "general":
+        above = _above(text, header, found)
+    text.faults.check()
     full, mirrored = _expanded(found, header.symmetry)
     tensor = name, ranks, (header.rows, header.columns)
     path, kind = str(text.path), f"Matrix Market {header.layout}"
-    return record(path, tensor, full, mirrored, kind, header.field, header.symmetry, header.comments)
+    made = record(path, tensor, full, mirrored, kind, header.field, header.symmetry, header.comments)
+    if not above:
+        return made
+    note = (
+        f"{above:,} entries of a matrix stored by symmetry lie above the diagonal, where the format has "
+        "none; they are mirrored like those below it"
+    )
+    return replace(made, notes=(note,))
 
 
 def _header(text: Text) -> Header | None:
@@ -215,6 +223,27 @@ def _places(header: Header) -> Ints:
     column = np.repeat(np.arange(header.columns), lengths)
     row = np.arange(header.entries) - np.repeat(np.cumsum(lengths) - lengths, lengths) + column + skip
     return np.stack([row, column])
+
+
+def _above(text: Text, header: Header, found: Entries) -> int:
+    """How many entries lie above the diagonal. A fault where one of them and its mirror image are both there:
+    summed, as duplicates are, they would count twice."""
+    row, column = found.coords
+    upper = row < column
+    count = int(np.count_nonzero(upper))
+    if not count:
+        return 0
+    # Pairs in order are found by halves: no number of a pair, which may not fit in 64 bits.
+    pairs = np.stack([np.minimum(row, column), np.maximum(row, column)])
+    order = np.lexsort(pairs)
+    same = (pairs[:, order[1:]] == pairs[:, order[:-1]]).all(axis=0)
+    both = np.flatnonzero(same & (upper[order[1:]] != upper[order[:-1]]))
+    if both.size:
+        i, j = (int(x) + 1 for x in pairs[:, order[both[0]]])
+        more = f" and {both.size - 1:,} more such" if both.size > 1 else ""
+        what = f"both halves of a {header.symmetry} matrix are stored: ({j}, {i}) and ({i}, {j}){more}"
+        text.faults.add(what, "write `general` in the header, or drop one half", header.line, header.text)
+    return count
 
 
 def _expanded(found: Entries, symmetry: Symmetry) -> tuple[Entries, int]:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.engine import Problem
-from polymodel.errors import NotSeparable, Refused
+from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
-from polymodel.sparse.actions.counts import MULTIPLY, UNION
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
 from polymodel.sparse.actions.sums import overlaps
+from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.density.model import Floats
 from polymodel.sweep.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweep.sparse.columns import Column, Settings, bound_problem
@@ -210,11 +210,9 @@ class EinsumSweep:
         """Effectual operations, of all."""
         einsum = self.structure.einsum
         data = [self.data[a.tensor] for a in einsum.inputs]
-        operation = dict(einsum.operations).get("map")
-        if operation in UNION:
+        require_known(einsum, self.data)
+        if is_union(einsum):
             return 1.0 if all(d.dense for d in data) else 1 - prod(1 - d.density for d in data)
-        if operation not in MULTIPLY:
-            raise Refused(f"{einsum.name}: whether {operation} of zeros is zero is not known")
         return prod(d.density for d in data)
 
     def compute(self, dense: Array, points: Points) -> tuple[Array, Array]:

@@ -13,9 +13,9 @@ from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.architecture.tile_rules import TileRules, capacity_of
 from polymodel.errors import Refused, SpecError
-from polymodel.sparse.actions.counts import MULTIPLY
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
+from polymodel.sparse.actions.zeros import MULTIPLY
 from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.tiling.cost.bounds import lower_bound
 from polymodel.tiling.cost.cost_bound import cost_bound

@@ -11,7 +11,8 @@ from polymodel.architecture.tile_rules import TileRules
 from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
-from polymodel.sparse.actions.links import UNION, is_box
+from polymodel.sparse.actions.links import is_box
+from polymodel.sparse.actions.zeros import is_union
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -66,7 +67,7 @@ def with_unions(cascade: Cascade, data: Mapping[str, TensorData]) -> dict[str, T
             continue
         out = einsum.outputs[0]
         known = found[out.tensor]
-        if not known.computed or known.actual is not None or dict(einsum.operations).get("map") not in UNION:
+        if not known.computed or known.actual is not None or not is_union(einsum):
             continue
         given = [found[a.tensor].actual for a in einsum.inputs]
         alike = all(plain(a) and set(a.variables) == set(out.variables) for a in einsum.accesses)

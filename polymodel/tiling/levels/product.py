@@ -10,9 +10,9 @@ from time import perf_counter
 from polymodel.architecture.hierarchy import Component
 from polymodel.architecture.tile_rules import TileRules, words_of
 from polymodel.errors import Refused
-from polymodel.sparse.actions.counts import MULTIPLY
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
+from polymodel.sparse.actions.zeros import MULTIPLY
 from polymodel.tiling.levels.operands import launch_of, operand_of, plain, whole
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.growing import LEAST
