@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic import forms
+from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import BuffetForm, Larger, SymbolicAnalysis, names_in, size_in
+from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
 from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
@@ -35,13 +35,15 @@ KEY = ("einsum", "component", "tensor")
 class SymbolicReport(Frames):
     """Closed forms of a mapping whose tile sizes are symbols. Tables are DataFrames of SymPy expressions.
 
-    `assume="divides"` (see `assuming`) writes the textbook forms, right where each tile divides its
-    enclosing one; without it the forms hold for every legal tile size (1 to the enclosing tile).
+    `domain`: where they hold, e.g. `print(forms.domain)`: tiles of 1 to the enclosing one, fanouts that have
+    the instances, dependences that are kept. `assume="divides"` (see `assuming`) writes the textbook forms,
+    right where moreover each tile divides its enclosing one.
     Units are in the column names: bits, elements, joules, seconds.
     """
 
     problem: Problem
     analysis: SymbolicAnalysis
+    domain: Domain
     assume: Assume = None
     values: Mapping[str, int] = field(default_factory=dict)
 
@@ -61,8 +63,8 @@ class SymbolicReport(Frames):
     def at(self, **values: int) -> SymbolicReport:
         """The same tables with numbers for some or all symbols: `forms.at(TM=10).accesses`.
 
-        With all of them the cells are the numbers of `evaluate`. SpecError for an unknown symbol, or a size
-        that is not 1 to its enclosing tile.
+        With all of them the cells are the numbers of `evaluate`. SpecError for an unknown symbol, and for
+        values outside the `domain`.
         """
         faults = []
         for name, size in values.items():
@@ -73,13 +75,7 @@ class SymbolicReport(Frames):
                     Diagnostic(f"{name} = {size!r} is no size", "give a whole number from 1 on", name)
                 )
         chosen = {**self.values, **plainly(values)}
-        for chain in self.analysis.chains if not faults else ():
-            known = [(s, size_in(s, chosen)) for s in chain if all(name in chosen for name in names_in((s,)))]
-            faults += [
-                Diagnostic(f"{inner} = {size} is larger than its enclosing tile, {most}", f"use 1 to {most}")
-                for (_, most), (inner, size) in pairwise(known)
-                if size > most and not isinstance(inner, Larger)
-            ]
+        faults = faults or self.domain.faults(chosen)
         if faults:
             raise SpecError(faults)
         return replace(self, values=chosen)
@@ -100,7 +96,8 @@ class SymbolicReport(Frames):
     def assuming(self, assume: Assume) -> SymbolicReport:
         """The same under an assumption on the tile sizes: `"divides"` or None."""
         _check_assume(assume)
-        return replace(self, assume=assume)
+        domain = replace(self.domain, divides=assume == "divides")
+        return replace(self, assume=assume, domain=domain)
 
     def table(self, name: str) -> SymbolicTable:
         """One table whose cells are rendered on demand. SpecError for a name that is not in `TABLES`."""
@@ -114,7 +111,7 @@ class SymbolicReport(Frames):
                 [Diagnostic(f"no symbolic table {name!r}", suggestion(str(name), TABLES, "tables"))]
             )
         columns, rows = makers[name]()
-        return SymbolicTable(name, columns, tuple(rows), self.renderer, self.values)
+        return SymbolicTable(name, columns, tuple(rows), self.renderer, self.domain, self.values)
 
     def _rows_of(self) -> list[tuple[str, BuffetForm]]:
         return [(e, b) for e in self.problem.tree.einsums for b in self.analysis.buffets if e in b.einsums]
@@ -259,7 +256,7 @@ class SymbolicReport(Frames):
         return f"SymbolicReport({len(self.problem.cascade)} Einsums, symbols: {names or 'none'})"
 
     def __str__(self) -> str:
-        return f"{self!r}\n\n{self.table('summary')!r}\n"
+        return f"{self!r}\n\n{self.table('summary')!r}\n\nhold for {self.domain}\n"
 
     def _repr_html_(self) -> str:
         many = len(self.problem.cascade)
@@ -269,7 +266,8 @@ class SymbolicReport(Frames):
         over = f"; symbols: {escape(symbols)}" if symbols else ""
         title = f"Closed forms of {many} Einsum{'' if many == 1 else 's'}{over}"
         other = ", ".join(f'<code>.table("{name}")</code>' for name in TABLES if name != "summary")
-        return f"<h4>{title}</h4>{self.table('summary')._repr_html_()}<p>Other tables: {other}</p>"
+        domain = f"<p>They hold for {escape(str(self.domain))}</p>" if over else ""
+        return f"<h4>{title}</h4>{domain}{self.table('summary')._repr_html_()}<p>Other tables: {other}</p>"
 
 
 def closed_forms(
@@ -283,11 +281,12 @@ def closed_forms(
     """
     _check_assume(assume)
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
-    sizes = _extents(problem) if ranks else {}
+    sizes = _extents(problem, chosen.tree) if ranks else {}
     try:
-        return SymbolicReport(chosen, forms(chosen, ranks=sizes), assume)
+        found = forms(chosen, ranks=sizes)
     except NotSeparable as refusal:
         raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
+    return SymbolicReport(chosen, found, Domain(chosen, found, sizes, assume == "divides"), assume)
 
 
 def _check_assume(assume: object) -> None:
@@ -298,8 +297,7 @@ def _check_assume(assume: object) -> None:
 
 def _remedy(advised: str, problem: Problem) -> str:
     """What an engine advises, for those who asked for closed forms and chose no engine."""
-    sizes = (n.sizes for _, n, _ in problem.tree.walk() if isinstance(n, Loop))
-    names = sorted({s for each in sizes for s in each if isinstance(s, str)})
+    names = sorted({*_symbols_in(problem.tree)})
     values = ", ".join(f'"{n}": ...' for n in names)
     given = f", symbols={{{values}}}" if names else ""
     numbers = f"count it in numbers: pm.evaluate(spec{given})"
@@ -307,7 +305,8 @@ def _remedy(advised: str, problem: Problem) -> str:
     return ", or ".join((*others, numbers))
 
 
-def _extents(problem: Problem) -> dict[str, str]:
+def _extents(problem: Problem, tree: LoopTree) -> dict[str, str]:
+    """A symbol for each extent: the rank variable in capitals, unless another symbol has that name."""
     ranges: dict[str, set[tuple[int, int]]] = {}
     for e in problem.cascade.einsums:
         for v, bounds in zip(e.rank_variables, e.bounds, strict=True):
@@ -317,18 +316,33 @@ def _extents(problem: Problem) -> dict[str, str]:
         raise NotSeparable(
             f"{', '.join(mixed)} have other extents in other Einsums", "leave extents numbers (ranks=False)"
         )
-    return {v: v.upper() for v in ranges}
+    taken, found = {*_symbols_in(tree)}, {}
+    for v in ranges:
+        name = v.upper()
+        while name in taken:
+            name = f"{name}_extent"
+        found[v] = name
+        taken.add(name)
+    return found
+
+
+def _symbols_in(tree: LoopTree) -> Iterator[str]:
+    sizes = (n.sizes for _, n, _ in tree.walk() if isinstance(n, Loop))
+    return (s for each in sizes for s in each if isinstance(s, str))
 
 
 def _named(tree: LoopTree) -> LoopTree:
     """The tree with a symbol for every size above 1 of tiles and first tiles that is a number."""
     used: dict[str, int] = {}
+    taken = {*_symbols_in(tree)}
 
     def named(size: Tile | None, letter: str, loop: Loop) -> Tile | None:
         if not isinstance(size, int) or size == 1:
             return size
         name = f"{letter}{loop.rank_variable.upper()}"
         used[name] = used.get(name, -1) + 1
+        while f"{name}{used[name]}" in taken:
+            used[name] += 1
         return f"{name}{used[name]}"
 
     def renamed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.closed_cells import Cell, Formula, filled, value
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 class SymbolicTable:
     """Rows of words, numbers and formulas; formulas are rendered when they are looked at.
 
-    `values`: numbers in the place of some symbols.
+    `domain`: where they hold. `values`: numbers in the place of some symbols.
     """
 
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     renderer: Renderer
+    domain: Domain
     values: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -52,7 +54,8 @@ class SymbolicTable:
         return pandas.DataFrame(cells, columns=list(self.columns))
 
     def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:
-        """The rows with numbers for given symbols (name -> int). SpecError unless all have one."""
+        """The rows with numbers for given symbols (name -> int). SpecError unless all have one, in the
+        domain."""
         known = self.renderer.symbols
         chosen = {**self.values, **by_name("values", values, '{"TM": 16}')}
         faults = [unknown("values", n, known, "symbols") for n in chosen if n not in known]
@@ -68,6 +71,9 @@ class SymbolicTable:
         if faults:
             raise SpecError(faults)
         numbers = {n: whole for n, v in chosen.items() if (whole := as_whole(v)) is not None}
+        outside = self.domain.faults(numbers)
+        if outside:
+            raise SpecError(outside)
         return [
             {
                 n: value(c, numbers) if isinstance(c, Formula) else c

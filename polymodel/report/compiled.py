@@ -34,6 +34,8 @@ from polymodel.spec.plain import listed
 if TYPE_CHECKING:
     import sympy
 
+    from polymodel.analysis.symbolic.domain import Domain
+
 Input = Any  # an integer, or an array of integers
 Truth = tuple[Array, Array | None]
 FLOAT_WHOLE = 2.0**53
@@ -57,22 +59,31 @@ class Step:
 
 @dataclass(frozen=True)
 class CompiledCell:
-    """A closed form as a function of arrays: call it with one value per name of `names`."""
+    """A closed form as a function of arrays: call it with one value per name of `names`.
+
+    `limits`: what must be 0 (True) or at most 0 (False) for the form to hold, and the condition in words.
+    """
 
     names: tuple[str, ...]
     steps: tuple[Step, ...]
+    limits: tuple[tuple[CompiledCell, bool, str], ...] = ()
 
     def __call__(self, *values: Input) -> Any:
         """The form's values, arrays broadcast against each other.
 
         int64 where they are whole; Python integers in an object array, with a RuntimeWarning, where a bound
         on the way exceeds int64; float64 for forms with floats (joules, seconds) and for quotients that
-        do not divide. Numbers give a number. Raises SpecError for values that are no integers, and where a
-        divisor is 0 or no condition of a Piecewise holds.
+        do not divide. Numbers give a number. Raises SpecError for values that are no integers, for points
+        outside the domain, and where a divisor is 0 or no condition of a Piecewise holds.
         """
         if len(values) != len(self.names):
             raise _wrong(f"{len(values)} values for {len(self.names)} symbols", ", ".join(self.names))
         inputs = [whole(_integers(n, v)) for n, v in zip(self.names, values, strict=True)]
+        for limit, equal, told in self.limits:
+            beyond = limit(*values)
+            bad = np.not_equal(beyond, 0) if equal else np.greater(beyond, 0)
+            if np.any(bad):
+                self._tell(bad, inputs, f"outside the domain of the closed forms, {told},")
         numbers = Numbers()
         results: list[Any] = []
         for step in self.steps:
@@ -81,7 +92,7 @@ class CompiledCell:
                 results[i] = None
         found = results[-1]
         if found.bad is not None and np.any(found.bad):
-            self._tell(found.bad, inputs)
+            self._tell(found.bad, inputs, "division by zero, or no condition holds,")
         made = _finished(found, numbers)
         if made.dtype == object or numbers.whole.widest:
             warnings.warn(
@@ -91,19 +102,22 @@ class CompiledCell:
             )
         return made.item() if all(np.ndim(v) == 0 for v in values) else made
 
-    def _tell(self, bad: Array, inputs: Sequence[Any]) -> None:
+    def _tell(self, bad: Array, inputs: Sequence[Any], what: str) -> None:
         arrays = np.broadcast_arrays(bad, *(i.array for i in inputs))
         at = np.unravel_index(int(np.argmax(arrays[0])), arrays[0].shape)
         point = ", ".join(f"{n}={a[at]}" for n, a in zip(self.names, arrays[1:], strict=True))
-        raise _wrong(f"division by zero, or no condition holds, at {point}", "leave such points out")
+        raise _wrong(f"{what} at {point}", "leave such points out")
 
 
-def compile_cell(cell: object, symbols: Iterable[sympy.Symbol | str]) -> CompiledCell:
+def compile_cell(
+    cell: object, symbols: Iterable[sympy.Symbol | str], *, domain: Domain | None = None
+) -> CompiledCell:
     """The exact numpy function of a closed form, its arguments in the order of `symbols`.
 
     `cell`: a SymPy expression of integer symbols, such as a cell of `closed_forms(spec)`, or a number; of
     sums, products, quotients, whole powers, ceiling, floor, Mod, Max, Min, Abs and Piecewise.
     `symbols`: SymPy symbols or their names, e.g. `closed_forms(spec).symbols`.
+    `domain`: of the closed forms, `closed_forms(spec).domain`; the function then refuses points outside it.
     Raises SpecError for a symbol that is not listed, Refused for other functions and for rounding of floats.
 
     >>> m, t = sympy.symbols("m t", integer=True, positive=True)
@@ -119,7 +133,23 @@ def compile_cell(cell: object, symbols: Iterable[sympy.Symbol | str]) -> Compile
     expr = sympy.sympify(cell) if isinstance(cell, (int, float)) else cell  # of a text it would run code
     if not isinstance(expr, sympy.Expr):
         raise _wrong(f"{cell!r} is no SymPy expression", "give a cell with a formula or a number")
-    return CompiledCell(names, _with_last(_Walk(names).walk(expr)))
+    limits = () if domain is None else _limits(domain, names)
+    return CompiledCell(names, _with_last(_Walk(names).walk(expr)), limits)
+
+
+def _limits(domain: Domain, names: tuple[str, ...]) -> tuple[tuple[CompiledCell, bool, str], ...]:
+    """Symbols from 1 on, and the conditions over the symbols that are listed."""
+    if domain.breaking.further:
+        raise Refused(
+            "which dependences the mapping keeps is known at values only", "use forms.at, point by point"
+        )
+    given = [n for n in names if n in domain.analysis.symbols]
+    found = [(f"{n} >= 1", False, 1 - domain.renderer.symbols[n]) for n in given]
+    for condition in domain.conditions:
+        if condition.symbols <= {*names}:
+            excess = condition.excess(domain.renderer)
+            found.append((condition.text(domain.renderer), condition.relation != "<=", excess))
+    return tuple((compile_cell(expr, names), equal, text) for text, equal, expr in found)
 
 
 class _Walk:

@@ -46,8 +46,8 @@ def test_numbers_become_symbols_too() -> None:
     for column in ("read_elements", "write_elements"):
         assert [int(x) for x in table[column]] == list(report.accesses[column])
     for sizes, message in (
-        ({"FP0": 10}, "FP0 = 10 is larger than its enclosing tile, 9"),
-        ({"TP0": 4, "FP0": 5, "TP1": 6}, "TP1 = 6 is larger than its enclosing tile, 5"),
+        ({"FP0": 10}, "FP0 = 10 is outside the domain of these closed forms: FP0 <= 9"),
+        ({"TP0": 4, "FP0": 5, "TP1": 6}, r"FP0 = 5, TP0 = 4, TP1 = 6 are outside .*: TP1 <= Max\(FP0, TP0\)"),
     ):
         with pytest.raises(pm.SpecError, match=message):
             found.at(**sizes)

@@ -12,7 +12,7 @@ from polymodel.analysis.symbolic.counts import count, largest, settled
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
 from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.inferred import Undecided
-from polymodel.analysis.symbolic.layout import Layout, lay_out
+from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.records import (
     BuffetForm,
@@ -98,6 +98,7 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
         _chains(layout),
         tuple(_fanouts(layout)),
         tuple(dict.fromkeys(_single_trips(layout))),
+        tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
     )
 
 

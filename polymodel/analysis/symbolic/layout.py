@@ -102,7 +102,7 @@ def lay_out(
             "extents that are symbols have no closed form where Einsums are inferred",
             "leave extents numbers (ranks=False)",
         )
-    executed = {e: axes[e] + _offsets(problem.cascade[e], found[e]) for e in tree.einsums}
+    executed = {e: axes[e] + _offsets(problem.cascade[e], found[e], ranks or {}) for e in tree.einsums}
     windows = {e: path.windows for e, path in found.items()}
     layout = Layout(problem, {}, axes, executed, decided, windows, tuple((ranks or {}).items()))
     for node_id, node, _ in tree.walk():
@@ -154,14 +154,38 @@ def tile_signature(space: Space) -> tuple[object, ...]:
 
 
 def _rank_signature(space: Space, expr: Affine) -> tuple[object, ...]:
-    parts = []
+    return (expr.constant, *(facts for facts, _ in _rank_terms(space, expr)))
+
+
+def _rank_terms(space: Space, expr: Affine) -> list[tuple[tuple[object, ...], int | str]]:
+    """What decides about each rank variable of a rank, and its extent."""
+    parts: list[tuple[tuple[object, ...], int | str]] = []
     for v, c in expr.terms:
         low, high = space.einsum.bound(v)
         window, nodes = space.window(v), tuple(space.axes[i].node for i in space.of(v))
         if window is not None and (window.scale, window.start) == (1, 0):
             low, high, window = window.low, window.low + window.extent - 1, None
-        parts.append((c, low, high, nodes, repr(window)))
-    return (expr.constant, *sorted(parts))
+        parts.append(((c, low, high, nodes, repr(window)), space.extent(v)))
+    return sorted(parts, key=lambda part: (*part[0], str(part[1])))
+
+
+def same_extents(layout: Layout) -> Iterator[tuple[int | str, int | str, str]]:
+    """Extents that the layout takes for equal, as they are in the spec, and the tensor or loop that asks for
+    it: tiles and ranges that Einsums share under variables of different names."""
+    if not layout.sizes:
+        return
+    for node in layout.nodes.values():
+        first, *others = (layout.space(e, node.tensor, node.depth) for e in node.users)
+        for other in others:
+            for mine, theirs in zip(first.access.projection, other.access.projection, strict=True):
+                terms = zip(_rank_terms(first, mine), _rank_terms(other, theirs), strict=True)
+                yield from ((a, b, node.tensor) for (_, a), (_, b) in terms if a != b)
+    cascade = layout.problem.cascade
+    for node_id, loop, _ in layout.problem.tree.walk():
+        if isinstance(loop, Loop):
+            every = [(e, loop.variable_in(e)) for e in users(layout.problem.tree, node_id)]
+            sizes = [layout.stamps(e, ()).extent(v) for e, v in every if v in cascade[e].rank_variables]
+            yield from ((sizes[0], s, f"the loop over {loop.rank_variable}") for s in sizes if s != sizes[0])
 
 
 def check_box(einsum: Einsum) -> None:
@@ -210,15 +234,16 @@ def _check_instances(axes: tuple[Axis, ...]) -> None:
             )
 
 
-def _offsets(einsum: Einsum, path: Path) -> tuple[Axis, ...]:
-    """Positions inside innermost tiles, which run one by one."""
+def _offsets(einsum: Einsum, path: Path, ranks: Mapping[str, str]) -> tuple[Axis, ...]:
+    """Positions inside innermost tiles, which run one by one; of an extent of 1 there is one, of a symbol
+    there may be more whatever it is in the spec."""
     found = []
     inferred = dict(path.windows)
     for v in einsum.rank_variables:
         low, high = einsum.bound(v)
         begin = path.depth if v in inferred else 0
         inner = [a for a in path.axes[begin:] if a.variable == v][-1:]
-        if any((a.start, a.tile) != (None, 1) for a in inner) or (not inner and high > low):
+        if any((a.start, a.tile) != (None, 1) for a in inner) or (not inner and (high > low or v in ranks)):
             found.append(Axis(v, 1, None, -1))
     return tuple(found)
 

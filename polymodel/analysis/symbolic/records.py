@@ -177,6 +177,7 @@ class SymbolicAnalysis:
     with a first tile of its own adds a chain for either size.
     `fanouts`: per Einsum, component and its dimension, how many instances the spatial loops need.
     `single_trips`: 1 where a loop runs only once, for loops whose chain has a first tile of its own.
+    `same`: extents that must be equal, and the tensor or loop that asks for it.
     """
 
     buffets: tuple[BuffetForm, ...]
@@ -189,6 +190,7 @@ class SymbolicAnalysis:
     chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
     single_trips: tuple[Form, ...] = ()
+    same: tuple[tuple[int | str, int | str, str], ...] = ()
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:
