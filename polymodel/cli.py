@@ -17,27 +17,26 @@ from typing import TYPE_CHECKING, TypeAlias
 from polymodel.cli_common import (
     OUT_OF_MEMORY,
     Parser,
-    add_html,
-    check_html,
     formatted,
     pairs,
     parsed,
-    put_out,
-    save_page,
     saved_text,
     symbols,
-    unforeseen,
     with_told,
 )
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
+from polymodel.cli_new import add_new_commands
+from polymodel.cli_process import put_out, unforeseen
 from polymodel.cli_sparse import add_sparse_commands
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
+from polymodel.cli_written import add_html, check_html, claim_outputs, save_page
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.inputs import reading, watching
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -68,7 +67,9 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
     options = parsed(build_parser(), arguments)
     options.command = command
     try:
-        text, code = options.run(options)
+        with watching():
+            claim_outputs(options)
+            text, code = options.run(options)
     except SpecError as error:
         print("\n".join(d.render() for d in error.diagnostics), file=sys.stderr)
         return BAD_INPUT
@@ -105,8 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_sparse_commands(partial(_add, commands), _load)
     add_tile_command(partial(_add, commands))
     add_import_command(partial(_add, commands))
-    _schema_command(commands)
-    _new_command(commands)
+    add_new_commands(partial(_add, commands))
     return parser
 
 
@@ -120,7 +120,9 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
-    return commands.add_parser(name, help=about, description=about, epilog=CODES, allow_abbrev=False)
+    parser = commands.add_parser(name, help=about, description=about, epilog=CODES, allow_abbrev=False)
+    parser.set_defaults(name_of_command=name)
+    return parser
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
@@ -236,27 +238,19 @@ def _explore_command(commands: Commands) -> None:
     parser.set_defaults(run=lambda options: run_explore(options, _load(options, options.sources)))
 
 
-def _schema_command(commands: Commands) -> None:
-    parser = _add(commands, "schema", "Print the JSON Schema of a kind of file, for editors and checks.")
-    kinds = "spec arch workload renames mapping sweep explore symbols teaal energy_table"
-    parser.add_argument("kind", nargs="?", choices=kinds.split(), help="default: spec, any file of ours")
-    parser.add_argument("--out", metavar="DIR", help="write all of them, as DIR/KIND.schema.json")
-    parser.set_defaults(run=run_schema)
-
-
-def _new_command(commands: Commands) -> None:
-    parser = _add(commands, "new", "Print a commented starter spec, or write it to a new file.")
-    parser.add_argument("file", nargs="?", help="a new file; or a folder (DIR/), for one file for each part")
-    kinds = ("spec", "arch", "workload", "mapping", "teaal")
-    parser.add_argument("--kind", choices=kinds, default="spec", help="what to write (default: a whole spec)")
-    parser.add_argument("--schema", action="store_true", help="also write its schema beside it")
-    parser.set_defaults(run=run_new)
-
-
 def _load(options: argparse.Namespace, sources: Sequence[str]) -> Spec:
     from polymodel.loading import load
 
-    return load(*sources, variables=_variables(options), symbols=symbols(options.set))
+    return _read(load(*sources, variables=_variables(options), symbols=symbols(options.set)))
+
+
+def _read(spec: Spec) -> Spec:
+    """The spec; files that it names are inputs too, and some of them are not read before the end."""
+    from polymodel.loading.named import named_files
+
+    for file in named_files(spec).values():
+        reading(file)
+    return spec
 
 
 def _variables(options: argparse.Namespace) -> dict[str, object]:
@@ -359,34 +353,12 @@ def run_compare(options: argparse.Namespace) -> tuple[str, int]:
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
     specs, notes = load_beside(sides, _variables(options), symbols(options.set))
-    a, b = (evaluate(spec, engine=options.engine) for spec in specs)
+    a, b = (evaluate(_read(spec), engine=options.engine) for spec in specs)
     found = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE
     written = partial(found.written, options.a, options.b, [f"note: {n}" for n in notes])
     told = save_page(options.html, partial(written, "html"))
     return with_told(written(options.format), told, options.format == "table"), code
-
-
-def run_schema(options: argparse.Namespace) -> tuple[str, int]:
-    """JSON Schema, from the same models that check the files."""
-    from polymodel.report.schema import schema_text, write_schemas
-
-    if options.out is None:
-        return schema_text(options.kind or "spec"), FINE
-    if options.kind is not None:
-        raise SpecError([Diagnostic(f"--out writes every schema, not only {options.kind}", "leave one out")])
-    return "".join(f"wrote {path}\n" for path in write_schemas(options.out)), FINE
-
-
-def run_new(options: argparse.Namespace) -> tuple[str, int]:
-    """A starter spec that evaluates as it stands."""
-    from polymodel.report.starter import STARTERS, next_command, write_starter
-
-    if options.file is None:
-        return STARTERS[options.kind], FINE
-    written = write_starter(options.file, options.kind, options.schema)
-    files = [str(path) for path in written if path.suffix == ".yaml"] or [options.file]
-    return f"wrote {', '.join(map(str, written))}; try: {next_command(options.kind, files)}\n", FINE
 
 
 if __name__ == "__main__":

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EISDIR, ENOENT
 from math import inf
 from pathlib import Path
 from threading import Event, Thread
@@ -19,7 +15,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from polymodel.errors import Diagnostic, InternalError, SpecError, writing
+from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -47,84 +43,10 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
     return options
 
 
-def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """The option of all that a command tells as a page; `more`: what stands on it besides."""
-    parser.add_argument("--html", metavar="FILE", help=f"also save all of it as one page{more}")
-
-
-def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
-    """Write the page, if a file was named; what to say of it."""
-    from polymodel.spec.output import write_text
-
-    if not file:
-        return []
-    with writing(file):
-        write_text(Path(file), page())
-    return [f"saved {file}"]
-
-
-def check_html(file: str | None) -> None:
-    """SpecError for a file that cannot be written, before hours of work."""
-    if not file:
-        return
-    with writing(file):
-        place = Path(file)
-        if place.is_dir():
-            raise IsADirectoryError(EISDIR, "it is a folder", file)
-        if not place.absolute().parent.is_dir():
-            raise FileNotFoundError(ENOENT, "there is no such folder", str(place.parent))
-
-
 OUT_OF_MEMORY = """\
 out of memory: the command needs more than this process may have
   remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
 TRACEBACK = "POLYMODEL_TRACEBACK"
-
-
-def unforeseen(error: Exception, command: str, version: str) -> str:
-    """What an exception that no one foresaw tells the user: where it was raised, and what to report.
-
-    The whole traceback comes before it if POLYMODEL_TRACEBACK is set to anything but 0.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f"{os.sep}polymodel{os.sep}" in f.filename] or list(frames)
-    at = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    if isinstance(error, InternalError):
-        what, at = str(error), ""
-    else:
-        what = type(error).__name__ + (f": {str(error)[:WORDS]}" if str(error) else "")
-    system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    shown = os.environ.get(TRACEBACK, "0") not in ("", "0")
-    lines = [*(line.rstrip() for line in traceback.format_exception(error) if shown)]
-    lines += [
-        f"a bug in polymodel: {what}{at}",
-        "  remedy: please report it, with the three lines below and the files that the command names",
-        f"  command: {command[:WORDS]}",
-        f"  version: {version}, Python {platform.python_version()}, {system}",
-        f"  where: {TRACEBACK}=1 in the environment shows the whole traceback",
-    ]
-    return "\n".join(lines)
-
-
-def put_out(text: str) -> bool:
-    """Print to stdout; False, and told, if that cannot be written. Signs that it cannot show become `?`."""
-    out = sys.stdout
-    try:
-        try:
-            out.write(text)
-        except UnicodeEncodeError:
-            known = out.encoding or "ascii"
-            out.write(text.encode(known, "replace").decode(known))
-        out.flush()
-    except BrokenPipeError:
-        # The reader has seen enough; Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-        fault = Diagnostic(f"cannot write to stdout: {error.strerror or error}", "write to another place")
-        sys.stderr.write(f"{fault.render()}\n")
-        return False
-    return True
 
 
 class _Wrong(str):

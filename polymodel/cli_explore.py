@@ -12,7 +12,8 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line, add_html, check_html
+from polymodel.cli_common import Line
+from polymodel.cli_written import add_html, check_html
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:

@@ -166,7 +166,8 @@ def add_traffic_options(parser: argparse.ArgumentParser) -> None:
 
 def run_traffic(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Bits per memory and tensor, counts per unit, and times."""
-    from polymodel.cli_common import check_html, symbols
+    from polymodel.cli_common import symbols
+    from polymodel.cli_written import check_html
     from polymodel.evaluate import traffic
     from polymodel.report.several import formatted_tables
     from polymodel.report.traffic import TITLES, TrafficReport
@@ -212,7 +213,8 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Run a TeAAL spec on data, count everything, and print it."""
     from functools import partial
 
-    from polymodel.cli_common import check_html, symbols
+    from polymodel.cli_common import symbols
+    from polymodel.cli_written import check_html
     from polymodel.report.execution import TABLES, ExecutionReport
     from polymodel.report.execution_pictures import is_small, pictures
     from polymodel.report.several import formatted_tables

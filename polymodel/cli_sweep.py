@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line, add_html, check_html
+from polymodel.cli_common import Line
+from polymodel.cli_written import add_html, check_html
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import add_html, save_page, with_told
+from polymodel.cli_common import with_told
+from polymodel.cli_written import add_html, save_page
 from polymodel.errors import writing
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from polymodel.explore.point import Point, measured_buffer
 from polymodel.explore.reasons import why_empty
 from polymodel.explore.records import Diagnosis, Found, Request
 from polymodel.loading import Spec
+from polymodel.loading.named import kept_files
 from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.spec.faults import suggestion
 from polymodel.spec.output import whole, write_text
@@ -179,20 +180,20 @@ class Front:
         """The table as CSV text, units in the names of its columns; also written to `file`."""
         text = self.exported.to_csv()
         if file is not None:
-            with writing(file):
+            with kept_files(self.spec), writing(file):
                 write_text(file, text)
         return text
 
     def to_parquet(self, file: str | Path) -> Path:
         """The table as a parquet file; units are in the schema's pandas attributes."""
-        with writing(file), whole(file) as fresh:
+        with kept_files(self.spec), writing(file), whole(file) as fresh:
             self.frame.to_parquet(fresh)
         return Path(file)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:
         """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
         the notes), and `mapping-N.yaml` per point."""
-        with writing(folder):
+        with kept_files(self.spec), writing(folder):
             target = Path(folder)
             target.mkdir(parents=True, exist_ok=True)
             write_text(target / "stages.csv", self.stages.to_csv(index=False))

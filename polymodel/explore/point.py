@@ -14,6 +14,7 @@ from polymodel.explore.confirm import Figures, compared, confirmed, fitting
 from polymodel.explore.fusedtext import fused_loops, fused_tensors
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading.named import kept_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
@@ -124,7 +125,7 @@ class Point:
 
     def save(self, path: str | Path) -> Path:
         """Write the mapping to a file: `pm.load(workload, architecture, path)` has it unchanged."""
-        with writing(path):
+        with kept_files(self.base), writing(path):
             write_text(path, self.yaml)
         return Path(path)
 

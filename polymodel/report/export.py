@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.loading.named import kept_files
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.report import TABLES, Report
 from polymodel.report.table import Cell, Table
@@ -45,7 +46,7 @@ def _saved(
     paths = tuple(target / f"{name}.{suffix}" for name in TABLES)
     for name, path in zip(TABLES, paths, strict=True):
         table = report.table(name, live=live)
-        with writing(path):
+        with kept_files(report.spec), writing(path):
             write(table, path)
     return paths
 
@@ -163,7 +164,7 @@ def to_json(report: Report, file: str | Path | None = None, live: bool = True) -
     """JSON text of `as_data`, indented."""
     text = json.dumps(as_data(report, live), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if file is not None:
-        with writing(file):
+        with kept_files(report.spec), writing(file):
             write_text(file, text)
     return text
 
@@ -230,18 +231,19 @@ def save(
     from polymodel.report.show import show_pictures
 
     target = Path(folder)
-    found = [*to_csv(report, target, live)]
-    if parquet:
-        found += to_parquet(report, target, live)
-    found += [target / name for name in ("report.json", "report.html", "report.txt")]
-    to_json(report, target / "report.json", live)
-    to_html(report, target / "report.html", live, command=command)
-    text = whole_text(report, live)
-    with writing(target):
-        write_text(target / "report.txt", text)
-    if says_sparse(report.problem):
-        found += _save_sparse(report, target, parquet)
-    if says_tiles(report.problem):
-        found += _save_tiling(report, target, parquet)
-    found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
+    with kept_files(report.spec):
+        found = [*to_csv(report, target, live)]
+        if parquet:
+            found += to_parquet(report, target, live)
+        found += [target / name for name in ("report.json", "report.html", "report.txt")]
+        to_json(report, target / "report.json", live)
+        to_html(report, target / "report.html", live, command=command)
+        text = whole_text(report, live)
+        with writing(target):
+            write_text(target / "report.txt", text)
+        if says_sparse(report.problem):
+            found += _save_sparse(report, target, parquet)
+        if says_tiles(report.problem):
+            found += _save_tiling(report, target, parquet)
+        found += show_pictures(target, report.problem.cascade, report.problem.hierarchy, report.problem.tree)
     return tuple(found)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import writing
+from polymodel.loading.named import kept_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.report.page import Part, drawn, facts, noted, page, plotted, saveable
 from polymodel.report.plots_inline import blank, inline
@@ -95,7 +96,7 @@ def found_html(found: Finding, file: str | Path | None = None, plots: bool = Tru
     head = [facts(found.facts), *state, *(f"<p>{escape(p)}</p>" for p in found.promise), noted(found.notes)]
     text = page(found.title, "\n".join(head), parts)
     if file is not None:
-        with writing(file):
+        with kept_files(*(spec for _, spec in found.specs)), writing(file):
             write_text(file, text)
     return text
 

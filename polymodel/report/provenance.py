@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from polymodel.loading import Spec
+from polymodel.loading.named import named_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.report.epoch import pinned
@@ -122,7 +123,7 @@ def _spec(spec: Spec, file: str) -> str:
     listed += [(f, "") for f in spec.files if f and f not in files]
     symbols = [(n, "no value" if v is None else str(v)) for n, v in spec.symbols.items()]
     variables = [(n, str(v)) for n, v in spec.variables.items()]
-    data = [(name, f"sha256 {_of_file(path)}; read from {path}") for name, path in data_files(spec).items()]
+    data = [(name, f"sha256 {_of_file(path)}; read from {path}") for name, path in named_files(spec).items()]
     parts = []
     lists = {"Files": listed, "Data files": data, "Template variables": variables, "Symbols": symbols}
     for title, pairs in lists.items():
@@ -136,21 +137,6 @@ def _spec(spec: Spec, file: str) -> str:
     shown = saveable(text, f"{file}.yaml")
     parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{shown}")
     return "\n".join(parts)
-
-
-def data_files(spec: Spec) -> dict[str, Path]:
-    """Files that a spec names and that are read beside it, by the name it calls them: data of tensors,
-    tables of energies. One that is there no more leads to where it was."""
-    found: dict[str, Path] = {}
-    if spec.raw_workload is not None:
-        accesses = [a for e in spec.raw_workload.einsums for a in getattr(e, "tensor_accesses", ())]
-        for written in (*spec.raw_workload.densities.values(), *(a.density for a in accesses)):
-            if isinstance(written, dict) and isinstance(written.get("actual"), str):
-                found[written["actual"]] = Path(spec.data_folder) / written["actual"]
-    for node in spec.raw_arch.nodes if spec.raw_arch is not None else ():
-        if node.energy_model is not None and node.energy_model.file:
-            found[node.energy_model.file] = Path(spec.folder) / node.energy_model.file
-    return found
 
 
 def _of_file(path: Path) -> str:

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from polymodel.errors import Refused, writing
+from polymodel.loading.named import kept_files
 from polymodel.report.beside import beside, pointers, verdict
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.page import CSS, Part, drawn, facts, noted, page, plotted
@@ -88,7 +89,7 @@ def to_html(
         " on ".join(names) or "polymodel report", _head(report, beside(report), *verdict(report)), parts
     )
     if file is not None:
-        with writing(file):
+        with kept_files(report.spec), writing(file):
             write_text(file, text)
     return text
 

@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from pydantic import TypeAdapter, ValidationError
 
 from polymodel.errors import Diagnostic, Place
+from polymodel.inputs import reading
 from polymodel.spec.arch_schema import Arch
 from polymodel.spec.base import NameText, Number, SchemaObject
 from polymodel.spec.convert import faults_of
@@ -138,6 +139,7 @@ def _text_of(path: FilePath, name: str, faults: Faults) -> str | None:
                 Diagnostic(f"the file has {info.st_size} bytes", f"keep it under {MAX_FILE}", "", Place(name))
             )
             return None
+        reading(path)
         return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         faults.note(Diagnostic(f"cannot be read: {error.strerror}", "check the path", "", Place(name)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.inputs import reading
 from polymodel.spec.energy import UNITS, EnergyAnswer, EnergyRequest, confined
 from polymodel.spec.faults import TextFault, suggestion
 from polymodel.spec.numbers import evaluate_number
@@ -129,6 +130,7 @@ def _text(path: Path, shown: str) -> str:
     try:
         if path.stat().st_size > MAX_TABLE:
             raise TextFault(f"{shown} is too large", 0, f"keep it under {MAX_TABLE} bytes")
+        reading(path)
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise TextFault(f"{shown} cannot be read: {error.strerror}", 0, "put it beside the spec") from error

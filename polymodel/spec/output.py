@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-UNFINISHED = "*.new*"
+from polymodel.inputs import spare
+
+JOURNAL = "polymodel-files.txt"  # names of what polymodel has made in a store
+_UNFINISHED = re.compile(r"\..*\.new(\.\w+)?")
 
 
 @contextlib.contextmanager
-def whole(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[Path]:
+def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool = False) -> Iterator[Path]:
     """A fresh name beside `path`, with its ending; what is written there takes the place of `path` in one
     step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind.
 
     `durable`: only after it has reached the disk, so that a power failure leaves no half of it either, which
     costs some milliseconds. A pipe or a device is written to as it stands; of a link, the file it names is
-    replaced. Raises OSError.
+    replaced. `recorded`: the names of both are noted in the folder's journal before. Raises OSError, and
+    SpecError for a file that is read as well.
     """
+    spare(path)
     given = Path(path)
     if (given.exists() and not given.is_file()) or given.absolute().is_relative_to("/dev"):
         yield given
         return
     target = Path(os.path.realpath(given))
     fresh = target.with_name(f".{target.stem[:40]}.{uuid4().hex[:8]}.new{target.suffix}")
+    if recorded:
+        record(fresh, target)
     try:
         yield fresh
         if durable:
@@ -52,7 +60,41 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         fresh.write_text(text, encoding="utf-8")
 
 
+def record(*files: Path) -> None:
+    """Note in the journal of their folder that polymodel makes these files. Raises OSError."""
+    known = recorded(files[0].parent)
+    text = "".join(f"{f.name}\n" for f in files if f.name not in known)
+    if text:
+        with (files[0].parent / JOURNAL).open("a", encoding="utf-8") as journal:
+            journal.write(text)
+
+
+def recorded(folder: Path) -> frozenset[str]:
+    """Names of files in a folder that polymodel has made, whatever became of them."""
+    try:
+        return frozenset((folder / JOURNAL).read_text(encoding="utf-8").split("\n")) - {""}
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+
+
 def clear_unfinished(folder: Path) -> None:
-    """Remove what killed processes were writing."""
-    for file in folder.glob(UNFINISHED):
-        file.unlink(missing_ok=True)
+    """Remove what killed processes were writing, as far as it is recorded: all else is somebody else's."""
+    known = recorded(folder)
+    for name in sorted(known):
+        if _UNFINISHED.fullmatch(name) and "/" not in name and os.sep not in name:
+            (folder / name).unlink(missing_ok=True)
+    forget(folder)
+
+
+def forget(folder: Path, *files: Path) -> None:
+    """Leave out of the journal what is there no more, and these files; an empty journal goes."""
+    known = recorded(folder)
+    gone = {f.name for f in files}
+    left = sorted(n for n in known if n not in gone and "/" not in n and (folder / n).is_file())
+    if len(left) == len(known):
+        return
+    journal = folder / JOURNAL
+    if left:
+        write_text(journal, "".join(f"{n}\n" for n in left))
+    else:
+        journal.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.spec.output import forget, record, recorded
 
 NAME = "lock.json"
 BEAT, LOST = (
@@ -89,6 +90,8 @@ def locked(store: Path | None) -> Iterator[None]:
         done.set()
         beat.join()
         if _holder(file) == mine:
+            with contextlib.suppress(OSError):
+                forget(store, file)
             file.unlink(missing_ok=True)
 
 
@@ -97,6 +100,9 @@ def _taken(file: Path, mine: Holder) -> bool:
     with writing(file):
         # It is written under another name first: half a lock would be nobody's.
         fresh = file.with_name(f".{mine.token}.new")
+        if file.exists():
+            return False
+        record(fresh, file)
         try:
             fresh.write_text(json.dumps(vars(mine)), encoding="utf-8")
             _linked(fresh, file)
@@ -106,6 +112,11 @@ def _taken(file: Path, mine: Holder) -> bool:
             if not file.parent.is_dir():
                 raise
             return False
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                forget(file.parent)
+            raise
         finally:
             fresh.unlink(missing_ok=True)
     return True
@@ -136,6 +147,9 @@ def _step_aside(file: Path, host: str) -> None:
     if file.is_dir():
         what = f"{file} is a folder, and a store keeps its lock there"
         raise SpecError([Diagnostic(what, "give another store, or move it away")])
+    if there is None and file.name not in recorded(file.parent):
+        remedy = "give another store, or move the file away"
+        raise Refused(f"{file} is not polymodel's, and a store keeps its lock there", remedy)
     silent = _silence(file)
     if there is not None and (not there.gone if there.host == host else silent < LOST):
         where = f"process {there.pid}" + (f" on {there.host}" if there.host != host else "")

@@ -39,12 +39,13 @@ from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
 from polymodel.sweep.sparse.rows import PREFIX, agree, is_sparse
-from polymodel.sweep.spill import Spill
+from polymodel.sweep.spill import Spill, spare_others
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
 from polymodel.sweep.values import Choice, Number
 
 Progress = Callable[[int, int, float], None]
+ROWS = "rows.parquet"
 LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
@@ -139,9 +140,12 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     units = Units(order.share, order.of, order.sizes, order.file, order.signature)
     earlier = units.load(len(asked.objectives)) if order.resume else None
     if order.file is not None:
+        if not order.resume:
+            spare_others(order.file)
         prefix = f"front-{order.share}-of-{order.of}"
         state.spill = Spill(order.file.parent, prefix, order.signature)
         if order.share == 0:  # before the others start
+            spare_others(order.file.with_name(ROWS))
             clear_unfinished(order.file.parent)
         state.spill.clear(earlier.parts if earlier is not None else ())
     if earlier is not None:
@@ -273,12 +277,12 @@ class _Search:
         )
         if store is None:
             return next(chunks)
-        file = store / "rows.parquet"
+        file = store / ROWS
         if len(numbers) <= step:
             whole = next(chunks)
-            write_rows(file, [whole])
+            write_rows(file, [whole], kept=True)
             return whole
-        write_rows(file, chunks)
+        write_rows(file, chunks, kept=True)
         return StoredColumns(file)
 
     def _cells(self, number: int) -> Cells:

@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 
 from polymodel.errors import Refused, writing
-from polymodel.spec.output import whole
+from polymodel.spec.output import recorded, whole
 from polymodel.sweep.pareto import Front
 
 Array = Any
@@ -24,6 +24,7 @@ RELEASE = 4  # of the columns, what is said about them, and how they are sealed
 # does not notice a changed byte.
 _SEAL = re.compile(rb'"file_sha256": "([0-9a-f]{64})"')
 _ZEROS = "0" * 64
+_STATE = "state-"
 
 
 def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, object]) -> None:
@@ -35,7 +36,7 @@ def write_table(file: Path, columns: Mapping[str, Array], about: Mapping[str, ob
     said = {b"polymodel": json.dumps(about).encode(), b"seal": json.dumps(seal).encode()}
     table = pa.table(dict(columns)).replace_schema_metadata(said)
     file.parent.mkdir(parents=True, exist_ok=True)
-    with writing(file), whole(file) as fresh:
+    with writing(file), whole(file, recorded=True) as fresh:
         with fresh.open("wb") as sink:
             parquet.write_table(table, sink)
         data = fresh.read_bytes()
@@ -87,6 +88,27 @@ def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return columns, about
 
 
+def spare_others(file: Path) -> None:
+    """Refused for a file that is about to be replaced in a store, and was made by somebody else."""
+    if not file.is_file() or file.name in recorded(file.parent):
+        return
+    states = [file] if _STATE in file.name else sorted(file.parent.glob(f"{_STATE}*.parquet"))
+    if not any(map(_sealed, states)):  # stores of earlier releases have no journal
+        remedy = "give another store, or move the file away"
+        raise Refused(f"{file} is not polymodel's, and the store keeps a file of that name", remedy)
+
+
+def _sealed(file: Path) -> bool:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with pa.OSFile(str(file)) as source:
+            return b"seal" in (parquet.read_schema(source).metadata or {})
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+
+
 @dataclass(frozen=True)
 class Spill:
     """Where one process puts parts of its front: `PREFIX-0-TOKEN.parquet`, `PREFIX-1-TOKEN.parquet`, ...
@@ -126,6 +148,6 @@ class Spill:
 
     def clear(self, but: Collection[str]) -> None:
         """Remove this process's parts that no saved state names."""
-        for file in self.folder.glob(f"{self.prefix}-*.parquet"):
-            if file.name not in but:
-                file.unlink(missing_ok=True)
+        for name in recorded(self.folder):
+            if name.startswith(f"{self.prefix}-") and Path(name).name == name and name not in but:
+                (self.folder / name).unlink(missing_ok=True)

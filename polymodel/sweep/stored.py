@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from polymodel.errors import writing
-from polymodel.spec.output import whole
+from polymodel.spec.output import record, whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,8 +35,9 @@ def _column(values: list[Any]) -> pyarrow.Array:
     return pa.array([str(v) for v in values])
 
 
-def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
-    """Write the chunks as one file; a column that a chunk lacks is 0 there."""
+def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: bool = False) -> None:
+    """Write the chunks as one file; a column that a chunk lacks is 0 there. `kept`: it is a store's, whose
+    journal names what is written."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -47,12 +48,14 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]]) -> None:
         try:
             for i, chunk in enumerate(chunks):
                 pieces.append(file.with_name(f".{file.stem}-{i}.{mine}.new"))
+                if kept:
+                    record(pieces[-1])
                 with pieces[-1].open("wb") as sink:
                     parquet.write_table(arrow_table(chunk), sink)
             schemas = [parquet.read_schema(_opened(p)) for p in pieces]
             schema = pa.unify_schemas(schemas, promote_options="permissive")
             with (
-                whole(file) as fresh,
+                whole(file, recorded=kept) as fresh,
                 fresh.open("wb") as sink,
                 parquet.ParquetWriter(sink, schema) as writer,
             ):

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from polymodel.errors import Diagnostic, InternalError, Refused, SpecError, writing
+from polymodel.inputs import spare
 from polymodel.sparse.files import write_tensor
 from polymodel.sparse.formats.footprint import dcsr_words
 from polymodel.sparse.tensor import SparseTensor
@@ -56,8 +57,7 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
         operands["B"] = _parts(made(a, second, costs), costs, costs.pattern.in_b)
     launched = np.flatnonzero(costs.runs)
     index = target / INDEX
-    with writing(index):  # that of before would tell of tiles that are being replaced
-        index.unlink(missing_ok=True)
+    _put_away(index)
     digits = max(4, len(str(launched.size)))
     tiles: list[Json] = []
     figures = _figures(costs)
@@ -72,6 +72,21 @@ def export(a: SparseTensor, second: Second, costs: Costs, folder: str | PathLike
         text = json.dumps({**_head(a, costs), "tiles": tiles}, indent=1, ensure_ascii=False)
         write_text(index, text + "\n")
     return index
+
+
+def _put_away(index: Path) -> None:
+    """Remove the index of before, which would tell of tiles that are being replaced. SpecError for a file of
+    that name that is no index of tiles, and for one that is read as well."""
+    with writing(index):
+        if not index.is_file():
+            return
+        spare(index)
+        with index.open("rb") as file:
+            ours = FORMAT.encode() in file.read(200)
+        if not ours:
+            what = f"cannot write {index}: the file there is no index of tiles, and is not polymodel's"
+            raise SpecError([Diagnostic(what, "name another folder, or move the file away")])
+        index.unlink()
 
 
 def made(a: SparseTensor, second: Second, costs: Costs) -> SparseTensor:

@@ -15,7 +15,7 @@ from polymodel.cli import main
 from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined
-from polymodel.spec.output import clear_unfinished, write_text
+from polymodel.spec.output import JOURNAL, clear_unfinished, record, write_text
 from tests.fuzz.lines import SPEC
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")
@@ -151,9 +151,13 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == "new"
     assert file.stat().st_mode & 0o777 == 0o640
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "link.txt"]
-    (tmp_path / ".x.new.csv").touch()
+    mine, others = tmp_path / ".x.new.csv", tmp_path / ".y.new.csv"
+    for unfinished in (mine, others):
+        unfinished.touch()
+    record(mine)
     clear_unfinished(tmp_path)
-    assert not list(tmp_path.glob("*.new*"))
+    assert list(tmp_path.glob("*.new*")) == [others]
+    assert not (tmp_path / JOURNAL).exists()
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from onnx import save_model
 from pyarrow import parquet
 
 from tests.fuzz.forked import DIES, FULL, HUMBLE, Parent
 from tests.fuzz.lines import MATRIX, SPEC
+from tests.importers.onnx_models import model, node
 
+TIMELOOP = Path(__file__).parents[1] / "importers" / "timeloop" / "output_stationary.yaml"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rights and limits of processes")
+# Every option of every command that writes: one that lacks is told by `test_every_writing_option_is_tried`.
 WRITING = (
     "evaluate s.yaml --set TM=4 --out saved --parquet",
     "evaluate s.yaml --set TM=4 --html saved/report.html",
@@ -29,6 +33,23 @@ WRITING = (
     "tile a.mtx --capacity 3 --export saved",
     "sparse a.mtx --tiles 2 --out saved",
 )
+ALONE = (
+    "show s.yaml --set TM=4 --html saved/page.html",
+    "compare s.yaml s.yaml --set TM=4 --html saved/page.html",
+    "timeline s.yaml --set TM=4 --component GLB --html saved/page.html",
+    "sweep s.yaml --symbol TM=divisors(m) --html saved/page.html",
+    "explore e.yaml --objective energy --html saved/page.html",
+    "tile a.mtx --capacity 3 --plot saved/tiles.svg",
+    "execute teaal/gamma A=a.mtx B=a.mtx --out saved",
+    "execute teaal/gamma A=a.mtx B=a.mtx --html saved/page.html",
+    "traffic teaal/gamma_traffic A=a.mtx B=a.mtx --out saved",
+    "traffic teaal/gamma_traffic A=a.mtx B=a.mtx --html saved/page.html",
+    "schema --out saved",
+    "new saved/new.yaml --schema",
+    "import timeloop t.yaml --out saved/new.yaml",
+    "import onnx a.onnx --out saved/new.yaml",
+)
+EVERY = (*WRITING, *ALONE)
 
 
 def made(tmp_path: Path, name: str, *, folder: bool = True) -> Path:
@@ -39,6 +60,8 @@ def made(tmp_path: Path, name: str, *, folder: bool = True) -> Path:
     unmapped = SPEC.partition("mapping:")[0].replace("symbols: {TM: null}\n", "")
     (here / "e.yaml").write_text(unmapped, encoding="utf-8")
     (here / "a.mtx").write_text(MATRIX, encoding="utf-8")
+    shutil.copy(TIMELOOP, here / "t.yaml")
+    save_model(model([node("Relu", ["x"], ["y"])], {"x": (2, 3)}, ["y"]), here / "a.onnx")
     return here
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.spec.output import clear_unfinished
+from polymodel.spec.output import JOURNAL, clear_unfinished, record
 from polymodel.sweep import lock, units
 from polymodel.sweep import run as sweeping
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
@@ -99,6 +99,7 @@ def test_a_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_half_a_lock_is_nobodys(tmp_path: Path) -> None:
     file = tmp_path / lock.NAME
+    record(file)
     file.write_text('{"host": "he', encoding="utf-8")
     os.utime(file, (time.time() - 60,) * 2)
     with lock.locked(tmp_path):
@@ -118,12 +119,23 @@ def test_half_a_lock_is_nobodys(tmp_path: Path) -> None:
 )
 def test_a_lock_of_no_process_is_nobodys(tmp_path: Path, text: str) -> None:
     file = tmp_path / lock.NAME
+    record(file)
     file.write_text(text.replace("HERE", socket.gethostname()), encoding="utf-8")
     long_ago = time.time() - 2 * lock.BEAT
     os.utime(file, (long_ago, long_ago))
     with lock.locked(tmp_path):
         assert json.loads(file.read_text(encoding="utf-8"))["pid"] == os.getpid()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"lockfileVersion": 3, "packages": {}}', "mine"])
+def test_a_lock_of_somebody_else_stays(tmp_path: Path, text: str) -> None:
+    file = tmp_path / lock.NAME
+    file.write_text(text, encoding="utf-8")
+    os.utime(file, (1, 1))
+    with pytest.raises(pm.Refused, match="is not polymodel's"), lock.locked(tmp_path):
+        pass
+    assert {f.name: f.read_text(encoding="utf-8") for f in tmp_path.iterdir()} == {lock.NAME: text}
 
 
 def test_a_folder_in_the_place_of_the_lock_stays_there(tmp_path: Path) -> None:
@@ -268,4 +280,4 @@ def test_ended_at_random_moments_again_and_again(
         process.communicate(timeout=60)
     whole = pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES)
     same(pm.sweep(matmul(), SYMBOLS, objectives=OBJECTIVES, store=tmp_path), whole)
-    assert {f.name for f in tmp_path.iterdir()} == {"rows.parquet", "state-0-of-1.parquet"}
+    assert {f.name for f in tmp_path.iterdir()} == {JOURNAL, "rows.parquet", "state-0-of-1.parquet"}

@@ -14,6 +14,7 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.importers.onnx.folding import LARGEST, folded
 from polymodel.importers.onnx.graph import Array, Attribute, Graph, Node, Value
 from polymodel.importers.onnx.sizes import fixed
+from polymodel.inputs import reading
 
 MAX_BYTES = 2**31 - 1  # what protobuf can hold
 MAX_NODES = 50_000
@@ -55,6 +56,7 @@ def model_of(file: str | Path) -> Any:
             raise one(
                 f"the file has {found.st_size:,} bytes; a model has at most {MAX_BYTES:,}", remedy, source
             )
+        reading(path)
         data = path.read_bytes()
     except OSError as error:
         raise one(f"cannot read the file: {error.strerror or error}", "name a .onnx file", source) from error

@@ -13,6 +13,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
+from polymodel.inputs import reading
 
 # Bytes of text in a file whose caller names no limit, and how many bytes one packed byte may become: deflate
 # reaches 1032, lists of numbers 20 at the most; small files may hold what they like.
@@ -115,6 +116,7 @@ class Text:
                 what = "a folder" if self.path.is_dir() else "a pipe or a device"
                 self.faults.add(f"{what}, not a file", "save the text in a file, and name that")
                 self.faults.check()
+            reading(self.path)
             self._raw = self.path.open("rb")
             start = self._raw.read(2)
         except (OSError, ValueError) as error:  # ValueError: a name with a zero byte

@@ -1,0 +1,138 @@
+"""What polymodel did not write stays: files of other people in a folder, and the inputs of a command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import polymodel as pm
+from polymodel.cli import build_parser, main
+from polymodel.report.export import save
+from polymodel.spec.output import write_text
+from tests.fuzz.forked import Parent
+from tests.fuzz.test_written import EVERY, made
+
+# What is no polymodel's, whatever it is called.
+OTHERS = (
+    "notes.new", ".draft.new.txt", "x.new.parquet", ".state-0-of-1.01234567.new.parquet",
+    "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",
+)  # fmt: skip
+KINDS = {"--html": "*.html", "--plot": "*.svg"}
+
+
+def options_that_write() -> Iterator[str]:
+    """`COMMAND --option` of all that name a place to write to."""
+
+    def of(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for word, inner in action.choices.items():
+                    yield from of(inner, f"{name} {word}".strip())
+            elif action.option_strings and action.metavar in ("DIR", "FILE"):
+                yield f"{name} {action.option_strings[-1]}"
+
+    return of(build_parser(), "")
+
+
+def test_every_writing_option_is_tried() -> None:
+    """Whoever adds one adds a line to `EVERY`."""
+    tried = {f"{line.split()[0]} {word}" for line in EVERY for word in line.split() if word.startswith("--")}
+    tried |= {f"import {line.split()[1]} --out" for line in EVERY if line.startswith("import")}
+    assert set(options_that_write()) <= tried
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
+    running = Parent(tmp_path_factory.mktemp("told"))
+    for number, line in enumerate(EVERY):
+        code, errors = running.run(made(tmp_path_factory.mktemp("fine"), str(number)), line, None)
+        assert code == 0, (line, errors)
+    yield running
+    running.end()
+
+
+@pytest.mark.parametrize("line", EVERY)
+def test_files_of_others_stay(line: str, parent: Parent, tmp_path: Path) -> None:
+    here = made(tmp_path, "here")
+    for name in OTHERS:
+        (here / "saved" / name).write_text(f"mine: {name}", encoding="utf-8")
+    code, errors = parent.run(here, line)
+    assert code == 0, errors
+    for name in OTHERS:
+        assert (here / "saved" / name).read_text(encoding="utf-8") == f"mine: {name}"
+    source = {f.name: f.read_bytes() for f in here.iterdir() if f.is_file()}
+    assert source == {f.name: f.read_bytes() for f in made(tmp_path, "again").iterdir() if f.is_file()}
+
+
+def linked(source: Path, target: Path, how: str) -> None:
+    target.parent.mkdir(exist_ok=True)
+    target.unlink(missing_ok=True)
+    {"hard": os.link, "soft": os.symlink}[how](source, target)
+
+
+@pytest.mark.parametrize("how", ["hard", pytest.param("soft", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("line", [w for w in EVERY if not w.startswith(("schema", "new", "import"))])
+def test_an_output_that_is_an_input(line: str, how: str, parent: Parent, tmp_path: Path) -> None:
+    """Under each name that the command writes, a link to what it reads: nothing is written at all."""
+    first = made(tmp_path, "first")
+    assert parent.run(first, line)[0] == 0
+    names = [f.name for f in (first / "saved").iterdir() if f.name != "polymodel-files.txt"]
+    source = next(w for w in line.replace("=", " ").split() if w in ("s.yaml", "e.yaml", "a.mtx"))
+    here = made(tmp_path, "here")
+    before = (here / source).read_bytes()
+    for name in (names[0], names[-1]):
+        shutil.rmtree(here / "saved")
+        linked(here / source, here / "saved" / name, how)
+        code, errors = parent.run(here, line)
+        assert (here / source).read_bytes() == before
+        assert code == 2, errors
+        assert f"it is the input {source}" in errors
+        assert "remedy: " in errors
+        assert [f.name for f in (here / "saved").iterdir()] == [name]
+
+
+def test_an_index_of_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = made(tmp_path, "here")
+    monkeypatch.chdir(here)
+    (here / "saved" / "index.json").write_text("{}", encoding="utf-8")
+    assert main(["tile", "a.mtx", "--capacity", "3", "--export", "saved"]) == 2
+    assert [f.name for f in (here / "saved").iterdir()] == ["index.json"]
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "state-0-of-1.parquet"])
+def test_rows_of_somebody_else_stay(name: str, tmp_path: Path) -> None:
+    here = made(tmp_path, "here")
+    (here / "saved" / name).write_text("mine", encoding="utf-8")
+    spec = pm.load(here / "s.yaml")
+    for resume in (True, False):
+        with pytest.raises(pm.Refused):
+            pm.sweep(spec, {"TM": [2, 4]}, store=here / "saved", resume=resume)
+        assert [f.name for f in (here / "saved").iterdir()] == [name]
+        assert (here / "saved" / name).read_text(encoding="utf-8") == "mine"
+
+
+def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
+    here = made(tmp_path, "here")
+    text = (here / "s.yaml").read_text(encoding="utf-8")
+    report = pm.evaluate(pm.load(here / "s.yaml", symbols={"TM": 4}))
+    front = pm.explore(pm.load(here / "e.yaml"), objectives=["energy"])
+    (here / "saved" / "report.json").symlink_to(here / "s.yaml")
+    (here / "saved" / "front.csv").hardlink_to(here / "e.yaml")
+    for write in (
+        lambda: report.to_html(here / "s.yaml"),
+        lambda: report.to_json(here / "s.yaml"),
+        lambda: save(report, here / "saved"),
+        lambda: front.to_html(here / "e.yaml"),
+        lambda: front.to_csv(here / "e.yaml"),
+        lambda: front.save(here / "saved"),
+        lambda: front[0].save(here / "e.yaml"),
+    ):
+        with pytest.raises(pm.SpecError, match="input"):
+            write()
+    assert (here / "s.yaml").read_text(encoding="utf-8") == text
+    write_text(here / "s.yaml", "mine to change")  # outside of a command a file is its owner's
