@@ -40,6 +40,13 @@ def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
     )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="import although this key is left out and changes counts; may be repeated",
+    )
     add_out(parser)
     parser.set_defaults(run=run_timeloop)
 
@@ -118,7 +125,8 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
     """The spec on stdout, or in a new file; notes and what is left out on stderr."""
     from polymodel.importers.timeloop import import_timeloop
 
-    return told(import_timeloop(*options.files, variables=values(options.var)), options.out)
+    found = import_timeloop(*options.files, variables=values(options.var), allow=options.allow)
+    return told(found, options.out)
 
 
 def values(texts: Sequence[str]) -> dict[str, object]:

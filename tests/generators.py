@@ -284,7 +284,16 @@ class Drawing:
                 required = self.reduced.get((name, dim), set())
                 rule = None if self.simple or self.chance(5) else self.rule(required, 5)
                 partials = not self.simple and self.chance(3)
-                spatial.append(FanoutDim(dim, self.fanout.get((name, dim), 1), rule, partials))
+                identical = not self.simple and self.chance(3)
+                spatial.append(
+                    FanoutDim(
+                        dim,
+                        self.fanout.get((name, dim), 1),
+                        rule,
+                        partials,
+                        multicast="identical" if identical else "overlapping",
+                    )
+                )
             components.append(
                 Component(
                     name,

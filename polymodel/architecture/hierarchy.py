@@ -28,6 +28,9 @@ class TensorRule:
         return dict(self.by_einsum).get(einsum, frozenset())
 
 
+Multicast = Literal["overlapping", "identical"]
+
+
 @dataclass(frozen=True)
 class Link:
     """The interconnect of one fanout dimension: joules per bit and hop, bits per second of one link."""
@@ -49,17 +52,29 @@ def link_name(component: str, dim: str) -> str:
 
 @dataclass(frozen=True)
 class FanoutDim:
-    """One named fanout dimension. `may_reuse` None means every tensor may be shared."""
+    """One named fanout dimension. `may_reuse` None means every tensor may be shared.
+
+    `multicast`: of a tensor that a loop over the dimension indexes, tiles of several instances may overlap;
+    `overlapping` shares the common elements, `identical` sends each instance its own (Timeloop's rule).
+    """
 
     name: str
     fanout: int
     may_reuse: TensorRule | None = None
     broadcast_partials: bool = False
     link: Link | None = None
+    multicast: Multicast = "overlapping"
 
     def reuses(self, einsum: str, tensor: str) -> bool:
         """True if `tensor` may be multicast or reduced across this dimension in `einsum`."""
         return self.may_reuse is None or tensor in self.may_reuse.tensors(einsum)
+
+    def shares(self, einsum: str, tensor: str, *, indexed: bool) -> bool:
+        """True if a loop over the dimension shares elements of `tensor` among its instances.
+
+        `indexed`: whether the loop's rank variable stands in the Einsum's access of the tensor.
+        """
+        return self.reuses(einsum, tensor) and not (indexed and self.multicast == "identical")
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
         )
     reuse: TensorRule | None = rules.rule("", spec.may_reuse, (*path, "may_reuse"))
     fanout = numbers.whole(spec.fanout, (*path, "fanout"), "fanout")
-    return FanoutDim(spec.name, fanout, reuse, spec.broadcast_partials, link)
+    return FanoutDim(spec.name, fanout, reuse, spec.broadcast_partials, link, spec.multicast)
 
 
 _KINDS: dict[str, Kind] = {"Memory": "memory", "Toll": "toll", "Container": "container", "Compute": "compute"}

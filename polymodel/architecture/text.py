@@ -73,6 +73,8 @@ def _dim_text(d: FanoutDim) -> str:
     found = [] if d.may_reuse is None else [f"may reuse {d.may_reuse.text}"]
     if d.broadcast_partials:
         found.append("partial sums go to all")
+    if d.multicast == "identical":
+        found.append("overlapping tiles are not shared")
     if d.link is not None:
         speed = "" if math.isinf(d.link.throughput) else f", {engineering(d.link.throughput, 'bit')}/s"
         found.append(f"{d.link.topology}, {engineering(d.link.energy_per_bit_hop, 'J')}/b per hop{speed}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -20,14 +20,41 @@ WIDTH = 110
 
 @dataclass(frozen=True)
 class LeftOut(Diagnostic):
-    """A key that nothing was made of. `key`: as it stands below `owner`, the component that has it.
+    """Something that was not converted. `key`: as it stands below `owner`, the component that has it.
 
     `why` says it of one key, with `it` for the key: those of one `why` and remedy are told together.
+    `changes`: the figures that differ because of it (counts, energy, latency ...), empty if none does. With
+    `refused`, the import stops unless it is allowed by name.
     """
 
     key: str = ""
     owner: str = ""
     why: str = ""
+    changes: str = ""
+    refused: bool = True
+
+    @property
+    def allowance(self) -> str:
+        """The word that `allow=` takes for it: the key without its place, in plain spelling."""
+        return self.key.rpartition(".")[2].lower().replace("-", "_")
+
+
+def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
+    """Raise SpecError for what was left out, changes a figure and is not allowed by name."""
+    stops = [d for d in left if isinstance(d, LeftOut) and d.changes and d.refused]
+    known = {d.allowance for d in stops}
+    remedy = f"names that can be allowed here: {', '.join(sorted(known))}" if known else "remove it"
+    faults = [
+        Diagnostic(f"{word!r} is allowed, but nothing of that name is left out", remedy, "allow")
+        for word in allow
+        if word not in known
+    ]
+    for d in stops:
+        if d.allowance not in allow:
+            remedy = f"{d.remedy}; or import without it: allow=[{d.allowance!r}] (--allow {d.allowance})"
+            faults.append(Diagnostic(f"{d.message}; this changes {d.changes}", remedy, d.path, d.place))
+    if faults:
+        raise SpecError(faults)
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,15 +85,22 @@ class Imported:
         return load(plain)
 
     @property
+    def changed(self) -> tuple[LeftOut, ...]:
+        """What is left out although it changes figures: prices that differ, and what `allow=` names."""
+        return tuple(d for d in self.left_out if isinstance(d, LeftOut) and d.changes)
+
+    @property
     def complete(self) -> bool:
         """Whether everything in the file has its counterpart in the spec."""
         return not self.left_out
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Notes and what is left out as text; what is alike and has one remedy stands together."""
+        """Notes and what is left out as text, what changes figures first; alike items stand together."""
         notes = (f"note{text}" for text in gathered(self.notes))
-        return (*notes, *(f"left out{text}" for text in gathered(self.left_out)))
+        changed = (f"left out, changes {d.changes}: {d.render()}" for d in self.changed)
+        rest = gathered(d for d in self.left_out if d not in self.changed)
+        return (*changed, *notes, *(f"left out{text}" for text in rest))
 
     def save(self, file: str | Path) -> Path:
         """Write the YAML to a new file; an existing one is left alone."""

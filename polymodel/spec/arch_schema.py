@@ -58,6 +58,7 @@ class Fanout(SchemaObject):
     fanout: Number
     may_reuse: SetText | None = None
     broadcast_partials: bool = False
+    multicast: Literal["overlapping", "identical"] = "overlapping"
     link: Link | None = None
 
 

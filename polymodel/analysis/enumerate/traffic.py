@@ -156,7 +156,10 @@ def find_link(hierarchy: Hierarchy, walk: EinsumWalk, parent: BuffetWalk, child:
     einsum, tensor, loops = walk.einsum.name, parent.tensor, walk.spatial[:n_place]
     between = range(parent.n_place, n_place)
     dims = [hierarchy[loop.component].dim(loop.dim) for loop in loops]
-    unshared = tuple(i for i in between if not dims[i].reuses(einsum, tensor))
+    indexing = walk.einsum.access_of(tensor).variables
+    unshared = tuple(
+        i for i in between if not dims[i].shares(einsum, tensor, indexed=loops[i].variable in indexing)
+    )
     silent = tuple(i for i in between if i not in unshared and not dims[i].broadcast_partials)
     top, bottom = hierarchy.index(parent.component), hierarchy.index(child)
     passages = []

@@ -14,10 +14,11 @@ from polymodel.schedule.touch import View
 def shared_axes(layout: Layout, einsum: str, tensor: str) -> frozenset[int]:
     """Loop positions on the Einsum's path along which the tensor may be multicast or reduced."""
     found = set()
+    variables = layout.problem.cascade[einsum].access_of(tensor).variables
     for position, (_, loop) in enumerate(layout.problem.tree.loops(einsum)):
         if loop.spatial:
             dim = layout.problem.hierarchy[loop.component].dim(loop.dim)
-            if dim.reuses(einsum, tensor):
+            if dim.shares(einsum, tensor, indexed=loop.variable_in(einsum) in variables):
                 found.add(position)
     return frozenset(found)
 

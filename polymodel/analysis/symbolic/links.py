@@ -61,7 +61,9 @@ class Link:
         return self.layout.problem.hierarchy[loop.component].dim(loop.dim)
 
     def shares(self, position: int) -> bool:
-        return self.dim(position).reuses(self.einsum, self.tensor)
+        access = self.layout.problem.cascade[self.einsum].access_of(self.tensor)
+        indexed = self.space.axes[position].variable in access.variables
+        return self.dim(position).shares(self.einsum, self.tensor, indexed=indexed)
 
     def level(self, position: int) -> int:
         """Place in the hierarchy of the component that the spatial loop at `position` replicates."""

@@ -36,7 +36,8 @@ def density_of(reading: Reading, node: Node, path: str, shape: Sequence[tuple[st
         return None
     remedy = "write `densities: {T: {actual: file.mtx}}` or another model (docs/sparse/density.md)"
     reading.whole(node)
-    reading.leave(node, f"the distribution {kind or 'of this data space'} has no counterpart", remedy, path)
+    what = f"the distribution {kind or 'of this data space'} has no counterpart"
+    reading.leave(node, what, remedy, path, key="densities", changes="sparse counts")
     return None
 
 

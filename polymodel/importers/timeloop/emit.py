@@ -78,95 +78,55 @@ def _einsum(shape: Shape) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Axis:
-    """A fanout dimension with the loops over it."""
+    """A fanout dimension with the loops over it. `unicast`: tensors that are never shared along it."""
 
     name: str
     fanout: int
     loops: tuple[Loop, ...]
-    shared: frozenset[str] | None  # None: sharing makes no difference to any tensor that is left
+    unicast: frozenset[str]
 
 
-def axes_of(part: Part, loops: Sequence[Loop], spaces: Sequence[Space]) -> list[Axis]:
-    """X and Y of a part. Timeloop shares exactly the tensors that a loop does not index.
+def axes_of(part: Part, loops: Sequence[Loop]) -> list[Axis]:
+    """X and Y of a part, as far as it has several instances along them.
 
-    Loops along one axis stand for one dimension where one set of shared tensors is right for all of them; a
-    tensor that a variable indexes in a rank of its own has nothing to share, and may be in the set or not.
+    Instances that the file does not lay out in a mesh stand along X, whatever a mapping makes of them.
     """
+    fanned = zip("XY", part.mesh, strict=True) if part.shaped else (("X", part.instances),)
     found: list[Axis] = []
-    for axis, size in zip("XY", _mesh(part, loops), strict=True):
-        groups: list[list[Loop]] = []
-        for loop in (x for x in loops if x.axis == axis):
-            fits = next((g for g in groups if _agree([*g, loop], spaces)), None)
-            if fits is None:
-                groups.append([loop])
-            else:
-                fits.append(loop)
-        rest = size
-        for i, group in enumerate(groups):
-            used = _bounds(group)
-            fanout = used if i < len(groups) - 1 else rest
-            rest //= used
-            name = axis if i == 0 else f"{axis}{i + 1}"
-            found.append(Axis(name, fanout, tuple(group), _rule(group, spaces, part.unicast)))
-        if not groups and size > 1:
-            found.append(Axis(axis, size, (), None))
+    for axis, fanout in fanned:
+        along = tuple(x for x in loops if x.axis == axis or not part.shaped)
+        if along or fanout > 1:
+            found.append(Axis(axis, fanout, along, part.unicast))
     return found
 
 
-def _mesh(part: Part, loops: Sequence[Loop]) -> tuple[int, int]:
-    along = _bounds([x for x in loops if x.axis == "X"])
-    if part.shaped or (along <= part.mesh[0] and not any(x.axis == "Y" for x in loops)):
-        return part.mesh
-    return along, part.instances // along
+def windowed(spaces: Sequence[Space]) -> bool:
+    """Whether tiles of some tensor may overlap without being equal: Timeloop does not share these."""
+    return any(s.variables - s.alone for s in spaces)
 
 
-def _bounds(loops: Sequence[Loop]) -> int:
-    total = 1
-    for x in loops:
-        total *= x.bound
-    return total
-
-
-def _agree(group: Sequence[Loop], spaces: Sequence[Space]) -> bool:
-    """True if no tensor must be shared over one loop and must not over another."""
-    shared = _shared(group, spaces)
-    return not any(s.name in shared and _overlaps(group, s) for s in spaces)
-
-
-def _shared(group: Sequence[Loop], spaces: Sequence[Space]) -> frozenset[str]:
-    return frozenset(s.name for s in spaces if any(x.variable not in s.variables for x in group))
-
-
-def _overlaps(group: Sequence[Loop], space: Space) -> bool:
-    """Whether a loop indexes the tensor only together with another variable, so that windows may overlap."""
-    return any(x.variable in space.variables - space.alone for x in group)
-
-
-def _rule(group: Sequence[Loop], spaces: Sequence[Space], unicast: frozenset[str]) -> frozenset[str] | None:
-    shared = _shared(group, spaces) - unicast
-    must_not = {s.name for s in spaces if _overlaps(group, s)} | (unicast & {s.name for s in spaces})
-    return shared if must_not else None
-
-
-def fanouts(axes: Sequence[Axis]) -> list[dict[str, object]]:
-    """`spatial:` of a component."""
+def fanouts(axes: Sequence[Axis], identical: bool) -> list[dict[str, object]]:
+    """`spatial:` of a component. It holds for every mapping: nothing of it comes from the loops."""
     found = []
     for a in axes:
         fields: dict[str, object] = {"name": a.name, "fanout": a.fanout}
-        if a.shared is not None:
-            fields["may_reuse"] = " | ".join(sorted(a.shared)) or "Nothing"
+        if a.unicast:
+            fields["may_reuse"] = f"~({' | '.join(sorted(a.unicast))})"
+        if identical:
+            fields["multicast"] = "identical"
         found.append({**fields, "broadcast_partials": True})
     return found
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What all components share. `cycle`: seconds; `bits`: of a word."""
+    """What all components share. `cycle`: seconds; `bits`: of a word; `identical`: how fanouts multicast."""
 
     cycle: Fraction
     bits: int
     energies: Energies
     sparse: Mapping[str, object]
+    identical: bool
 
     @property
     def hertz(self) -> int | float:
@@ -182,7 +142,7 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
         words = int(part.entries)
         fields["size"] = f"{words} * {machine.bits}" if words else ceil(part.entries * machine.bits)
     if axes:
-        fields["spatial"] = fanouts(axes)
+        fields["spatial"] = fanouts(axes, machine.identical)
     if part.kind == "container":
         return "Container", fields
     if part.entries == 0:
@@ -191,9 +151,9 @@ def component(part: Part, axes: Sequence[Axis], machine: Machine, tensors: Seque
         fields["tensors"] = _held(part, tensors)
     prices = machine.energies.of(part.name)
     if prices.leak:
-        fields["leak_power"] = float(prices.leak * Fraction(1, 10**12) / machine.cycle)
+        fields["leak_power"] = float(prices.leak * Fraction(1, 10**12) / part.cluster / machine.cycle)
     if prices.area is not None:
-        fields["area"] = float(prices.area * Fraction(1, 10**12))
+        fields["area"] = float(prices.area * Fraction(1, 10**12) / part.cluster)
     if part.kind == "compute":
         action: dict[str, object] = {"name": "compute"}
         if prices.compute is not None:
@@ -220,10 +180,10 @@ def _directions(part: Part, prices: Prices) -> list[tuple[str, Fraction | None, 
 def _moving(
     part: Part, name: str, price: Fraction | None, bandwidth: Value | None, machine: Machine
 ) -> dict[str, object]:
-    """An action per bit: Timeloop's energy is that of one access of `words` words, in pJ."""
+    """An action per bit: Timeloop's energy, in pJ, is that of an access of `words` words per instance."""
     found: dict[str, object] = {"name": name}
     if price is not None:
-        found["energy"] = float(price / 10**12 / part.words / machine.bits)
+        found["energy"] = float(price / 10**12 / part.words / part.cluster / machine.bits)
     if bandwidth is not None and bandwidth != float("inf"):
         found["throughput"] = f"{number(bandwidth)} * {machine.bits} * {machine.hertz}"
     return found

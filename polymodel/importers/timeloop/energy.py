@@ -108,7 +108,8 @@ def _actions(reading: Reading, table: Fields) -> dict[str, Fraction]:
     writes = [n for n in _WRITES if n in found]
     if len({found[n] for n in writes}) > 1 and writes[0] == "write":
         what = f"{writes[1]} costs other than write: its price is not used, all that is written costs a write"
-        reading.leave(table.node, what, "set the energy of write by hand", table.path)
+        remedy = "set the energy of write by hand"
+        reading.leave(table.node, what, remedy, table.path, changes="energy")
     for name in found:
         if name not in {*_READS, *_WRITES, *_COMPUTES, *_LEAKS}:
             what = f"the energy of {name} has no counterpart"

@@ -21,6 +21,7 @@ _SIZES = ("depth", "memory_depth", "data_storage_depth", "entries", "sizekb")
 WORD = ("datawidth", "word_bits", "word_width", "wordbits")
 WIDTH = ("width", "memory_width", "data_storage_width")
 BLOCK = ("block_size", "n_words", "blocksize")
+CLUSTER = ("cluster_size", "clustersize")
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Part:
 
     `mesh`: instances in one instance of what encloses it, along X and Y; `shaped`: the file says which.
     `entries`: words of one instance, None for no bound, 0 for a fanout that is written as a storage.
-    `words`: words per access. `read`, `write`: words per cycle, None for no bound. `path`: where it stands,
-    dotted, as in an energy table.
+    `words`: words per access; `cluster`: instances that one access serves. `read`, `write`: words per
+    cycle, None for no bound. `path`: where it stands, dotted, as in an energy table.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Part:
     bits: int | None = None
     entries: Fraction | None = None
     words: Fraction = Fraction(1)
+    cluster: int = 1
     read: Value | None = None
     write: Value | None = None
     shared_port: bool = False
@@ -75,27 +77,35 @@ def kind_of(word: str, attributes: Fields | None) -> Kind | None:
     return None
 
 
-def memory_sizes(
-    reading: Reading, fields: Fields | None, backing: bool
-) -> tuple[int | None, Fraction | None, Fraction]:
-    """(bits of a word, words of one instance or None, words per access)."""
+@dataclass(frozen=True)
+class Sizes:
+    """Of one instance of a memory. `entries`: its words, None for no bound; `words`: those of one access.
+
+    `cluster`: instances that one physical memory serves; an access of it moves `words` words for each.
+    """
+
+    bits: int | None = None
+    entries: Fraction | None = None
+    words: Fraction = Fraction(1)
+    cluster: int = 1
+
+
+def memory_sizes(reading: Reading, fields: Fields | None, backing: bool) -> Sizes:
+    """The sizes that the attributes say; a row of the memory is `words` words for each of its instances."""
     if fields is None:
-        return None, None, Fraction(1)
-    bits, width, block = fields.count(*WORD), fields.amount(*WIDTH), fields.amount(*BLOCK)
+        return Sizes()
+    bits = fields.count(*WORD)
+    words, cluster = _row(reading, fields, bits)
     depth = fields.amount("depth", "memory_depth", "data_storage_depth", least=0)
     entries = fields.amount("entries", least=0)
     kilobytes = fields.amount("sizekb")
     word = bits or 8
-    words = Fraction(1)
-    if block is not None and block >= 1:
-        words = exact(block)
-    elif width is not None and width > 0 and bits is not None:
-        words = max(exact(width) / bits, Fraction(1))
+    width = fields.amount(*WIDTH)
     found: Fraction | None = None
     if entries is not None:
         found = exact(entries)
     elif depth is not None and width is not None:
-        found = exact(depth) * exact(width) / word
+        found = exact(depth) * exact(width) / word / cluster
     elif depth is not None:
         found = exact(depth) * words
     elif kilobytes is not None:
@@ -105,7 +115,29 @@ def memory_sizes(
         what = f"of its words 1/{times} are counted as capacity, as in Timeloop (multiple_buffering)"
         reading.note(fields.node, what, "", fields.path)
         found = found / exact(times)
-    return bits, None if backing and entries is None else found, words
+    return Sizes(bits, None if backing and entries is None else found, words, cluster)
+
+
+def _row(reading: Reading, fields: Fields, bits: int | None) -> tuple[Fraction, int]:
+    """(words of one access of one instance, instances that an access serves).
+
+    A row has width = word bits x block size x cluster size; what of these is not said follows, and a cluster
+    is of one instance where neither block size nor cluster size is said (Timeloop, BufferLevel::ParseSpecs).
+    """
+    width, block, cluster = fields.amount(*WIDTH), fields.amount(*BLOCK), fields.count(*CLUSTER)
+    given = exact(block) if block is not None and block >= 1 else None
+    if width is None or not width or bits is None:
+        return given or Fraction(1), cluster or 1
+    row = exact(width) / bits
+    if given is not None and cluster is None:
+        times = row / given
+        cluster = int(times) if times >= 1 and times.denominator == 1 else None
+    if given is not None and (cluster is None or given * cluster != row):
+        of_all = "" if cluster is None else f" times {cluster} instances of a cluster"
+        what = f"a row of {width} bits is not {block} words of {bits} bits{of_all}"
+        remedy = "width = datawidth * block_size * cluster_size: correct one of them"
+        reading.fault(fields.node, what, remedy, fields.path)
+    return given or max(row / (cluster or 1), Fraction(1)), cluster or 1
 
 
 def bandwidths(fields: Fields | None) -> tuple[Value | None, Value | None, bool]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from polymodel.errors import Diagnostic, Place
+from polymodel.importers.imported import LeftOut
 from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.unread import unread
 from polymodel.spec.faults import Faults, TextFault, UnknownName, suggestion
@@ -49,9 +50,14 @@ class Reading:
         if found not in self.notes:
             self.notes.append(found)
 
-    def leave(self, node: Node, message: str, remedy: str, path: str = "") -> None:
-        """Something that has no counterpart."""
-        found = Diagnostic(message, remedy, path, node.place())
+    def leave(
+        self, node: Node, message: str, remedy: str, path: str = "", *, key: str = "", changes: str = ""
+    ) -> None:
+        """Something that has no counterpart. `changes`: the figures that differ because of it.
+
+        `key`: how `allow=` names it; without one it is told, and the import goes on.
+        """
+        found = LeftOut(message, remedy, path, node.place(), key=key, changes=changes, refused=bool(key))
         if found not in self.left:
             self.left.append(found)
 
@@ -71,8 +77,11 @@ class Reading:
             name, above = owner
             below = path.removeprefix(above).removeprefix(".").removeprefix("attributes.")
             found = unread(entry, plain_key(entry.key), path, below, name)
-            if (found.place, found.message) not in {(d.place, d.message) for d in self.left}:
-                self.left.append(found)
+            inside = (e for node in entry.value.walk() for e in node.entries or ())
+            effects = (unread(e, plain_key(e.key), path, f"{below}.{e.key}", name) for e in inside)
+            for left in (found, *(e for e in effects if e.changes)):
+                if (left.place, left.message) not in {(d.place, d.message) for d in self.left}:
+                    self.left.append(left)
 
 
 def _untouched(

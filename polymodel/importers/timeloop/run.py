@@ -10,13 +10,14 @@ else (mapper, constraints on a search, classes of components, networks) is named
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, Place, SpecError
-from polymodel.importers.imported import Imported
+from polymodel.importers.imported import Imported, refuse_effects
 from polymodel.importers.timeloop.constraints import SECTIONS as CONSTRAINTS
 from polymodel.importers.timeloop.constraints import constrained
 from polymodel.importers.timeloop.emit import (
@@ -26,9 +27,10 @@ from polymodel.importers.timeloop.emit import (
     component,
     einsum_name,
     mapping,
+    windowed,
     workload,
 )
-from polymodel.importers.timeloop.energy import Energies, energies_of
+from polymodel.importers.timeloop.energy import Energies, Prices, energies_of
 from polymodel.importers.timeloop.expressions import evaluate
 from polymodel.importers.timeloop.fused import Fused, fused_of, is_fused
 from polymodel.importers.timeloop.nest import Nest, nest_of
@@ -52,14 +54,19 @@ _HEAD = """\
 # yaml-language-server: $schema=./polymodel.schema.json
 # Imported from Timeloop: {source}.
 # Counts as Timeloop's: a storage reuses as `slide` says, refilled partial sums are broadcast,
-# and of the tensors exactly those that a spatial loop does not index are shared over it.
+# and overlapping tiles of instances are not shared (`multicast: identical`).
 """
 
 
 def import_timeloop(
-    *files: str | Path | Mapping[str, object], variables: Mapping[str, object] | None = None
+    *files: str | Path | Mapping[str, object],
+    variables: Mapping[str, object] | None = None,
+    allow: Collection[str] = (),
 ) -> Imported:
     """A spec from Timeloop's files, or from the same as plain data. `variables` go to Jinja templates.
+
+    What has no counterpart and changes counts or costs refuses the import, unless `allow` names its key;
+    it then stands in `Imported.changed`.
 
     For example `import_timeloop("arch.yaml", "problem.yaml", "map.yaml").save("spec.yaml")`.
 
@@ -83,6 +90,7 @@ def import_timeloop(
     reading.faults.raise_if_any()
     for root in roots:
         reading.name_the_rest(root)
+    refuse_effects(reading.left, allow)
     source = ", ".join(str(f) for f in files if not isinstance(f, Mapping)) or "plain data"
     imported = Imported(source, _text(found, source, reading), tuple(reading.notes), tuple(reading.left))
     _check(imported)
@@ -211,7 +219,12 @@ def _read(reading: Reading, sections: Mapping[str, Node]) -> _Found:
         if found.parts:
             what = "a fused mapping names its levels by number, so the architecture is left out"
             reading.leave(
-                sections["architecture"], what, "move its sizes to the levels by hand", "architecture"
+                sections["architecture"],
+                what,
+                "move its sizes to the levels by hand",
+                "architecture",
+                key="architecture",
+                changes="capacity, energy and latency",
             )
     elif shape is not None and any(p.kind == "compute" for p in found.parts):
         found.nest = nest_of(reading, given, found.parts, shape)
@@ -239,14 +252,15 @@ def _text(found: _Found, source: str, reading: Reading) -> str:
 
 
 def _machine(found: _Found, bits: int | None, sections: dict[str, object], reading: Reading) -> None:
-    machine = Machine(_cycle(found, reading), bits or 8, found.energies, found.sparse)
-    _note_words(found, bits, reading)
     spaces = found.shapes[0].spaces if len(found.shapes) == 1 else ()
+    machine = Machine(_cycle(found, reading), bits or 8, found.energies, found.sparse, windowed(spaces))
+    _note_words(found, bits, reading)
+    _clusters(found, reading)
     tensors = [s.name for s in spaces]
     axes: dict[str, list[Axis]] = {}
     for part in found.parts:
         loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
-        axes[part.name] = axes_of(part, loops, spaces)
+        axes[part.name] = axes_of(part, loops)
     shown = [p for p in found.parts if p.kind != "container" or axes[p.name]]
     gone = [p for p in found.parts if p not in shown]
     if gone:
@@ -267,6 +281,36 @@ def _machine(found: _Found, bits: int | None, sections: dict[str, object], readi
     if found.nest is not None:
         written = mapping(found.parts, found.nest, axes, einsum_name(found.shapes))
         sections["mapping"] = {"nodes": written}
+
+
+def _clusters(found: _Found, reading: Reading) -> None:
+    """An access of a memory that serves several instances is paid by those that are used, all of them here.
+
+    Timeloop spreads the used instances over all clusters (BufferLevel, utilized_clusters).
+    """
+    total, used = 1, 1
+    for part in found.parts:
+        total *= part.instances
+        loops = found.nest.of(part.name, spatial=True) if found.nest is not None else ()
+        used *= prod(loop.bound for loop in loops)
+        if part.cluster == 1 or found.energies.of(part.name) == Prices():
+            continue
+        shares = f"each takes 1/{part.cluster} of its energy and area"
+        served_by = f"a memory serves {part.cluster} instances of {part.name}: {shares}"
+        reading.note(part.node, served_by, "", "architecture")
+        served = Fraction(used, min(used, max(total // part.cluster, 1)))
+        if found.nest is not None and served != part.cluster:
+            times = _amount(part.cluster / served)
+            what = (
+                f"the mapping uses {used} of {total} instances of {part.name}, {_amount(served)} per memory "
+                f"of {part.cluster}: an access costs each of them {times} times as much"
+            )
+            remedy = f"multiply the energies of {part.name} by it where only this mapping is evaluated"
+            reading.leave(part.node, what, remedy, "architecture", changes="energy")
+
+
+def _amount(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{float(value):.4g}"
 
 
 def _cycle(found: _Found, reading: Reading) -> Fraction:

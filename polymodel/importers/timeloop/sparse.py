@@ -79,7 +79,10 @@ def _section(reading: Reading, target: Fields, shape: Shape, computes: bool) -> 
             actions.append({kind: "compute"})
         elif kind is not None:
             what = "compute_optimization is converted at the compute unit only"
-            reading.leave(fields.node, what, "set it as the target", fields.path)
+            remedy = "set it as the target"
+            reading.leave(
+                fields.node, what, remedy, fields.path, key="compute_optimization", changes="sparse counts"
+            )
     if actions:
         found["actions"] = actions
     return found
@@ -144,7 +147,14 @@ def _formats(reading: Reading, fields: Fields | None, shape: Shape) -> dict[str,
             )
             what = f"the format of {name} is left out: {why} for {len(spaces[name].ranks)} ranks"
             reading.whole(inner.node)
-            reading.leave(inner.node, what, "write `format:` yourself (docs/sparse/formats.md)", inner.path)
+            reading.leave(
+                inner.node,
+                what,
+                "give one format per rank, or write `format:` yourself (docs/sparse/formats.md)",
+                inner.path,
+                key="representation_format",
+                changes="sparse counts and capacity",
+            )
             continue
         found[spaces[name].name] = [_FORMATS[w] for w in words]
     return found

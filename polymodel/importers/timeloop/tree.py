@@ -197,14 +197,15 @@ class _Builder:
             self.reading.whole(node)
             return None
         backing = "dram" in words.lower()
-        bits, entries, per_access = memory_sizes(self.reading, attributes, backing)
+        sizes = memory_sizes(self.reading, attributes, backing)
         read, write, shared = bandwidths(attributes) if kind == "memory" else (None, None, False)
         return replace(
             part,
             kind=kind,
-            bits=bits,
-            entries=entries if kind == "memory" else None,
-            words=per_access,
+            bits=sizes.bits,
+            entries=sizes.entries if kind == "memory" else None,
+            words=sizes.words,
+            cluster=sizes.cluster,
             read=read,
             write=write,
             shared_port=shared,
@@ -265,7 +266,10 @@ class _Builder:
             x, y = attributes.count("meshx"), attributes.count("meshy")
             if given is not None and total not in (1, given):
                 what = f"{given} instances are not converted: the names around it make {total}"
-                self.reading.leave(node, what, "say the number once", f"{path}.attributes.instances")
+                where = f"{path}.attributes.instances"
+                self.reading.leave(
+                    node, what, "say the number once", where, key="instances", changes="counts"
+                )
             total = given if given is not None and total == 1 else total
             if x and y and total == 1:
                 total = x * y

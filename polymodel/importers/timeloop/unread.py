@@ -30,7 +30,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         _SEARCH,
     ),
     **dict.fromkeys(
-        "cluster_size n_words_per_cycle num_clusters banks network_read network_write network_drain"
+        "n_words_per_cycle num_clusters banks network_read network_write network_drain"
         " network_update network_fill bandwidth_consumption_scale tile_width wire_energy"
         " router_energy placement".split(),
         _DETAIL,
@@ -63,6 +63,25 @@ _REASONS: dict[str, tuple[str, str]] = {
 }
 
 
+# What a key changes where it is not read, and the values with which it changes nothing.
+_OFF: tuple[object, ...] = (None, False, 0, "", "no", "false")
+_EFFECTS: dict[str, tuple[str, tuple[object, ...]]] = {
+    "no_reuse": ("counts", _OFF),
+    "no_temporal_reuse": ("counts", _OFF),
+    "rmw_first_update": ("counts", _OFF),
+    "bandwidth_consumption_scale": ("latency", (None, 1, 1.0)),
+    "allow_overbooking": ("capacity", _OFF),
+}
+
+
+def _changes(entry: Entry, key: str) -> str:
+    """The figures that a key changes; empty if it, or its value, changes none."""
+    what, neutral = _EFFECTS.get(key, ("", ()))
+    value = entry.value
+    unchanged = value.elements == () or (value.kind == "scalar" and value.scalar in neutral)
+    return "" if unchanged else what
+
+
 def unread(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut:
     """A key (`key`: its plain spelling) that nothing was made of; `below`: its path inside its `owner`."""
     why, remedy = _REASONS.get(
@@ -70,4 +89,5 @@ def unread(entry: Entry, key: str, path: str, below: str, owner: str) -> LeftOut
     )
     place = entry.source.place(entry.line, entry.column)
     message = f"`{entry.key}` is not converted: {why}"
-    return LeftOut(message, remedy, path, place, key=below, owner=owner, why=why)
+    changes = _changes(entry, key)
+    return LeftOut(message, remedy, path, place, key=below, owner=owner, why=why, changes=changes)

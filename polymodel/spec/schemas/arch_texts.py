@@ -83,6 +83,10 @@ ARCH: Texts = {
             "Tensors that may be multicast or reduced across it, a set expression. Left out, all.", "input"
         ),
         "broadcast_partials": said("A refilled partial sum goes to every instance, not only to one."),
+        "multicast": said(
+            "`overlapping`: instances share the common elements of their tiles; `identical`: only a tensor "
+            "that the loop does not index is shared, as in Timeloop."
+        ),
         "link": said("Its interconnect: energy per hop, and throughput."),
     },
     "Link": {
