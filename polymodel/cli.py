@@ -37,6 +37,7 @@ from polymodel.cli_timeline import run_timeline
 from polymodel.cli_written import add_html, check_html, claim_outputs, save_page
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.inputs import reading, watching
+from polymodel.processes import terminable
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
     try:
-        return _run(arguments, command)
+        with terminable():
+            return _run(arguments, command)
     except MemoryError:
         print(OUT_OF_MEMORY, file=sys.stderr)
         return REFUSED

@@ -145,10 +145,12 @@ def _together(
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
     from joblib import Parallel, delayed
 
+    from polymodel.processes import workers as ending_with
+
     begun, rest = perf_counter(), candidates[len(found) :]
     size = max(1, len(rest) // (4 * workers))
     shares = [rest[i : i + size] for i in range(0, len(rest), size)]
-    parallel = Parallel(n_jobs=workers, return_as="generator", temp_folder=scratch())
+    parallel = Parallel(n_jobs=workers, return_as="generator", temp_folder=scratch(), **ending_with())
     running = parallel(delayed(_share)(spec, share, data) for share in shares)
     try:
         for part in running:

@@ -23,6 +23,7 @@ from polymodel.explore.records import Found, Progress, Request
 from polymodel.explore.search import search
 from polymodel.explore.undominated import undominated
 from polymodel.loading import Spec
+from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def explore(
         raise not_a_spec("explore", spec)
     asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress)
     begun = perf_counter()
-    with _interruptible() as stopped:
+    with terminable(), _interruptible() as stopped:
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
         if any(o.startswith("sparse_") for o in request.objectives):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec
+from polymodel.processes import workers
 from polymodel.spec.faults import Faults, Locator
 from polymodel.spec.plain import by_name, listed, plainly, shown
 from polymodel.spec.sweep_schema import SweepSection
@@ -215,7 +216,12 @@ def together(
     # With one job, joblib would run it here, after this process's own share.
     count = max(2, len(others))
     parallel = Parallel(
-        n_jobs=count, return_as="generator", batch_size=1, pre_dispatch="all", temp_folder=scratch()
+        n_jobs=count,
+        return_as="generator",
+        batch_size=1,
+        pre_dispatch="all",
+        temp_folder=scratch(),
+        **workers(),
     )
     running = parallel(delayed(work)(order) for order in others)
     try:

@@ -12,6 +12,7 @@ from typing import Any
 from polymodel.architecture.text import uncut_text
 from polymodel.errors import Refused, SpecError
 from polymodel.loading import Spec, says_sparse
+from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
 from polymodel.sweep.asked import MappingLike, swept
@@ -108,7 +109,7 @@ def sweep(
         for share, place in enumerate(files(store, workers))
     ]
     place = Path(store) if store is not None else None
-    with locked(place):
+    with terminable(), locked(place):
         found = _search(orders[0], grids[0], progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
     return replace(found, notes=(*found.notes, *notes), eps=eps)
@@ -166,7 +167,8 @@ def _grid(order: Order) -> Grid:
 def work(order: Order) -> Snapshot:
     """One process's share of a sweep."""
     search = _search(order, _grid(order), None)
-    search.all_units()
+    with at_work():
+        search.all_units()
     return search.state.snapshot(search.units.seen)
 
 

@@ -1,0 +1,135 @@
+"""SIGTERM is Ctrl-C, for every command that takes long; workers end with their parent and hold no pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.forked import ROOT, Parent
+from tests.fuzz.test_written import EVERY, made
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc")
+# Sent as the command is about to write its first file.
+TERMINATED = """
+import signal
+left = [1]
+def hook(event, args):
+    if event == "open" and ".new" in str(args[0]):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.addaudithook(hook)
+"""
+LINES = [line for line in EVERY if "--html" not in line]
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
+    running = Parent(tmp_path_factory.mktemp("told"))
+    for number, line in enumerate(LINES):
+        running.run(made(tmp_path_factory.mktemp("fine"), str(number)), line, None)
+    yield running
+    running.end()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_terminated_while_it_writes(line: str, parent: Parent, tmp_path: Path) -> None:
+    """It ends as by Ctrl-C: a code of its own, a word, nothing half and nothing hidden."""
+    here = made(tmp_path, "here")
+    code, errors = parent.run(here, line, TERMINATED)
+    assert code == 130, errors
+    assert errors.strip().endswith("interrupted")
+    assert "Traceback" not in errors
+    assert not [f for f in (here / "saved").iterdir() if ".new" in f.name]
+
+
+def started(line: str, folder: Path) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "polymodel", *line.split()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+HUGE = """\
+symbols: {TM: null, TN: null, TK: null}
+workload:
+  rank_sizes: {M: 2000, N: 2000, K: 2000}
+  bits_per_value: {All: 8}
+  einsums: ["Z[m, n] = A[m, k] * B[k, n]"]
+arch:
+  nodes:
+  - !Memory {name: DRAM, size: inf, tensors: {keep: All}, actions: [{name: read, energy: 1, throughput: 1}]}
+  - !Memory {name: GLB, size: 4000, tensors: {keep: All}, actions: [{name: write, energy: 1, throughput: 1}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1, throughput: 1}]}
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, B, Z]}
+  - !Temporal {rank_variable: m, tile_shape: TM}
+  - !Temporal {rank_variable: n, tile_shape: TN}
+  - !Temporal {rank_variable: k, tile_shape: TK}
+  - !Storage {component: GLB, tensors: [A, B, Z]}
+  - !Compute {einsum: Z, component: MAC}
+"""
+LINE = "sweep huge.yaml --symbol TM=all_sizes(m) --symbol TN=all_sizes(n) --symbol TK=all_sizes(k) --no-prune"
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [int(c) for c in found]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+
+
+def waited_for_workers(process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 60
+    while len(children(process.pid)) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(2.0)
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_terminated_sweep_prints_and_saves_the_best_so_far(workers: int, tmp_path: Path) -> None:
+    (tmp_path / "huge.yaml").write_text(HUGE, encoding="utf-8")
+    process = started(f"{LINE} --store saved --out rows --workers {workers} --format json", tmp_path)
+    if workers > 1:
+        waited_for_workers(process)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("saved/state-0-of-*.parquet")) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert len(json.loads(out)) > 0
+    assert b"interrupted" in errors
+    assert b"Traceback" not in errors
+    assert (tmp_path / "rows" / "sweep.csv").exists()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_workers_end_with_their_parent_and_hold_no_pipe(ending: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "huge.yaml").write_text(HUGE, encoding="utf-8")
+    process = started(f"{LINE} --workers 2", tmp_path)
+    waited_for_workers(process)
+    before = children(process.pid)
+    process.send_signal(ending)
+    begun = time.monotonic()
+    process.communicate(timeout=60)  # until nobody holds the other ends of the pipes
+    assert time.monotonic() - begun < 10
+    assert len(before) >= 3
+    while any(map(alive, before)) and time.monotonic() - begun < 20:  # joblib's tracker clears up last
+        time.sleep(0.1)
+    assert not [pid for pid in before if alive(pid)]
