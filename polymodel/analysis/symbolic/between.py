@@ -2,22 +2,24 @@
 
 A buffet stays between two visits that share an element. Which ones do, at a stamp, depends on two steps:
 the one that led to it, whose loop is the innermost one that is past its first iteration, and the one that
-follows, whose loop is the innermost one that is not at its last. Let every other loop go back to its first
-iteration, unless it is at its last one: tiles stay as large, and what was shared before is shared after.
-So each loop needs to be looked at in its first and its last iteration only, and that of the step
-before also in its second one. Of a loop with a first tile of its own the second iteration stands for the
-later ones, and the third one for those after the step.
+follows, whose loop is the innermost one that is not at its last. Which loops count differs from buffet to
+buffet: one of a branch further out steps with the outer loops only, others with those inside as well.
+So each loop is looked at by itself, in its first iteration, in its last one and in one between, and all
+combinations are taken. The second iteration stands for those between: its tile is as large as theirs, and
+shares as much with those before and after. Of a loop with a first tile of its own the third one stands for
+those that follow an iteration between. What no buffet tells from the first iteration is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from itertools import product as cartesian
 from math import prod
 
 from polymodel.analysis.symbolic.atoms import ONE, SIZE, Leaf, Role, atom
-from polymodel.analysis.symbolic.forms import ZERO, Form, Held, number, of_atom, product
+from polymodel.analysis.symbolic.forms import ZERO, Form, Held, leading, number, of_atom, product
 from polymodel.analysis.symbolic.layout import Carry, Node, temporal
 from polymodel.analysis.symbolic.meets import Meet, Side
 from polymodel.analysis.symbolic.spaces import Space
@@ -60,8 +62,10 @@ class Stay:
         return partial or (self.before and any(self._steps(i) for i in range(axis)))
 
     def _steps(self, axis: int) -> bool:
+        """Whether the buffet may stay over the steps of the loop."""
         goes_on = self.on_path and axis >= self.node.depth
-        return axis < self.shared and (goes_on or axis in self.carry)
+        stays = axis in self.carry and not _parts(self.node.space, axis)
+        return axis < self.shared and (goes_on or stays)
 
 
 def phases_between(
@@ -71,15 +75,14 @@ def phases_between(
 
     `bare`: its stamps; `lasting`: what is held at all times; `used`: buffets that it uses.
     """
-    found: dict[tuple[Held, ...], None] = {}
+    found: list[tuple[Form, tuple[Held, ...]]] = []
     for stamp in _stamps(bare, stays):
         roles = {i: stamp.get(i, "widest") for i in range(len(bare.axes))}
         reached = product(chain(bare, v, roles) for v in bare.spread)
         here = [h.of(elements(node.space, roles)) for node, h in used]
         here += [s.held.of(_resident(bare, s, roles)) for s in stays]
-        phase = (h.of(h.elements * reached) for h in (*lasting, *here))
-        found[tuple(h for h in phase if h.elements != ZERO)] = None
-    return tuple(phase for phase in found if phase)
+        found.append((reached, (*lasting, *here)))
+    return leading(found)
 
 
 def elements(space: Space, roles: Stamp) -> Form:
@@ -111,28 +114,41 @@ def chain(space: Space, variable: str, roles: Stamp, leaf: Leaf = ONE, until: in
 
 
 def _stamps(bare: Space, stays: list[Stay]) -> Iterator[dict[int, Role]]:
-    """Which iterations of the loops that bring buffets in, or take them away, are looked at together."""
+    """All combinations of the iterations at which loops are looked at, nest by nest.
+
+    A nest: loops that are steps of the same buffets. Where several of them are past their first iteration
+    and not at their last, only the innermost one has stepped: the others go back to their first.
+    """
     loops = [i for i in temporal(bare) if i < max(s.shared for s in stays)]
-    ends: dict[int, tuple[Role, ...]] = {}
-    for i in loops:
-        ends[i] = ("first",)
-        if _ends(bare, i, dict.fromkeys(loops, "widest")) != number(1):
-            ends[i] += ("second",) if bare.axes[i].start is not None else ()
-            ends[i] += ("last",) if any(s.asks_for_last(i) for s in stays) else ()
-    steps = [i for i in loops if any(s.asks_for_step(i) for s in stays)]
-    if prod(len(e) for e in ends.values()) * (1 + len(steps)) > MOST_STAMPS:
+    widest: Stamp = dict.fromkeys(loops, "widest")
+    ends = sorted({0, *(s.shared for s in stays if not s.before), len(bare.axes)})
+    nests = [[i for i in loops if begin <= i < end] for begin, end in pairwise(ends)]
+    choices = [list(islice(_in_nest(bare, nest, stays, widest), MOST_STAMPS + 1)) for nest in nests]
+    if prod(map(len, choices)) > MOST_STAMPS:
         raise NotSeparable(
-            f"what stays while {bare.einsum.name} runs depends on {len(steps)} loops", "use engine exact"
+            f"what stays while {bare.einsum.name} runs depends on {len(loops)} loops", "use engine exact"
         )
+    for chosen in cartesian(*choices):
+        yield {i: role for part in chosen for i, role in part.items()}
+
+
+def _in_nest(bare: Space, nest: list[int], stays: list[Stay], widest: Stamp) -> Iterator[dict[int, Role]]:
+    """The iterations of a nest's loops: first and last ones, and at most one loop's in between."""
+    ends: dict[int, tuple[Role, ...]] = dict.fromkeys(nest, ("first",))
+    between: dict[int, Role] = {}
+    for i in nest:
+        if _ends(bare, i, widest) == number(1):
+            continue
+        own = bare.axes[i].start is not None
+        ends[i] += ("second",) if own else ()
+        ends[i] += ("last",) if any(s.asks_for_last(i) for s in stays) else ()
+        if any(s.asks_for_step(i) for s in stays):
+            between[i] = "third" if own else "second"
     for chosen in cartesian(*ends.values()):
         yield dict(zip(ends, chosen, strict=True))
-    for i in steps:
-        # Inside the loop that has just gone on all are at their first.
-        outside = [ends[k] if k < i else ends[k][:1] for k in loops]
-        own: tuple[Role, ...] = ("second",) if bare.axes[i].start is None else ("second", "third")
-        for chosen in cartesian(*outside):
-            for role in own:
-                yield {**dict(zip(ends, chosen, strict=True)), i: role}
+    for i, role in between.items():
+        for chosen in cartesian(*({**ends, i: (role,)}).values()):
+            yield dict(zip(ends, chosen, strict=True))
 
 
 def _ends(bare: Space, axis: int, stamp: Stamp) -> Form:
@@ -193,6 +209,8 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
     moving = space.axes[axis].variable
     if any(a.spatial and a.grows for a in space.axes):
         raise unknown(stay.node)
+    if _parts(space, axis):
+        return ZERO
     result = number(1)
     for v in sorted(space.single):
         inner = [i for i in temporal(space) if i > axis and space.axes[i].variable == v]
@@ -200,8 +218,6 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
         if window is not None and (v == moving or any(i < window.depth for i in inner)):
             sides = _side(stay, v, axis, stamp), Side(1, ())
             result = result * of_atom(Meet(*sides, 1, 1, any=True))
-        elif v == moving:
-            return ZERO
         elif inner:
             roles = {i: "only" if i in inner else stamp.get(i, "first") for i in space.of(v)}
             upto = {i: r for i, r in roles.items() if i <= inner[-1]}
@@ -212,6 +228,12 @@ def _shares(stay: Stay, axis: int, stamp: Stamp) -> Form:
             p, r = (_side(stay, v, axis, stamp) for v in (halo.p, halo.r))
             result = result * of_atom(Meet(p, r, halo.shift_r, halo.shift_p, any=True))
     return result
+
+
+def _parts(space: Space, axis: int) -> bool:
+    """True if tiles before and after a step of the loop have nothing in common, whatever their sizes."""
+    v = space.axes[axis].variable
+    return v in space.single and space.window(v) is None
 
 
 def _side(stay: Stay, variable: str, axis: int, stamp: Stamp) -> Side:

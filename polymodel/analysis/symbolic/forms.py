@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -149,3 +149,39 @@ class Peak:
             if total > best[0]:
                 best = total, each
         return best
+
+
+def leading(phases: Sequence[tuple[Form, tuple[Held, ...]]]) -> tuple[tuple[Held, ...], ...]:
+    """The phases that may be the peak, out of (1 if there is such a phase, what is held then).
+
+    Left out: a phase of which another one, there whenever it is, holds all and perhaps more; of those that
+    depend on no symbol all but the largest.
+    """
+    bits: dict[Held, int] = {}
+    found: dict[tuple[frozenset[Factor | Form], int], tuple[Held, ...]] = {}
+    for there, held in phases:
+        here = tuple(h for h in held if h.elements != ZERO)
+        if there == ZERO or not here:
+            continue
+        every = sum(1 << bits.setdefault(h, len(bits)) for h in here)
+        found[_conditions(there), every] = tuple(h.of(h.elements * there) for h in here)
+    kept = [
+        phase
+        for (there, every), phase in found.items()
+        if not any(
+            (other, more) != (there, every) and other <= there and every & ~more == 0 for other, more in found
+        )
+    ]
+    fixed = (p for p in kept if _is_fixed(p))
+    largest = max(fixed, key=lambda p: sum(h.at({}) for h in p), default=())
+    return tuple(p for p in kept if p is largest or not _is_fixed(p))
+
+
+def _is_fixed(phase: tuple[Held, ...]) -> bool:
+    return all(h.elements.constant is not None for h in phase)
+
+
+def _conditions(there: Form) -> frozenset[Factor | Form]:
+    """Factors of a form that is 0 or 1, which is 1 where all of them are."""
+    ((factors, coefficient), *rest) = there.terms
+    return frozenset(factors) if coefficient == 1 and not rest else frozenset((there,))

@@ -16,7 +16,7 @@ from itertools import product as cartesian
 from polymodel.analysis.symbolic.atoms import Role
 from polymodel.analysis.symbolic.between import Stamp, Stay, chain, elements, phases_between
 from polymodel.analysis.symbolic.counts import count
-from polymodel.analysis.symbolic.forms import Form, Held, Peak, number, product
+from polymodel.analysis.symbolic.forms import Form, Held, Peak, leading, number, product
 from polymodel.analysis.symbolic.layout import Carry, Layout, Node, carries, policy, temporal
 from polymodel.analysis.symbolic.records import WorkingSetForm
 from polymodel.analysis.symbolic.spaces import Space
@@ -252,9 +252,8 @@ def _phases(bare: Space, items: list[Item]) -> tuple[tuple[Held, ...], ...]:
     for stamp in _stamps(bare, items):
         here = [i for i in items if not i.not_first or any(stamp.get(a) in ADVANCED for a, _ in i.not_first)]
         reached = product(chain(bare, v, _steps(bare.of(v), stamp)) for v in bare.spread)
-        held = (_at(bare, i, stamp) for i in here)
-        phases.append(tuple(h.of(h.elements * reached) for h in held))
-    return tuple(p for p in phases if p)
+        phases.append((reached, tuple(_at(bare, i, stamp) for i in here)))
+    return leading(phases)
 
 
 def _refuse_other_instances(items: Sequence[Item | Stay]) -> None:
