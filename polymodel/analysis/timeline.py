@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.integers import row_sums
+
 Measure = Literal["tile", "live"]
 Ints = NDArray[np.int64]
 
@@ -21,7 +23,8 @@ class Timeline:
     where it is largest in sum. `einsums`: names; `einsum[i]`: which of them runs in phase i. `loops`: node
     ids of temporal loops; `stamps[i, k]`: counter of loop k in phase i, -1 if the loop is not above that
     Einsum (or inside a phase). `buffets`: (node id, tensor); `bits[i, k]`: what buffet k holds in phase i.
-    `instance`: coordinates that are not 0, as (component.dimension, coordinate).
+    `instance`: coordinates that are not 0, as (component.dimension, coordinate). Bits beyond 62 bits are
+    Python integers in an object array.
     """
 
     component: str
@@ -38,7 +41,7 @@ class Timeline:
     @cached_property
     def total(self) -> Ints:
         """Bits of all buffets together, by phase."""
-        return np.asarray(self.bits.sum(axis=1), dtype=np.int64)
+        return row_sums(self.bits)
 
     @property
     def peak(self) -> int:

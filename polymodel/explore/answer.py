@@ -17,9 +17,10 @@ from polymodel.explore.reasons import why_empty
 from polymodel.explore.records import Diagnosis, Found, Request
 from polymodel.loading import Spec
 from polymodel.loading.named import kept_files
+from polymodel.report.export import write_parquet
 from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.spec.faults import suggestion
-from polymodel.spec.output import whole, write_text
+from polymodel.spec.output import write_text
 from polymodel.workload.slips import likely_slips
 
 if TYPE_CHECKING:
@@ -186,8 +187,8 @@ class Front:
 
     def to_parquet(self, file: str | Path) -> Path:
         """The table as a parquet file; units are in the schema's pandas attributes."""
-        with kept_files(self.spec), writing(file), whole(file) as fresh:
-            self.frame.to_parquet(fresh)
+        with kept_files(self.spec), writing(file):
+            write_parquet(self.frame, Path(file))
         return Path(file)
 
     def save(self, folder: str | Path) -> tuple[Path, ...]:

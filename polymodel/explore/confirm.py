@@ -103,10 +103,10 @@ def below(candidate: Candidate, found: Figures) -> bool:
 
 def figures_of(report: Report) -> Figures:
     """Energy, latency and peaks of one report."""
-    peaks = {c.name: 0.0 for c in report.problem.hierarchy.components if c.kind == "memory"}
+    peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.kind == "memory"}
     for n in report.costs.needs:
         if n.counts:
-            peaks[n.component] = max(peaks[n.component], float(n.bits))
+            peaks[n.component] = max(peaks[n.component], n.bits)
     return Figures(report.total_energy, report.total_latency, tuple(peaks.items())[1:])
 
 

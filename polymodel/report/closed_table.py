@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.integers import frame_column
 from polymodel.report.closed_cells import Cell, Formula, filled, value
-from polymodel.report.table import series
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_whole, by_name, shown, unknown
 
@@ -50,7 +50,7 @@ class SymbolicTable:
         import pandas
 
         rows = self._filled()
-        cells = {n: series(tuple(row[i] for row in rows)) for i, n in enumerate(self.columns)}
+        cells = {n: frame_column(tuple(row[i] for row in rows)) for i, n in enumerate(self.columns)}
         return pandas.DataFrame(cells, columns=list(self.columns))
 
     def at(self, values: Mapping[str, int]) -> list[dict[str, object]]:

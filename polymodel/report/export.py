@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.integers import arrow_column, is_whole
 from polymodel.loading.named import kept_files
 from polymodel.report.counted import says_sparse, says_tiles
 from polymodel.report.report import TABLES, Report
@@ -16,6 +17,8 @@ from polymodel.report.table import Cell, Table
 from polymodel.spec.output import whole, write_text
 
 if TYPE_CHECKING:
+    import pandas
+
     from polymodel.report.tiling.level import TilingReport
 
 FORMAT = "polymodel-report/1"
@@ -28,13 +31,26 @@ def to_csv(report: Report, folder: str | Path, live: bool = True) -> tuple[Path,
 
 
 def to_parquet(report: Report, folder: str | Path, live: bool = True) -> tuple[Path, ...]:
-    """One file `<table>.parquet` per table; units are in the schema's pandas attributes."""
-    return _saved(report, folder, live, "parquet", lambda t, path: _parquet(t, path))
+    """One file `<table>.parquet` per table; units are in the schema's pandas attributes.
+
+    Integers beyond int64 are decimals of 38 digits and no fraction; beyond these the column is text, marked
+    `polymodel`: `integer` in its field's metadata.
+    """
+    return _saved(report, folder, live, "parquet", lambda t, path: write_parquet(t.frame(), path))
 
 
-def _parquet(table: Table, path: Path) -> None:
+def write_parquet(frame: pandas.DataFrame, path: Path) -> None:
+    """A DataFrame as a parquet file that loses no digit of a whole number."""
+    import pyarrow
+    from pyarrow import parquet
+
+    objects = {n: frame[n].tolist() for n in frame.columns if frame[n].dtype == object}
+    long = {n: arrow_column(values) for n, values in objects.items() if is_whole(values)}
+    data = pyarrow.Table.from_pandas(frame.assign(**dict.fromkeys(long, 0)))
+    for name, (field, values) in long.items():
+        data = data.set_column(data.column_names.index(name), field.with_name(name), values)
     with whole(path) as fresh, fresh.open("wb") as sink:
-        table.frame().to_parquet(sink)
+        parquet.write_table(data, sink)
 
 
 def _saved(
@@ -216,7 +232,7 @@ def _written(tables: Iterable[tuple[str, Table]], target: Path, parquet: bool) -
             write_text(found[-1], table.to_csv())
             if parquet:
                 found.append(target / f"{name}.parquet")
-                _parquet(table, found[-1])
+                write_parquet(table.frame(), found[-1])
     return found
 
 

@@ -78,12 +78,12 @@ def working_sets(report: Report, ax: Axes) -> Axes:
         mine = [n for n in shown if n.component == c]
         for i, n in enumerate(mine):
             colour = SHADES[einsums.index(n.einsum) % len(SHADES)] if n.fits else WARNING
-            ax.barh(top + i, n.bits, height=0.8, color=colour)
+            ax.barh(top + i, float(n.bits), height=0.8, color=colour)
             ax.annotate(
                 engineering(n.bits, "bit"), (1.01, top + i), xycoords=("axes fraction", "data"),
                 va="center", fontsize=8, color=INK if n.fits else WARNING, annotation_clip=False,
             )  # fmt: skip
-        capacity = mine[0].capacity_bits
+        capacity = float(mine[0].capacity_bits)
         if not math.isinf(capacity):
             ends = (top - 0.5, top + len(mine) - 0.5)
             ax.plot([capacity, capacity], ends, color=INK, linewidth=2)

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from polymodel.integers import floats
 from polymodel.quantities import SHORT, engineering
 from polymodel.report.figures import axes
 
@@ -34,7 +35,7 @@ def _scaled(axis: Axis, values: Any, unit: str) -> None:
     """Ticks with prefixes (20 kb, 3 µJ); logarithmic if the values span more than a decade or so."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
-    low, high = (values.min(), values.max()) if len(values) else (0, 0)
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     if low > 0 and high > 20 * low:
         (axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale)("log")
         subs = (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
@@ -65,7 +66,7 @@ def front_axes(
     others = rows.drop(front.index)
     if len(others):
         text = f"{_points(len(others))} off the front"
-        ax.scatter(others[x], others[y], s=8, color="0.78", label=text, linewidths=0)
+        ax.scatter(floats(others[x]), floats(others[y]), s=8, color="0.78", label=text, linewidths=0)
     if len(objectives) == 2:
         _staircase(ax, front.sort_values(x), x, y, only)
     else:
@@ -159,14 +160,14 @@ def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, only: str) -> 
     earlier = fronts(ax)  # they keep their colours and markers to themselves
     number, used = len(earlier) + 1, sum(map(len, earlier.values()))
     line, shade = LINES[(number - 1) % len(LINES)], ("0.55", "0.3")[(number - 1) % 2]
-    ax.step(front[x], front[y], where="post", color=shade, linewidth=1.1, linestyle=line)
+    ax.step(floats(front[x]), floats(front[y]), where="post", color=shade, linewidth=1.1, linestyle=line)
     named = _mappings(front)
     for i, name in enumerate(named):
         mine = front[front["mapping"] == name]
         label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
         # Larger behind those that are there: a mapping on both fronts shows as both.
         ax.scatter(
-            mine[x], mine[y], s=22 * number, color=COLOURS[(used + i) % len(COLOURS)], label=label,
+            floats(mine[x]), floats(mine[y]), s=22 * number, color=COLOURS[(used + i) % len(COLOURS)], label=label,
             marker=MARKERS[(used + i) % len(MARKERS)], zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
         )  # fmt: skip
 
@@ -177,7 +178,7 @@ def _coloured(
     from matplotlib.colors import LogNorm, Normalize
 
     x, y, third = objectives[:3]
-    low, high = front[third].min(), front[third].max()
+    low, high = float(front[third].min()), float(front[third].max())
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
     named = _mappings(front)
     number, drawn = len(fronts(ax)) + 1, None
@@ -185,7 +186,7 @@ def _coloured(
         mine = front[front["mapping"] == name]
         label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
         drawn = ax.scatter(
-            mine[x], mine[y], c=mine[third].to_numpy(float), norm=norm, cmap="viridis", s=24, label=label,
+            floats(mine[x]), floats(mine[y]), c=floats(mine[third]), norm=norm, cmap="viridis", s=24, label=label,
             marker=MARKERS[i % len(MARKERS)], zorder=3, gid=f"front-{number}-{i}",
         )  # fmt: skip
     if drawn is not None:
@@ -215,7 +216,7 @@ def heat_axes(
 
     ax = axes(ax, 7.0, 4.4)
     table = rows.pivot_table(index=y, columns=x, values=objective, aggfunc="min")
-    values = table.to_numpy(float)
+    values = floats(table)
     # The scale is that of the cells drawn: rows that are nowhere the least would only stretch it.
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
@@ -261,7 +262,7 @@ def level_axes(
     places = np.arange(len(parts))
     below = np.zeros(len(parts))
     for i, level in enumerate(parts.columns):
-        above = below + parts[level].to_numpy(float)
+        above = below + floats(parts[level])
         colour = COLOURS[i % len(COLOURS)]
         if len(parts) <= BARS:
             ax.bar(places, above - below, bottom=below, label=level, width=0.85, color=colour)

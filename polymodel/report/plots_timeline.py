@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.timeline import Timeline
+from polymodel.integers import floats
 from polymodel.quantities import engineering
 from polymodel.report.caches import without_trace
 from polymodel.report.drawing import NAME, short
@@ -48,7 +49,7 @@ def timeline_axes(
     steadiest = sorted(range(len(found.buffets)), key=lambda k: -float(found.bits[:, k].mean()))
     names = buffet_names(found)
     for k in steadiest:
-        held = found.bits[shown, k].astype(float)
+        held = floats(found.bits[shown, k])
         if held.any():
             colour = SHADES[k % len(SHADES)]  # the same tensor has the same colour under every measure
             # Bands that change seldom have an edge of paper between them, for those who see greys.
@@ -108,12 +109,12 @@ def _peak(found: Timeline, capacity_bits: float, ax: Axes) -> None:
     """A mark where most is held first; its text is below where the capacity is drawn right above."""
     at, bits = found.peak, int(found.total[found.peak])
     middle = at + 0.5
-    ax.plot([middle], [bits], "v", color=WARNING, markersize=7, clip_on=False, zorder=5)
+    ax.plot([middle], [float(bits)], "v", color=WARNING, markersize=7, clip_on=False, zorder=5)
     right = middle > 0.6 * len(found.total)
     under = bits < capacity_bits < 1.15 * bits
     ax.annotate(
         f"peak {engineering(bits, 'bit')} in phase {at}, {short(found.einsums[found.einsum[at]])}",
-        (middle, bits), xytext=(-6 if right else 6, -18 if under else 8), textcoords="offset points",
+        (middle, float(bits)), xytext=(-6 if right else 6, -18 if under else 8), textcoords="offset points",
         fontsize=8, color=WARNING, ha="right" if right else "left",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1},
     )  # fmt: skip

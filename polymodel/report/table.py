@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.integers import frame_column
 from polymodel.quantities import engineering
 from polymodel.report.glossary import TERMS
 
@@ -94,7 +95,7 @@ class Table:
         """The table as a DataFrame, units in `attrs["units"]`, notes in `attrs["notes"]`."""
         import pandas
 
-        data = {c.name: series(self.column(c.name)) for c in self.columns}
+        data = {c.name: frame_column(self.column(c.name)) for c in self.columns}
         frame = pandas.DataFrame(data, columns=list(data))
         frame.attrs["units"] = self.units
         if self.notes:
@@ -190,19 +191,6 @@ def _meaning(column: Column) -> str:
 
 def _side(right: bool) -> str:
     return ' class="n"' if right else ""
-
-
-def series(cells: tuple[object, ...]) -> object:
-    """Ints with gaps stay ints (nullable), so that no exact number passes through a float."""
-    import pandas
-
-    present = [v for v in cells if v is not None]
-    numbers = [v for v in present if type(v) is int]
-    if len(present) < len(cells) and numbers and len(numbers) == len(present):
-        if all(abs(v) < 2**63 for v in numbers):
-            return pandas.array([v if type(v) is int else None for v in cells], dtype="Int64")
-        return pandas.Series(list(cells), dtype="object")
-    return list(cells)
 
 
 def shown(value: Cell, column: Column) -> str:

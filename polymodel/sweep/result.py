@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.integers import frame_column
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_number, shown
@@ -65,7 +66,7 @@ class Sweep:
         """
         import pandas as pd
 
-        found = pd.DataFrame(dict(self.columns))
+        found = pd.DataFrame({n: frame_column(v) for n, v in self.columns.items()})
         found.attrs["units"] = {n: self.unit(n) for n in found.columns if self.unit(n)}
         return found
 

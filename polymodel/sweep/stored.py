@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from polymodel.errors import writing
+from polymodel.integers import arrow_column, from_arrow, is_text
 from polymodel.spec.output import record, whole
 
 if TYPE_CHECKING:
     import pyarrow
 
-DIGITS = 38  # of the widest integers that parquet's readers share
-
 
 def arrow_table(columns: Mapping[str, list[Any]]) -> pyarrow.Table:
-    """Columns of Python values; integers beyond int64 as decimals of 38 digits, beyond these as text."""
+    """Columns of Python values, integers of any length as `integers.arrow_column` writes them."""
     import pyarrow as pa
 
-    return pa.table({name: _column(values) for name, values in columns.items()})
-
-
-def _column(values: list[Any]) -> pyarrow.Array:
-    import pyarrow as pa
-
-    most = max((abs(v) for v in values if isinstance(v, int)), default=0)
-    if most < 2**63 or any(isinstance(v, float) for v in values):
-        return pa.array(values)
-    if most < 10**DIGITS:
-        return pa.array([Decimal(v) for v in values], pa.decimal128(DIGITS, 0))
-    return pa.array([str(v) for v in values])
+    found = {name: arrow_column(values) for name, values in columns.items()}
+    schema = pa.schema([field.with_name(name) for name, (field, _) in found.items()])
+    return pa.table([array for _, array in found.values()], schema=schema)
 
 
 def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: bool = False) -> None:
     """Write the chunks as one file; a column that a chunk lacks is 0 there. `kept`: it is a store's, whose
     journal names what is written."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     pieces: list[Path] = []
@@ -53,7 +41,7 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: b
                 with pieces[-1].open("wb") as sink:
                     parquet.write_table(arrow_table(chunk), sink)
             schemas = [parquet.read_schema(_opened(p)) for p in pieces]
-            schema = pa.unify_schemas(schemas, promote_options="permissive")
+            schema = _joined(schemas)
             with (
                 whole(file, recorded=kept) as fresh,
                 fresh.open("wb") as sink,
@@ -64,6 +52,15 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: b
         finally:
             for piece in pieces:
                 piece.unlink(missing_ok=True)
+
+
+def _joined(schemas: list[pyarrow.Schema]) -> pyarrow.Schema:
+    """What holds the columns of all chunks; integers that one chunk has as text are text in all."""
+    import pyarrow as pa
+
+    text = {f.name: f for schema in schemas for f in schema if is_text(f)}
+    same = [pa.schema([text.get(f.name, f) for f in schema]) for schema in schemas]
+    return pa.unify_schemas(same, promote_options="permissive")
 
 
 def _opened(file: Path) -> pyarrow.OSFile:
@@ -100,7 +97,7 @@ class StoredColumns(Mapping[str, list[Any]]):
         if name not in self.about.names:
             raise KeyError(name)
         values: list[Any] = parquet.read_table(_opened(self.file), columns=[name])[name].to_pylist()
-        return [int(v) for v in values] if "decimal" in str(self.about.field(name).type) else values
+        return from_arrow(self.about.field(name), values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.about.names)

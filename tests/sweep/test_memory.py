@@ -150,7 +150,11 @@ def test_columns_of_huge_integers_read_back_exactly(tmp_path: Path) -> None:
         "a": [2**70, 1, 3], "b": [0.5, 1.5, 2.0], "c": ["x", "", "y"], "d": [0, 0, 7],
     }  # fmt: skip
     write_rows(file, [{"a": [10**60]}])
-    assert StoredColumns(file)["a"] == [str(10**60)]
+    assert StoredColumns(file)["a"] == [10**60]
+    write_rows(file, [{"a": [2**70, 3]}, {"a": [7]}, {"a": [-(10**60)]}, {"b": [1]}])
+    assert StoredColumns(file)["a"] == [2**70, 3, 7, -(10**60), 0]
+    write_rows(file, [{"a": [str(10**60)]}])
+    assert StoredColumns(file)["a"] == [str(10**60)], "text that looks like a number stays text"
 
 
 def test_more_points_than_numbers_are_refused() -> None:

@@ -32,6 +32,7 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.errors import Refused
+from polymodel.integers import dtype_of
 from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 from polymodel.mapping.pipelines import around
 from polymodel.schedule.touch import partition, touch
@@ -170,11 +171,12 @@ def _load(
     shape = tuple(extents[a] for a in order)
     sums = []
     for groups in (reads, writes):
-        largest = sum(abs(bits * p.total) for bits, products in groups for p in products)
-        value = np.zeros(shape, dtype=np.int64 if largest < 2**62 else object)
+        most = sum(abs(bits * p.total) for bits, products in groups for p in products)
+        value = np.zeros(shape, dtype=dtype_of(most))
         for bits, products in groups:
             if products:
-                value = value + dense(products, order, shape).astype(value.dtype) * bits
+                more = dense(products, order, shape).astype(value.dtype)
+                value = np.asarray(value + more * bits, dtype=value.dtype)
         sums.append(value)
     stacked = np.stack([sums[0].ravel(), sums[1].ravel()], axis=1)
     busy = int(np.count_nonzero((stacked != 0).any(axis=1)))

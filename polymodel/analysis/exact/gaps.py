@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from polymodel.analysis.exact.occupancy import Item, item_of
 from polymodel.analysis.exact.steady import kept_steps
 from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.analysis.result import Resident, WorkingSet
-from polymodel.errors import Refused
+from polymodel.integers import dtype_of
 
 _LATE = np.iinfo(np.int64).max
 
@@ -130,17 +131,16 @@ class Memory:
         phases = sum(len(c.cells) for c in self.courses.values())
         count = len(self.sites.rows)
         bounded(phases * count)
-        self._check_bits()
-        total = np.zeros((phases + 1, count), dtype=np.int64)
+        total = np.zeros((phases + 1, count), dtype=self.kind)
         spans = {(n.id, n.tensor): self._spans(n) for n in self.nodes}
         for s in spans.values():
             np.add.at(total, (s.first, s.site), s.bits)
             np.add.at(total, (s.last + 1, s.site), -s.bits)
-        total = np.cumsum(total, axis=0)
+        total = np.cumsum(total, axis=0, dtype=self.kind)
         found = {}
         for einsum, course in self.courses.items():
             own = self._inside(einsum)
-            here = total[course.phases] + own.bits
+            here = np.asarray(total[course.phases] + own.bits)
             cell, site = np.unravel_index(int(np.argmax(here)), here.shape)
             bits = int(here[cell, site])
             if bits:
@@ -151,16 +151,16 @@ class Memory:
                 found[einsum] = WorkingSet(self.component, einsum, "tile", bits, residents)
         return found
 
-    def _check_bits(self) -> None:
-        """Sums of tiles must fit 63-bit integers."""
+    @cached_property
+    def kind(self) -> Any:
+        """The dtype of sums of tiles in bits, and of all that is multiplied for them."""
         most = 0
         for n in self.nodes:
             item = item_of(self.layout, n)
             largest = (int(t.sizes.max()) for t in self.tables[n.id, n.tensor])
             elements = prod(largest) if item.fixed is None else item.fixed
             most += elements * item.bits * item.scale.numerator * item.instances
-        if most >= 2**62:
-            raise Refused(f"tiles of {self.component} are too large to add up", "use smaller rank sizes")
+        return dtype_of(most)
 
     def _deep(self, node: Node) -> bool:
         """True if the node stands below a loop that is below the last split of its only user."""
@@ -179,7 +179,7 @@ class Memory:
         place, exist = self.sites.place(self.layout, node.users[0], spatial_axes(node))
         tables = self.tables[node.id, node.tensor]
         if item.fixed is not None:
-            held = np.ones(len(exist), dtype=np.int64)
+            held = np.ones(len(exist), dtype=self.kind)
             for t in tables:
                 index, _, amounts = t.places
                 at = index.find([place[a] for a in t.spatial], (len(exist),))
@@ -200,7 +200,7 @@ class Memory:
         time = dict(zip(temporal, visits.T, strict=True))
         before = dict(zip(temporal, self._before(node.users[0], temporal, visits).T, strict=True))
         shape = (len(visits), len(exist))
-        tile = np.ones(shape, dtype=np.int64) * exist
+        tile = np.ones(shape, dtype=self.kind) * exist
         stays = self._open(node, visits)[:, None] & np.ones(shape[1], dtype=bool)
         for t in tables:
             at = t.find(place, time, shape)
@@ -284,7 +284,7 @@ class Memory:
         if len(cells) > 1 and carries & set(course.temporal):
             axis = temporal[(np.diff(cells, axis=0) != 0).argmax(axis=1)]
             stays |= np.isin(axis, sorted(carries))[:, None] & exist
-        tile = np.ones(shape, dtype=np.int64)
+        tile = np.ones(shape, dtype=self.kind)
         before = self._before(node.users[0], course.temporal, cells)
         for t in self.tables[node.id, node.tensor] if stays.any() else ():
             ends = t.ends(sum(1 for a in t.temporal if a < course.depth))

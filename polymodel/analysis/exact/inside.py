@@ -13,6 +13,7 @@ from polymodel.analysis.exact.cells import Course
 from polymodel.analysis.exact.listings import crossed
 from polymodel.analysis.exact.occupancy import Item
 from polymodel.analysis.exact.sweep import Ints, distinct, rank
+from polymodel.integers import distinct_rows, dtype_of, largest, row_sums
 
 Items = Sequence[tuple[Item, tuple[Table, ...]]]
 
@@ -74,7 +75,8 @@ def inside(course: Course, items: Items, place: dict[int, Ints], exist: Flags) -
             rest, kind_ = divmod(rest, len(g.choices))
             chosen.append(g.choices[kind_])
         tiles.append(_largest(items, chosen))
-    sums = np.array([sum(t) for t in tiles], dtype=np.int64)
+    totals = [sum(t) for t in tiles]
+    sums = np.array(totals, dtype=dtype_of(max(totals, default=0)))
     which = np.where(valid, which.reshape(shape), -1)
     names = tuple((item.node.id, item.node.tensor) for item, _ in items)
     return Inside(np.where(valid, sums[which], 0), names, which, tuple(tiles))
@@ -83,15 +85,16 @@ def inside(course: Course, items: Items, place: dict[int, Ints], exist: Flags) -
 def _largest(items: Items, chosen: list[Ints]) -> tuple[int, ...]:
     """Bits per item of the largest combination of one row per group."""
     bounded(prod(len(rows) for rows in chosen))
-    sizes = np.ones((1, len(items)), dtype=np.int64)
+    most = max(prod(largest(t.sizes) for t in tables) for _, tables in items)
+    sizes = np.ones((1, len(items)), dtype=dtype_of(most))
     for k, (_, tables) in enumerate(items):
         for t in tables:
             if not t.width:
-                sizes[:, k] *= t.sizes[0]
+                sizes[:, k] *= int(t.sizes[0])
     for rows in chosen:
         sizes = (sizes[:, None, :] * rows[None, :, :]).reshape(-1, len(items))
     bits = np.column_stack([item.in_bits(sizes[:, k]) for k, (item, _) in enumerate(items)])
-    best = bits[int(np.argmax(bits.sum(axis=1)))]
+    best = bits[int(np.argmax(row_sums(bits)))]
     return tuple(int(n) for n in best)
 
 
@@ -112,7 +115,8 @@ def _groups(course: Course, items: Items) -> list[Group]:
 def _group(course: Course, part: list[Table], items: Items) -> Group:
     order, stamps = crossed([((*t.spatial, *t.temporal), t.stamps) for t in part])
     columns = dict(zip(order, stamps.T, strict=True))
-    sizes = np.ones((len(stamps), len(items)), dtype=np.int64)
+    most = max(prod(largest(t.sizes) for t in tables) for _, tables in items)
+    sizes = np.ones((len(stamps), len(items)), dtype=dtype_of(most))
     for k, (_, tables) in enumerate(items):
         for t in tables:
             axes = (*t.spatial, *t.temporal)
@@ -122,17 +126,17 @@ def _group(course: Course, part: list[Table], items: Items) -> Group:
     time = tuple(a for a in order if a not in course.spatial and a < course.depth)
     head = np.column_stack([columns[a] for a in (*place, *time)]) if place or time else stamps[:, :0]
     outer, each = distinct(head), rank(head)
-    rows, which = np.unique(sizes, axis=0, return_inverse=True)
+    rows, which = distinct_rows(sizes)
     bounded(len(outer) * len(rows))
     seen = np.zeros((len(outer), len(rows)), dtype=bool)
-    seen[each, which.reshape(-1)] = True
+    seen[each, which] = True
     patterns, kinds = np.unique(seen, axis=0, return_inverse=True)
     return Group(place, time, Index.of(outer), kinds.reshape(-1), tuple(_front(rows[p]) for p in patterns))
 
 
 def _front(rows: Ints) -> Ints:
     """The rows that no other row exceeds (rows are distinct, so none equals another)."""
-    kept = rows[np.argsort(-rows.sum(axis=1), kind="stable")]
+    kept = rows[np.argsort(-row_sums(rows), kind="stable")]
     position = 0
     while position < len(kept):
         below = (kept <= kept[position]).all(axis=1)

@@ -16,6 +16,7 @@ from polymodel.analysis.exact.occupancy import item_of
 from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
+from polymodel.integers import summed
 from polymodel.mapping.placement import users
 from polymodel.mapping.ties import decided_above, tie, ties
 from polymodel.polyhedra import needs
@@ -178,7 +179,7 @@ def _peaks(sweep: Sweep, component: str, curves: list[_Curve]) -> Iterator[Worki
         by_site.setdefault(curve.site, []).append(curve)
     found: dict[str, WorkingSet] = {}
     for here in by_site.values():
-        total = np.sum([c.bits for c in here], axis=0)
+        total = summed([c.bits for c in here])
         for einsum, phases in sweep.phases.items():
             at = int(phases[np.argmax(total[phases])])
             bits = int(total[at])

@@ -21,6 +21,7 @@ from polymodel.analysis.exact.idle import divergence, idle_beside, same_stamps
 from polymodel.analysis.exact.tally import Array, Shape, tally
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
+from polymodel.integers import times
 from polymodel.mapping.looptree import StorageNode
 from polymodel.polyhedra import classes, needs
 from polymodel.polyhedra.classes import Row
@@ -43,8 +44,8 @@ class Item:
 
     def in_bits(self, elements: NDArray[Any]) -> NDArray[Any]:
         """Bits of so many elements: scaled and rounded up, for every execution."""
-        bits = elements * (self.bits * self.scale.numerator)
-        return np.asarray(-(-bits // self.scale.denominator) * self.instances, dtype=elements.dtype)
+        bits = times(elements, self.bits * self.scale.numerator)
+        return times(-(-bits // self.scale.denominator), self.instances)
 
 
 @lru_cache(maxsize=16384)

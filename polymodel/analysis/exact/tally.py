@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.integers import dtype_of, largest
 from polymodel.polyhedra import sets, steps
 from polymodel.polyhedra.counting import count_at, count_by
 from polymodel.polyhedra.steps import Mode
@@ -96,21 +97,18 @@ def total(products: Sequence[Product]) -> int:
 
 def dense(products: Sequence[Product], order: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     """Counts per instance: one axis per stamp position in `order`, padded to `shape`."""
-    bound = sum(
-        abs(p.sign) * prod(max((abs(int(v)) for v in a.flat), default=0) for _, a in p.parts)
-        for p in products
-    )
-    kind = np.int64 if bound < 2**62 else object
-    result = np.zeros(shape, dtype=kind)
+    bound = sum(abs(p.sign) * prod(largest(a) for _, a in p.parts) for p in products)
+    held = dtype_of(bound)
+    result = np.zeros(shape, dtype=held)
     for product in products:
-        value = np.ones((1,) * len(order), dtype=kind) * product.sign
+        value = np.full((1,) * len(order), product.sign, dtype=held)
         empty = False
         for axes, array in product.parts:
             empty = empty or array.size == 0
             index = [1] * len(order)
             for k, axis in enumerate(axes):
                 index[order.index(axis)] = array.shape[k]
-            value = value * array.astype(kind).reshape(index)
+            value = np.asarray(value * array.astype(held).reshape(index), dtype=held)
         if not empty:
             result[tuple(slice(0, n) for n in value.shape)] += np.broadcast_to(value, value.shape)
     return result

@@ -26,6 +26,7 @@ from polymodel.analysis.exact.sweep import Ints, Sweep
 from polymodel.analysis.exact.tally import tally
 from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Refused
+from polymodel.integers import dtype_of, largest, summed
 from polymodel.mapping.looptree import Split
 from polymodel.polyhedra import needs
 from polymodel.schedule.touch import partition, touch
@@ -85,17 +86,16 @@ class _Whole(Memory):
                 f"{phases:,} phases in {count:,} instances of {self.component} that differ are too many",
                 f"allow fewer phases, about {LIMIT // (count * len(self.nodes)):,}",
             )
-        self._check_bits()
-        bits = np.zeros((phases + 1, count, len(self.nodes)), dtype=np.int64)
+        bits = np.zeros((phases + 1, count, len(self.nodes)), dtype=self.kind)
         for k, node in enumerate(self.nodes):
             spans = self._spans(node)
             np.add.at(bits[:, :, k], (spans.first, spans.site), spans.bits)
             np.add.at(bits[:, :, k], (spans.last + 1, spans.site), -spans.bits)
-        bits = np.cumsum(bits, axis=0)[:phases]
+        bits = np.cumsum(bits, axis=0, dtype=self.kind)[:phases]
         column = {(n.id, n.tensor): k for k, n in enumerate(self.nodes)}
         for einsum, course in self.courses.items():
             own = self._inside(einsum)
-            tiles = np.array([*own.tiles, (0,) * len(own.keys)], dtype=np.int64)  # the last one: idle
+            tiles = np.array([*own.tiles, (0,) * len(own.keys)], dtype=self.kind)  # the last one: idle
             for k, key in enumerate(own.keys):
                 bits[course.phases, :, column[key]] += tiles[:, k][own.which]
         site = int(np.argmax(bits.sum(axis=2).max(axis=0))) if phases else 0
@@ -195,7 +195,7 @@ def _by_stamps(layout: Layout, component: str, depths: dict[str, int], notes: tu
     column = {(n.id, n.tensor): k for k, n in enumerate(nodes)}
     runs = courses(layout, {}, depths)
     loops, order, stamps = _rows(layout, runs)
-    bits = np.zeros((len(order), len(nodes)), dtype=np.int64)
+    bits = np.zeros((len(order), len(nodes)), dtype=object)
     for item in part.fixed:
         bits[:, column[item.node.id, item.node.tensor]] = lasting_bits(item)
     for einsum, course in runs.items():
@@ -203,6 +203,7 @@ def _by_stamps(layout: Layout, component: str, depths: dict[str, int], notes: tu
         if frame.nodes:
             where = np.array([column[n.id, n.tensor] for n in frame.nodes])
             bits[course.phases[:, None], where] = frame.over_time(depths[einsum])
+    bits = bits.astype(dtype_of(largest(bits)))
     buffets = tuple(column)
     return Timeline(
         component, "live", layout.problem.tree.einsums, order, loops, stamps, buffets, bits, (), notes
@@ -221,7 +222,7 @@ def _listed(layout: Layout, component: str) -> Timeline:
         return _nothing(component, "live")
     sites: dict[object, Ints] = {}
     for curve in curves:
-        sites[curve.site] = sites.get(curve.site, 0) + curve.bits
+        sites[curve.site] = summed([sites[curve.site], curve.bits] if curve.site in sites else [curve.bits])
     chosen = max(sites, key=lambda s: int(sites[s].max()))
     loops, begins, order, stamps = _listed_rows(layout, sweep)
     # Within a phase, its first operation at which the sum is largest.

@@ -1,0 +1,150 @@
+"""Exact whole numbers of any size: in numpy arrays, in columns of tables and files, as floats in pictures.
+
+Counts are Python integers or arrays of them. An array is int64 only where a bound proves that nothing that is
+computed with it leaves 64 bits, and else an object array of Python integers; int64 would wrap around unseen.
+Figures become floats in pictures, seconds and joules, and nowhere before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow
+
+LONG = 2**63  # int64 holds what is smaller
+SUMMED = 2**62  # of two numbers below it, the sum and the difference fit int64
+DIGITS = 38  # of the widest integers that parquet's readers share
+WHOLE = {b"polymodel": b"integer"}  # marks a parquet column of integers that are written as text
+
+
+def dtype_of(bound: int) -> Any:
+    """The dtype of an array that stays within `bound` in magnitude: int64, or object for Python integers."""
+    return np.dtype(np.int64) if bound < SUMMED else np.dtype(object)
+
+
+def largest(values: Any) -> int:
+    """The largest magnitude in an array of integers; 0 if it is empty."""
+    array = np.asarray(values)
+    return max(abs(int(array.max())), abs(int(array.min()))) if array.size else 0
+
+
+def times(values: Any, factor: int) -> NDArray[Any]:
+    """Every element of an array (or a number) `factor` times, in Python integers where int64 may not do."""
+    # What numpy computes with an object array of no dimension is no array any more.
+    array = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    held = np.promote_types(array.dtype, dtype_of(max(largest(array), 1) * abs(factor)))
+    return np.asarray(array.astype(held, copy=False) * factor, dtype=held)
+
+
+def product(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The product of arrays that broadcast, in Python integers where int64 may not do."""
+    bound = 1
+    for a in arrays:
+        bound *= largest(a)
+    found = np.ones((), dtype_of(bound))
+    for a in arrays:
+        found = np.asarray(found * a.astype(found.dtype, copy=False), dtype=found.dtype)
+    return found
+
+
+def summed(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """The sum of arrays of one shape, in Python integers where int64 may not do."""
+    held = dtype_of(sum(largest(a) for a in arrays))
+    return np.asarray(np.sum([a.astype(held, copy=False) for a in arrays], axis=0), dtype=held)
+
+
+def row_sums(table: NDArray[Any]) -> NDArray[Any]:
+    """The sum of every row of a table, in Python integers where int64 may not do."""
+    held = np.promote_types(table.dtype, dtype_of(largest(table) * max(table.shape[1], 1)))
+    return np.asarray(table.astype(held, copy=False).sum(axis=1), dtype=held)
+
+
+def distinct_rows(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The distinct rows of a table in order, and which of them each row is; also of Python integers."""
+    if table.dtype != object:
+        rows, which = np.unique(table, axis=0, return_inverse=True)
+        return rows, which.reshape(-1)
+    numbers = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in table.T]
+    codes = np.stack(numbers, axis=1) if numbers else np.zeros((len(table), 0), np.int64)
+    _, first, which = np.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return table[first], which.reshape(-1)
+
+
+def floats(values: Any) -> NDArray[np.float64]:
+    """The nearest float64 of every number, for pictures; of Python integers of any length too."""
+    return np.asarray(values, dtype=object).astype(np.float64)
+
+
+def wide(values: Iterable[object]) -> bool:
+    """True if the sum over a column's integers leaves int64, as a DataFrame's sum would unseen."""
+    return sum(abs(v) for v in values if type(v) is int) >= LONG
+
+
+def is_whole(values: Sequence[object]) -> bool:
+    """True if a column has integers, and beside them nothing but gaps."""
+    present = [v for v in values if v is not None]
+    return bool(present) and all(type(v) is int for v in present)
+
+
+def frame_column(values: Sequence[object]) -> object:
+    """A column for a DataFrame that loses no digit: integers with gaps are nullable, wide ones Python's own.
+
+    Integers beside floats are floats, as the column is.
+    """
+    import pandas
+
+    array = np.asarray(values)
+    if array.dtype.kind in "bfSU" or (array.dtype.kind == "i" and largest(array) * len(values) < LONG):
+        return values
+    whole = is_whole(values)
+    if whole and wide(values):
+        return pandas.Series(list(values), dtype="object")
+    if whole and None in values:
+        return pandas.array([v if type(v) is int else None for v in values], dtype="Int64")
+    return values
+
+
+def arrow_column(values: Sequence[object]) -> tuple[pyarrow.Field, pyarrow.Array]:
+    """A column for parquet, with a field to be named: integers beyond int64 as decimals of 38 digits and no
+    fraction, beyond these as text that the field's metadata marks (`polymodel`: `integer`).
+
+    Integers beside floats are floats, as the column is.
+    """
+    import pyarrow as pa
+
+    if any(isinstance(v, float) for v in values):
+        array = pa.array([float(v) if type(v) is int else v for v in values])
+        return pa.field("", array.type), array
+    most = max((abs(v) for v in values if type(v) is int), default=0)
+    if most < LONG:
+        array = pa.array(values)
+    elif most < 10**DIGITS:
+        array = pa.array([_decimal(v) for v in values], pa.decimal128(DIGITS, 0))
+    else:
+        array = pa.array([None if v is None else str(v) for v in values])
+        return pa.field("", array.type, metadata=WHOLE), array
+    return pa.field("", array.type), array
+
+
+def _decimal(value: object) -> Decimal | None:
+    return None if value is None else Decimal(str(value))
+
+
+def is_text(field: pyarrow.Field) -> bool:
+    """True if a parquet column has integers as marked text."""
+    return bool(field.metadata) and all(field.metadata.get(k) == v for k, v in WHOLE.items())
+
+
+def from_arrow(field: pyarrow.Field, values: list[Any]) -> list[Any]:
+    """The Python values of a column as it was given to `arrow_column`."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(field.type) or is_text(field):
+        return [None if v is None else int(v) for v in values]
+    return values
