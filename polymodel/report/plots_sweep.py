@@ -167,8 +167,9 @@ def _staircase(ax: Axes, front: pandas.DataFrame, x: str, y: str, only: str) -> 
         label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
         # Larger behind those that are there: a mapping on both fronts shows as both.
         ax.scatter(
-            floats(mine[x]), floats(mine[y]), s=22 * number, color=COLOURS[(used + i) % len(COLOURS)], label=label,
-            marker=MARKERS[(used + i) % len(MARKERS)], zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
+            floats(mine[x]), floats(mine[y]), s=22 * number, label=label,
+            color=COLOURS[(used + i) % len(COLOURS)], marker=MARKERS[(used + i) % len(MARKERS)],
+            zorder=3 - 0.01 * number, gid=f"front-{number}-{i}",
         )  # fmt: skip
 
 
@@ -186,8 +187,8 @@ def _coloured(
         mine = front[front["mapping"] == name]
         label = f"{only if len(named) == 1 else name}, {_points(len(mine))}"
         drawn = ax.scatter(
-            floats(mine[x]), floats(mine[y]), c=floats(mine[third]), norm=norm, cmap="viridis", s=24, label=label,
-            marker=MARKERS[i % len(MARKERS)], zorder=3, gid=f"front-{number}-{i}",
+            floats(mine[x]), floats(mine[y]), c=floats(mine[third]), norm=norm, cmap="viridis", s=24,
+            label=label, marker=MARKERS[i % len(MARKERS)], zorder=3, gid=f"front-{number}-{i}",
         )  # fmt: skip
     if drawn is not None:
         _bar(ax, drawn, third, units[2])
