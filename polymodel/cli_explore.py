@@ -54,6 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
     )
     add_html(parser, ", with plots and the best mappings")
+    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
+    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
 
 
 def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
@@ -70,7 +72,13 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     try:
         with bar.ticking():
             found = explore(
-                spec, objectives=options.objective, constraints=given, workers=options.workers, progress=bar
+                spec,
+                objectives=options.objective,
+                constraints=given,
+                workers=options.workers,
+                progress=bar,
+                store=options.store,
+                resume=not options.no_resume,
             )
     except SpecError as error:
         raise SpecError([_of_option(d, options) for d in error.diagnostics]) from error

@@ -21,7 +21,7 @@ _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "explore": {
         "out": ("front.*", "stages.csv", "mapping-*.yaml"),
-        "store": ("found-*.bin", "lock.json"),
+        "store": ("found-*.parquet", "lock.json"),
     },
     "tile": {"out": ("*.csv", "*.svg", "tiling.json"), "export": ("index.json", "tile_*")},
     "sparse": {"out": ("*.csv", "*.svg")},

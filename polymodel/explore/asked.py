@@ -14,6 +14,7 @@ from polymodel.mapping.wanted import Wanted
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Path
 from polymodel.spec.plain import plainly
+from polymodel.sweep.parallel import check_store
 from polymodel.workload.resolve import resolve_workload
 
 
@@ -33,6 +34,8 @@ def asked_for(
     time_limit: float | None,
     workers: int,
     progress: Callable[[Progress], None] | None,
+    store: object = None,
+    resume: object = True,
 ) -> Asked:
     """Everything checked at once; what is None comes from the section. Raises SpecError with every fault."""
     hierarchy, _ = spec.arch, spec.workload  # SpecError where one is missing
@@ -55,6 +58,11 @@ def asked_for(
         fault = Diagnostic(
             f"{heard!r} is no function", "pass one that takes a `Progress`, e.g. print", "progress"
         )
+        reader.given_faults.note(fault)
+    with reader.given_faults.noting():
+        check_store(store)
+    if not isinstance(resume, bool):
+        fault = Diagnostic(f"{resume!r} is neither True nor False", "pass True or False", "resume")
         reader.given_faults.note(fault)
     wanted = reader.objectives(hierarchy)
     limits = reader.limits(hierarchy)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from polymodel.explore.finished import Finished
 from polymodel.explore.records import Progress, Request, Stage
 
 BEAT = 0.5  # seconds after which the search tells again where it is
@@ -24,13 +25,26 @@ def always() -> bool:
 
 @dataclass
 class Tally:
-    """How much was looked at; `going_on`: whether there is time for more."""
+    """How much was looked at; `going_on`: whether there is time for more; `finished`: steps done before."""
 
     templates: int = 0
     points: int = 0
     kept: int = 0
     too_large: int = 0
     going_on: Callable[[], bool] = field(default=always, repr=False, compare=False)
+    finished: Finished | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return self.templates, self.points, self.kept, self.too_large
+
+    def add(self, counts: Sequence[int]) -> None:
+        """What a step looked at that was done before."""
+        templates, points, kept, too_large = counts
+        self.templates += templates
+        self.points += points
+        self.kept += kept
+        self.too_large += too_large
 
     def ask(self) -> None:
         """Raises Late once time is over."""
@@ -108,7 +122,7 @@ class Watch:
 
     def tally(self, going_on: Callable[[], bool] | None = None) -> Tally:
         """A new tally, which counts to what is told."""
-        tally = Tally(going_on=going_on or self.going_on)
+        tally = Tally(going_on=going_on or self.going_on, finished=self.request.finished)
         (self.outer or self).tallies.append(tally)
         return tally
 

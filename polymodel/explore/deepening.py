@@ -377,9 +377,7 @@ class Deepening:
 
     def _outlook(self, number: int) -> Outlook | None:
         paths = self.paths
-        if paths is None:
-            return None
-        return Outlook(self.known, partial(paths.behind_of, number), partial(paths.least_behind, number))
+        return None if paths is None else paths.outlook(number, self.known)
 
     def learn(self, whole: Whole) -> None:
         """From now on only what may be better than these whole mappings is looked at."""

@@ -7,7 +7,7 @@ A mapping below fused loops is one without them if its exchanged tensors take no
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, log2, prod
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Interest
+from polymodel.explore.finished import once
 from polymodel.explore.pmappings import Explorer, Regions
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
@@ -67,11 +68,30 @@ def floors_of(
     regions: Regions,
     tally: Tally,
     before: Floors | None = None,
-    wanted: Container[Exchanges] | None = None,
+    wanted: Collection[Exchanges] | None = None,
 ) -> Floors:
     """Of one Einsum; not known if time is over. `regions`: below a cut, as far as they are known. `before`:
     of exchanges in the first memory alone, whatever the memories further inside hold; with it, only the
     others that are `wanted` are looked at."""
+    given = before is None, None if before is None else before.least, None if wanted is None else set(wanted)
+    return once(
+        tally,
+        lambda: ("floors", space, limits, interest, steps, given),
+        lambda: _worked_out(space, limits, interest, steps, regions, tally, before, wanted),
+        lambda found: found.least is not None,
+    )
+
+
+def _worked_out(
+    space: EinsumSpace,
+    limits: Limits,
+    interest: Interest,
+    steps: tuple[Array, ...],
+    regions: Regions,
+    tally: Tally,
+    before: Floors | None,
+    wanted: Collection[Exchanges] | None,
+) -> Floors:
     alone = replace(interest, buffers=(), relaxed=True, eps=0.0)
     sums = int(interest.energy) + int(interest.latency)
     explorer = Explorer(space, limits, alone, Passing(), regions)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.choices import Choice, choices_of, entries_of, follows, most_keys, open_shapes
 from polymodel.explore.clock import Tally
 from polymodel.explore.floors import Floors
-from polymodel.explore.join import Rules, pairs
+from polymodel.explore.join import Outlook, Rules, pairs
 from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.records import Limits
 from polymodel.explore.space import EinsumSpace
@@ -289,6 +290,11 @@ class Interfaces:
     def least_behind(self, number: int, structure: Structure, tiles: Array) -> Array:
         """The same with all the space there is [sums, n]."""
         return self._behind(self.behind[number][:, -1], number, structure, tiles)
+
+    def outlook(self, number: int, known: Known) -> Outlook:
+        """What the join behind an Einsum asks; `told` is all that the answers depend on."""
+        told = self.behind[number], self.states[number].tiles
+        return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
 
     def _behind(self, table: Array, number: int, structure: Structure, tiles: Array) -> Array:
         states = self.states[number].tiles.get(structure)

@@ -16,6 +16,7 @@ import numpy as np
 from polymodel.explore.bounds import Bound, Known
 from polymodel.explore.clock import Tally, always
 from polymodel.explore.combine import Interest, group_numbers
+from polymodel.explore.finished import once
 from polymodel.explore.pmappings import Pmappings
 from polymodel.explore.space import EinsumSpace
 from polymodel.explore.states import (
@@ -62,6 +63,7 @@ class Outlook:
     known: Known
     behind: Callable[[Structure, Array], Array]
     least_behind: Callable[[Structure, Array], Array]
+    told: tuple[object, ...] = ()  # all that their answers depend on
 
 
 Stage = tuple[States, ...]
@@ -83,6 +85,27 @@ def next_stage(
     workers: int = 1,
 ) -> Stage:
     """The states behind Einsum `number`. `workers`: threads, as nearly all of the time goes by in numpy."""
+    figures = [(p.shape, p.keys, p.energy, p.latency, p.local, p.above) for p in shapes]
+    bounds = None if outlook is None else (outlook.known, outlook.told)
+    return once(
+        tally,
+        lambda: ("join", before, figures, space, number, rules, bounds),
+        lambda: _joined(before, shapes, space, number, rules, tally, going_on, outlook, workers),
+        lambda _: going_on(),
+    )
+
+
+def _joined(
+    before: Stage,
+    shapes: Sequence[Pmappings],
+    space: EinsumSpace,
+    number: int,
+    rules: Rules,
+    tally: Tally,
+    going_on: Callable[[], bool],
+    outlook: Outlook | None,
+    workers: int,
+) -> Stage:
     rules = rules.behind(number)
     steps = [
         (g, s, found)

@@ -18,6 +18,7 @@ import numpy as np
 from polymodel.explore.bounds import Bound
 from polymodel.explore.clock import Late, Tally
 from polymodel.explore.combine import Combination, Interest, Part, group_numbers
+from polymodel.explore.finished import once
 from polymodel.explore.inner import Inner
 from polymodel.explore.records import Limits
 from polymodel.explore.regions import (
@@ -200,6 +201,17 @@ class Explorer:
         self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
     ) -> tuple[Pmappings | None, bool]:
         """Those found, and whether time is over."""
+        return once(
+            tally,
+            lambda: ("pmappings", self.space, self.limits, self.interest, shape, some, bound),
+            lambda: self._worked_out(shape, some, bound, tally),
+            lambda found: not found[1],
+            self.space,
+        )
+
+    def _worked_out(
+        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+    ) -> tuple[Pmappings | None, bool]:
         parts: list[Part] = []
         late = False
         interest = self.interest

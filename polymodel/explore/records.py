@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.mapping.looptree import LoopTree
 
 if TYPE_CHECKING:
+    from polymodel.explore.finished import Finished
     from polymodel.explore.shares import Shares
 
 Sizes = Literal["divisors", "all", "few"]
@@ -223,6 +224,7 @@ class Request:
 
     `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
     Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
+    `finished`: steps that were done by earlier runs.
     """
 
     objectives: tuple[str, ...] = ("energy", "latency")
@@ -233,3 +235,4 @@ class Request:
     progress: Callable[[Progress], None] | None = field(default=None, compare=False)
     stop: Callable[[], bool] | None = field(default=None, compare=False)
     shares: tuple[Shares, ...] | None = None
+    finished: Finished | None = field(default=None, compare=False, repr=False)

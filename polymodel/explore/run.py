@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.explore.answer import Front
 from polymodel.explore.asked import asked_for
 from polymodel.explore.confirm import LONGEST, all_confirmed, searched
+from polymodel.explore.finished import Finished, fingerprint, store_of
 from polymodel.explore.given import Constraints
 from polymodel.explore.point import Point
 from polymodel.explore.records import Found, Progress, Request
@@ -25,6 +27,7 @@ from polymodel.explore.undominated import undominated
 from polymodel.loading import Spec
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
+from polymodel.sweep.parallel import folder_of, marked, parts_of
 
 if TYPE_CHECKING:
     from polymodel.explore.sparsely import Quality
@@ -44,6 +47,8 @@ def explore(
     time_limit: float | None = None,
     workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
+    store: str | Path | None = None,
+    resume: bool = True,
 ) -> Front:
     """The Pareto front of whole mappings of a workload on an architecture; the spec needs no mapping.
 
@@ -53,8 +58,9 @@ def explore(
     `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
     1 + eps above it in every objective; 0 is exact. `time_limit`: seconds, after which the best so far is
     returned with what was not searched. `workers`: processes that evaluate what the search finds. `progress`
-    is called with a `Progress` now and then. What is left out comes from the section, or is energy and
-    latency, no limit, eps 0.
+    is called with a `Progress` now and then. `store`: a folder for the steps that are done; the same
+    exploration goes on there, however it was ended, unless `resume` is False. What is left out comes from the
+    section, or is energy and latency, no limit, eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
     report is looked at); were its figures not those of the search, that is a bug, and InternalError names the
@@ -62,11 +68,12 @@ def explore(
     """
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)
-    asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress)
+    asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress, store, resume)
     begun = perf_counter()
-    with terminable(), _interruptible() as stopped:
+    with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
+        request = replace(request, finished=finished)
         if any(o.startswith("sparse_") for o in request.objectives):
             found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped)
         else:
@@ -76,6 +83,17 @@ def explore(
     interrupted = stopped.flag and not found.complete
     asking = replace(asked.request, progress=None)
     return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
+
+
+@contextmanager
+def _stored(
+    spec: Spec, request: Request, store: str | Path | None, resume: bool
+) -> Iterator[Finished | None]:
+    """The steps that earlier runs of the same exploration have done. Workers and time limits may differ."""
+    about = [*parts_of(spec), request.objectives, request.eps, fingerprint(request.limits)]
+    place = None if store is None else folder_of(store)
+    with store_of(place, marked(about), resume) as finished:
+        yield finished
 
 
 def _on_sparse_data(

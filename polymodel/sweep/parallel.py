@@ -243,8 +243,18 @@ def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: obj
     parts: list[object] = [RELEASE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
     parts += [tuple(names), rest]
     for s in specs:
-        parts += [s.raw_workload, s.raw_renames, s.raw_arch, s.template, sorted(s.declared.items(), key=str)]
-        parts += [sorted(s.given.items()), sorted(s.variables.items(), key=str)]
+        parts += [*parts_of(s)[:3], s.template, *parts_of(s)[3:]]
+    return marked(parts)
+
+
+def parts_of(s: Spec) -> list[object]:
+    """All that a spec's figures depend on, but for its mapping."""
+    parts: list[object] = [s.raw_workload, s.raw_renames, s.raw_arch, sorted(s.declared.items(), key=str)]
+    return [*parts, sorted(s.given.items()), sorted(s.variables.items(), key=str)]
+
+
+def marked(parts: Sequence[object]) -> str:
+    """A fingerprint of what can be written."""
     return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
 
 
@@ -262,7 +272,13 @@ def files(store: str | Path | None, workers: int) -> list[Path | None]:
     """Where each process saves its state."""
     if store is None:
         return [None] * workers
+    place = folder_of(store)
+    return [place / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
+
+
+def folder_of(store: str | Path) -> Path:
+    """The folder of a store, made if it is missing. Raises SpecError."""
     check_store(store)
     with writing(store):
         Path(store).mkdir(parents=True, exist_ok=True)
-    return [Path(store) / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
+    return Path(store)

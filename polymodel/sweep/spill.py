@@ -58,7 +58,7 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data[:start] + _ZEROS.encode() * bool(found) + data[end:]).hexdigest()
 
 
-def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+def read_table(file: Path, of: str = "a sweep") -> tuple[dict[str, Array], dict[str, Any]]:
     """The columns as arrays, and what was written about them.
 
     Refused if any byte of the file has changed, or if it is of another release.
@@ -66,7 +66,7 @@ def read_table(file: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    damaged = Refused(f"{file} is damaged, and no state of a sweep can be read from it", ANEW)
+    damaged = Refused(f"{file} is damaged, and no state of {of} can be read from it", ANEW)
     try:
         data = file.read_bytes()
         sealed = _SEAL.search(data)

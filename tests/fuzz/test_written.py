@@ -29,6 +29,7 @@ WRITING = (
     "sweep s.yaml --symbol TM=divisors(m) --store saved",
     "sweep s.yaml --symbol TM=divisors(m) --out saved",
     "explore e.yaml --objective energy --out saved",
+    "explore e.yaml --objective energy --store saved",
     "tile a.mtx --capacity 3 --out saved",
     "tile a.mtx --capacity 3 --export saved",
     "sparse a.mtx --tiles 2 --out saved",
