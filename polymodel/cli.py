@@ -279,12 +279,13 @@ def run_validate(options: argparse.Namespace) -> tuple[str, int]:
         parts.append(f"workload with {len(spec.workload)} Einsums")
     if spec.template is not None and not unbound:
         from polymodel.analysis.engine import Problem
-        from polymodel.schedule.legality import check
+        from polymodel.analysis.pipelined import pipelines_of
+        from polymodel.schedule.gate import require_legal
 
         assert spec.mapping is not None
-        faults = check(Problem(spec.workload, spec.arch, spec.mapping))
-        if faults:
-            raise SpecError(faults)
+        problem = Problem(spec.workload, spec.arch, spec.mapping)
+        require_legal(problem)
+        pipelines_of(problem)
         parts.append(f"legal mapping with {sum(1 for _ in spec.mapping.walk())} nodes")
     notes += "".join(f"note: {remark}\n" for remark in spec.remarks)
     if unbound:

@@ -12,8 +12,9 @@ from polymodel.analysis.result import Analysis
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Reuse
+from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
-from polymodel.schedule.legality import check
+from polymodel.schedule.gate import require_legal
 from polymodel.spec.faults import Faults, not_a, not_a_spec
 from polymodel.spec.plain import as_number, by_name, shown
 from polymodel.spec.symbols import given_symbols
@@ -78,6 +79,8 @@ def closed_forms(
     if tree is None:
         raise spec.no_mapping()
     problem = Problem(spec.workload, spec.arch, tree)
+    if spec.mapping is not None and not unbound_symbols(spec.mapping):
+        require_legal(replace(problem, tree=spec.mapping))
     return report_of(problem, tiles=tiles, ranks=ranks, assume=assume)
 
 
@@ -101,9 +104,7 @@ def evaluate_problem(
     if unbound:
         raise SpecError(unbound)
     chosen = _engine(engine)
-    faults = check(problem)
-    if faults:
-        raise SpecError(faults)
+    require_legal(problem)
     start = perf_counter()
     live = any(c.allocation == "live" for c in problem.hierarchy.components)
     analysis = chosen.analyse(problem, live=live)

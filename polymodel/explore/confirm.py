@@ -14,11 +14,8 @@ from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.records import Candidate
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
-from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.report.report import Report
-from polymodel.spec.faults import Faults
 from polymodel.sweep.parallel import scratch
 from polymodel.workload.einsum import Cascade
 
@@ -54,10 +51,6 @@ def searched(candidate: Candidate) -> Figures:
 def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> Figures:
     """The figures of `evaluate`. Raises InternalError if they are not those of the search. With `data` those
     of sparse data as well: what the search says of energy and latency is then something else."""
-    faults = Faults()
-    check_mapping(ResolvedMapping(candidate.tree), spec.workload, spec.arch, faults)
-    if len(faults):
-        raise bug(spec, candidate, f"it is not legal: {faults.found[0].message}")
     try:
         report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
     except SpecError as fault:

@@ -228,12 +228,21 @@ def _check_storage(s: Subject, einsum: Einsum) -> None:
 
 
 def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
-    """Storage of a component stands below all spatial loops over dimensions at or above it."""
+    """Storage of a component stands below all spatial loops over dimensions at or above it, and no others."""
     path = s.tree.path(einsum.name)
     for at, step in enumerate(path):
         if not isinstance(step.node, StorageNode):
             continue
         level = s.hierarchy.index(step.node.component)
+        for earlier in path[:at]:
+            loop = earlier.node
+            if isinstance(loop, Loop) and loop.spatial and s.hierarchy.index(loop.component) > level:
+                s.add(
+                    step.id,
+                    f"storage of {step.node.component} stands below the spatial loop over "
+                    f"{loop.component}.{loop.dim}, which does not replicate it",
+                    f"move the storage of {step.node.component} above that loop",
+                )
         for later in path[at + 1 :]:
             loop = later.node
             if isinstance(loop, Loop) and loop.spatial and s.hierarchy.index(loop.component) <= level:

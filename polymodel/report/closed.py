@@ -17,11 +17,13 @@ from polymodel.analysis.symbolic.render import Assume, Renderer
 from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
+from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_cells import Cell, Formula, Ratio, Weighted
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
 from polymodel.report.closed_table import SymbolicTable
 from polymodel.report.frames import Frames
-from polymodel.spec.faults import close_to, suggestion
+from polymodel.schedule.gate import require_legal
+from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.plain import as_whole, plainly, shown
 
 if TYPE_CHECKING:
@@ -78,7 +80,16 @@ class SymbolicReport(Frames):
         faults = faults or self.domain.faults(chosen)
         if faults:
             raise SpecError(faults)
+        self._require_legal(chosen)
         return replace(self, values=chosen)
+
+    def _require_legal(self, chosen: Mapping[str, int]) -> None:
+        """SpecError once every symbol of the mapping has a value and they break a rule of the mapping."""
+        sizes = unbound_symbols(self.problem.tree)
+        extents = set(self.analysis.symbols) - set(sizes)
+        if sizes and not extents and all(s in chosen for s in sizes):
+            bound = bind_tree(ResolvedMapping(self.problem.tree), chosen, Faults())
+            require_legal(replace(self.problem, tree=bound.tree))
 
     def _unknown(self, name: str) -> Diagnostic:
         symbols = self.analysis.symbols

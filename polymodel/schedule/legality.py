@@ -1,4 +1,7 @@
-"""Are the dependences kept: every element is complete, and still there, when it is read."""
+"""What a mapping must keep, decided before anything is counted: every engine takes it as given.
+
+Every element is complete, and still there, when it is read; what instances sum up can be added.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from polymodel.polyhedra import needs, order
 from polymodel.schedule.executed import InPart, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.readers import check_readers
+from polymodel.schedule.reductions import unreduced
 from polymodel.schedule.touch import Factor, Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade
 
@@ -31,7 +35,8 @@ class Mapped(Protocol):
 
 
 def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]:
-    """One diagnostic per broken dependence, naming Einsums, loop and one element (DESIGN 3, Legality).
+    """One diagnostic per broken dependence, naming Einsums, loop and one element (DESIGN 3, Legality),
+    and per loop that spreads an output over a fanout that may not reduce it.
 
     `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
     """
@@ -41,6 +46,7 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
         case = Case(problem, executed(cascade, tree, reuse))
     except InPart as partial:
         return (Diagnostic(partial.message, partial.remedy, path="mapping", code="illegal-dependence"),)
+    found += unreduced(cascade, problem.hierarchy, tree, case.parts)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)
         if producer is None or producer.name not in tree.paths:

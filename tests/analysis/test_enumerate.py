@@ -178,7 +178,7 @@ def test_overlapping_windows_are_shared_exactly() -> None:
 
 def test_reduction_without_permission_is_refused() -> None:
     given = problem(REDUCTION, *REDUCED, hardware=hierarchy(may_reuse=rule("E0", "A", "B")))
-    with pytest.raises(Refused, match="does not index it"):
+    with pytest.raises(Refused, match="may not reduce it"):
         ENGINE.analyse(given)
 
 

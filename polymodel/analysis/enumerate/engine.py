@@ -10,7 +10,7 @@ from polymodel.analysis.enumerate.legality import first_violation, phases_of
 from polymodel.analysis.enumerate.links import Wires, largest
 from polymodel.analysis.enumerate.occupancy import Timeline, live_peak, working_sets
 from polymodel.analysis.enumerate.pipeline import Slots
-from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation, refuse_unreducible
+from polymodel.analysis.enumerate.traffic import Ledger, Row, Simulation
 from polymodel.analysis.enumerate.walk import EinsumWalk, physical
 from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
@@ -42,7 +42,6 @@ class Enumerate:
         walks = walk_all(problem, reuse)
         phases = phases_of(walks)
         by_key, chains = build_buffets(problem, walks, phases, reuse)
-        refuse_unreducible(problem, walks, chains)
         broken = first_violation(problem, walks, chains)
         if broken:
             index = ", ".join(map(str, broken.element))

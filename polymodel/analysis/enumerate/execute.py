@@ -39,17 +39,7 @@ def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWa
     execution = _Execution(problem, reuse)
     for name in reversed(problem.tree.einsums):
         execution.walk(name)
-    walks = _same_radices(problem, {name: execution.walks[name] for name in problem.tree.einsums})
-    for name, walk in walks.items():
-        for tensor in walk.einsum.tensors:
-            held = any(
-                isinstance(s.node, StorageNode) and tensor in s.node.tensors for s in problem.tree.path(name)
-            )
-            if not held:
-                raise Refused(
-                    f"tensor {tensor} of Einsum {name} has no storage", "add a Storage node above it"
-                )
-    return walks
+    return _same_radices(problem, {name: execution.walks[name] for name in problem.tree.einsums})
 
 
 def _same_radices(problem: Problem, walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:

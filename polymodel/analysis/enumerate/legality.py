@@ -1,4 +1,4 @@
-"""Whether every consumer finds what it reads: an independent referee of the dependences."""
+"""Whether every consumer finds what it reads, and every sum is added up: the referee of the gate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from polymodel.mapping.looptree import Reuse
 
 @dataclass(frozen=True)
 class Violation:
-    """`consumer` reads `element` of `tensor` before or where `producer` has not written it."""
+    """`consumer` reads `element` of `tensor` before or where `producer` has not written it; the two are one
+    where its sums are not added up."""
 
     producer: str
     consumer: str
@@ -157,8 +158,27 @@ def _apart(buffet: BuffetWalk, producer: str) -> Violation | None:
     return None
 
 
+def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
+    """An output that several instances sum up along a dimension that may not reduce it."""
+    for (einsum, tensor), chain in chains.items():
+        walk = walks[einsum]
+        access = walk.einsum.access_of(tensor)
+        if not access.output or walk.einsum.is_copy:
+            continue
+        for position in range(chain[0].n_place, len(walk.spatial)):
+            loop = walk.spatial[position]
+            if loop.variable in access.variables or loop.variable not in walk.einsum.rank_variables:
+                continue  # instances execute different elements
+            dim = problem.hierarchy[loop.component].dim(loop.dim)
+            if not dim.reuses(einsum, tensor) and len({o.place[position] for o in walk.operations}) > 1:
+                element = walk.operations[0].elements[walk.einsum.accesses.index(access)]
+                reason = f"instances along {loop.component}.{loop.dim}, which may not reduce it, sum it up"
+                return Violation(einsum, einsum, tensor, element, reason)
+    return None
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
-    """The first dependence that the mapping breaks, None if it is legal."""
+    """The first rule that the mapping breaks, None if it is legal."""
     for tensor in problem.cascade.tensors:
         producer = problem.cascade.producer(tensor)
         if producer is None or producer.name not in walks:
@@ -173,11 +193,11 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
             found = _between(walks[producer.name], walks[consumer.name], tensor, chains)
             if found:
                 return found
-    return None
+    return _unreduced(problem, walks, chains)
 
 
 def violation(problem: Problem, reuse: Reuse | None = None) -> Violation | None:
-    """The first broken dependence of a problem by enumeration, None if it is legal.
+    """The first rule that a problem breaks, by enumeration, None if it is legal.
 
     Raises Refused only for what cannot be enumerated at all.
     """

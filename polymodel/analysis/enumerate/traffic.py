@@ -21,7 +21,6 @@ from polymodel.analysis.enumerate.walk import (
     physical,
 )
 from polymodel.architecture.hierarchy import Action, Hierarchy
-from polymodel.errors import Refused
 
 Counts = dict[str, int]
 Instance = tuple[tuple[str, str, int], ...]
@@ -364,22 +363,3 @@ class Simulation:
         for group, (einsum, toll, instance) in passed.items():
             stamp = (child.node, t, group[1]) if child else None
             self.ledger.passage(einsum, toll, instance, self.tensor, direction, stamp)
-
-
-def refuse_unreducible(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> None:
-    """Refused if an output is spread over a dimension that neither indexes nor may reduce it."""
-    for (einsum, tensor), chain in chains.items():
-        walk = walks[einsum]
-        access = walk.einsum.access_of(tensor)
-        if not access.output or walk.einsum.is_copy:
-            continue
-        for loop in walk.spatial[chain[0].n_place :]:
-            dim = problem.hierarchy[loop.component].dim(loop.dim)
-            if loop.variable not in walk.einsum.rank_variables:
-                continue  # instances execute different elements, or the walk was refused
-            if loop.variable not in access.variables and not dim.reuses(einsum, tensor):
-                raise Refused(
-                    f"output {tensor} of {einsum} is spread over {loop.component}.{loop.dim} by the loop over"
-                    f" {loop.variable}, which does not index it, but the dimension may not reduce it",
-                    f"add {tensor} to may_reuse of {loop.dim}, or unroll another rank variable there",
-                )

@@ -7,7 +7,6 @@ from functools import cached_property
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.tally import Shape
-from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import ties
@@ -131,36 +130,8 @@ def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
     return tuple(v for v in einsum.rank_variables if v in found)
 
 
-def _check_places(problem: Problem) -> None:
-    """A storage node must stand below exactly the spatial loops that replicate its component."""
-    for einsum, path in problem.tree.paths.items():
-        above: list[Loop] = []
-        for step in path:
-            if isinstance(step.node, Loop) and step.node.spatial:
-                above.append(step.node.within(einsum))
-            if not isinstance(step.node, StorageNode):
-                continue
-            level = problem.hierarchy.index(step.node.component)
-            for loop in above:
-                if problem.hierarchy.index(loop.component) > level:
-                    raise Refused(
-                        f"storage {step.node.component} on the path of {einsum} stands below a spatial loop "
-                        f"over {loop.component}.{loop.dim}, which does not replicate it",
-                        "move the storage node above the spatial loop",
-                    )
-            for _, loop in problem.tree.loops(einsum):
-                if loop.spatial and loop not in above and problem.hierarchy.index(loop.component) <= level:
-                    raise Refused(
-                        f"storage {step.node.component} on the path of {einsum} stands above "
-                        f"the spatial loop "
-                        f"over {loop.component}.{loop.dim}, which replicates it",
-                        "move the storage node below the spatial loop",
-                    )
-
-
 def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
     """Find every buffet; `reuse` overrides all policies."""
-    _check_places(problem)
     cascade, tree = problem.cascade, problem.tree
     full: dict[tuple[str, str], View] = {}
     parts = executed(cascade, tree, reuse)
@@ -218,11 +189,6 @@ def _places(
     above: dict[int, int] = {}
     for name in order:
         chain = storage_chain(problem.tree, name, tensor)
-        if not chain:
-            raise Refused(
-                f"tensor {tensor} has no storage node on the path of Einsum {name}",
-                f"add a storage node of {tensor} above {name}",
-            )
         if problem.cascade[name].is_copy:
             chain = chain[:1]
         for position, step in enumerate(chain):

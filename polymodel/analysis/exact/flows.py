@@ -10,7 +10,7 @@ from polymodel.analysis.exact.axes import broadcast_axes, output_carries, result
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.fills import fill_carries, fills_of
 from polymodel.analysis.exact.listed import ListedChain, listable
-from polymodel.analysis.exact.partials import Chain, Level, check_reducible, examine, stays
+from polymodel.analysis.exact.partials import Chain, Level, examine, stays
 from polymodel.analysis.exact.tally import Product
 from polymodel.analysis.exact.timed import timed
 from polymodel.analysis.exact.tolls import Passage, pass_tolls
@@ -109,7 +109,6 @@ def output_chain(layout: Layout, einsum: str, tensor: str) -> Chain | RefilledCh
     access = layout.problem.cascade[einsum].access_of(tensor)
     levels.append(Level(full, full, frozenset(), nodes[-1].loops, indexing=frozenset(access.variables)))
     shared, broadcast = shared_axes(layout, einsum, tensor), broadcast_axes(layout, einsum)
-    check_reducible(levels[-1], shared, tensor)
     try:
         return Chain(tuple(levels), examine(tuple(levels), shared, broadcast, tensor))
     except Refused:

@@ -76,21 +76,6 @@ class Reduction:
     first_touch_formula: bool
 
 
-def check_reducible(last: Level, shared: frozenset[int], tensor: str) -> None:
-    """Refuse an output that instances along a dimension would have to add up without being allowed to."""
-    for factor in last.now.factors:
-        for axis in factor.spatial:
-            variable = last.now.axes[axis].variable
-            indexed = not variable or variable in last.indexing
-            if axis not in shared and not indexed and tally(shape_of(factor), len(factor.spatial)).size > 1:
-                where = f"{last.now.axes[axis].component}.{last.now.axes[axis].dim}"
-                raise Refused(
-                    f"spatial loop over {where} does not index output {tensor} and its may_reuse does not "
-                    "name it, so its partial sums cannot be reduced",
-                    f"add {tensor} to may_reuse of that dimension",
-                )
-
-
 def examine(
     levels: tuple[Level, ...], shared: frozenset[int], broadcast: frozenset[int], tensor: str
 ) -> Reduction:
