@@ -231,8 +231,8 @@ def _check_spatial_above(s: Subject, einsum: Einsum) -> None:
     """Storage of a component stands below all spatial loops over dimensions at or above it, and no others."""
     path = s.tree.path(einsum.name)
     for at, step in enumerate(path):
-        if not isinstance(step.node, StorageNode):
-            continue
+        if not isinstance(step.node, StorageNode) or not set(step.node.tensors) & set(einsum.tensors):
+            continue  # what others hold does not touch where this Einsum executes
         level = s.hierarchy.index(step.node.component)
         for earlier in path[:at]:
             loop = earlier.node

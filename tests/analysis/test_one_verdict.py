@@ -1,0 +1,118 @@
+"""One verdict from every door: engines, validate, sweeps, closed forms, explore; against the referee."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polymodel as pm
+from polymodel import cli
+from polymodel.analysis.enumerate import violation
+from polymodel.errors import SpecError
+from polymodel.sweep import pointwise
+from tests.analysis.campaign import campaign
+from tests.analysis.verdicts import Found
+
+SPEC = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+  - !Memory {name: GLB, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+  - !Container {name: PE, spatial: [{name: X, fanout: 4, may_reuse: A}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1}]}
+workload:
+  rank_sizes: {M: 2, K: 4}
+  bits_per_value: {All: 8}
+  einsums: ["Z[m] = A[m, k]"]
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, Z]}
+  - !Spatial {rank_variable: k, tile_shape: TK, component: PE, name: X}
+  - !Compute {einsum: Z, component: MAC}
+symbols: {TK: 1}
+"""
+ENGINES = ("auto", "exact", "enumerate", "symbolic")
+TOLD = r"output Z of Z is spread over PE\.X by the loop over k \(node 1\), which does not index it, but the"
+
+
+@pytest.fixture
+def spread(tmp_path: Path) -> Path:
+    """Four units sum up Z, which their fanout may not reduce."""
+    file = tmp_path / "spread.yaml"
+    file.write_text(SPEC, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sums_over_a_fanout_that_may_not_reduce_them(spread: Path, engine: str) -> None:
+    spec = pm.load(spread)
+    with pytest.raises(SpecError, match=TOLD) as fault:
+        pm.evaluate(spec, engine=engine)
+    assert fault.value.diagnostics[0].code == "unreduced-output"
+    assert pm.evaluate(spec, engine=engine, symbols={"TK": 4}).analysis.compute[0].operations == 8
+
+
+def test_the_referee_of_the_gate_sees_them_too(spread: Path) -> None:
+    spec = pm.load(spread)
+    for size, broken in ((1, True), (2, True), (4, False)):
+        bound = spec.bind(TK=size)
+        assert bound.mapping is not None
+        assert (violation(pm.Problem(bound.workload, bound.arch, bound.mapping)) is not None) == broken
+
+
+def test_validate_and_closed_forms_see_them_too(spread: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["validate", str(spread)]) == 2
+    assert "which does not index it" in capsys.readouterr().err
+    assert cli.main(["validate", str(spread), "--set", "TK=4"]) == 0
+    with pytest.raises(SpecError, match=TOLD):
+        pm.closed_forms(pm.load(spread), tiles=True)
+    spread.write_text(SPEC.replace("TK: 1", "TK: null"), encoding="utf-8")
+    forms = pm.closed_forms(pm.load(spread))
+    assert forms.at(TK=4).table("accesses").rows
+    with pytest.raises(SpecError, match=TOLD):
+        forms.at(TK=2)
+
+
+def test_every_point_of_a_sweep_has_the_verdict_of_evaluate(
+    spread: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swept: Any = pm.sweep(pm.load(spread), {"TK": [1, 2, 4]}, objectives=("energy",), keep="all")
+    assert list(swept.frame["TK"]) == [4]
+    assert [(n, "does not index it" in why) for why, n in swept.infeasible.items()] == [(2, True)]
+    with pytest.raises(SpecError, match=TOLD):
+        pm.sweep(pm.load(spread), {"TK": [1, 2]}, objectives=("energy",))
+    monkeypatch.setattr(pointwise, "MOST", 2)
+    only = pm.sweep(pm.load(spread), {"TK": [1, 2, 4]}, objectives=("energy",), keep="all", where=["TK >= 4"])
+    assert list(only.frame["TK"]) == [4]
+
+
+def test_storage_below_a_spatial_loop_that_does_not_replicate_it(spread: Path) -> None:
+    """It was counted by closed forms and the referee, and refused by relations."""
+    held = "  - !Storage {component: GLB, tensors: [A]}\n  - !Compute {einsum"
+    text = SPEC.replace("may_reuse: A", "may_reuse: All").replace("  - !Compute {einsum", held)
+    spread.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"storage of GLB stands below the spatial loop over PE\.X"):
+        pm.load(spread)
+
+
+def _run(total: int, seed: int) -> Found:
+    every = Found()
+    for found in campaign(total, seed, 1):
+        every.add(found)
+    return every
+
+
+def test_doors_agree_on_generated_specs() -> None:
+    found = _run(100, 7)
+    assert found.differences == []
+    assert found.counts["fused"] >= 40
+    assert found.counts["illegal"] >= 25
+    assert found.counts["closed"] >= 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_doors_agree_on_generated_specs_at_length(seed: int) -> None:
+    assert _run(600, 100 + seed).differences == []
