@@ -29,7 +29,7 @@ test: lint types browser
 	$(PY) -m pytest -n $(JOBS)
 
 test-slow: $(READY) editor
-	POLYMODEL_RANDOM=1 POLYMODEL_YAML_SERVER=$(SERVER) $(PY) -m pytest -n $(JOBS) -m slow
+	POLYMODEL_RANDOM=1 POLYMODEL_LONG=1 POLYMODEL_YAML_SERVER=$(SERVER) $(PY) -m pytest -n $(JOBS) -m "slow or hypothesis"
 
 lint: $(READY)
 	$(PY) -m ruff check .

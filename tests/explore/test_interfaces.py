@@ -35,7 +35,7 @@ def some_spec(pick: random.Random) -> pm.Spec:
     return spec_of(einsums, sizes, pick.choice([120, 300, 800]), pick.choice([0, 24, 100]), [fan])
 
 
-@pytest.mark.parametrize("seed", seeds(4, range(8)))
+@pytest.mark.parametrize("seed", seeds(2, range(8)))
 def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)
     spec = some_spec(pick)
@@ -50,7 +50,7 @@ def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(bounded, free, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", seeds(4, [1, 3, 16, 47, 23, 26, 30, 35]))
+@pytest.mark.parametrize("seed", seeds(2, [1, 3, 16, 47, 23, 26, 30, 35]))
 @pytest.mark.parametrize("objectives", [("energy",), ("energy", "latency")])
 def test_rough_dives_lose_no_point_of_the_front(
     objectives: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +71,7 @@ def test_rough_dives_lose_no_point_of_the_front(
     np.testing.assert_allclose(rough, without, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, range(4)))
 def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,7 @@ def test_einsums_of_one_shape_are_looked_at_side_by_side() -> None:
         assert report.total_energy == pytest.approx(c.energy, rel=1e-12)
 
 
-@pytest.mark.parametrize("seed", seeds(3, range(6)))
+@pytest.mark.parametrize("seed", seeds(1, range(6)))
 def test_no_whole_mapping_costs_less_than_the_shortest_path(seed: int) -> None:
     """The least energy and the least latency, per level of the buffer, against the front of all three."""
     pick = random.Random(100 + seed)

@@ -18,6 +18,7 @@ from polymodel.explore.terms import costs
 from polymodel.explore.tilechains import all_chains
 from polymodel.explore.trees import Chosen, looptree
 from polymodel.loading import Spec
+from tests.seeds import seeds
 
 EINSUMS = (
     "C[m,n] = A[m,k] * B[k,n]",
@@ -107,7 +108,7 @@ def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, p
     return bool(np.any(spread > 1))
 
 
-@pytest.mark.parametrize("sizes", ["divisors", "all"])
+@pytest.mark.parametrize("sizes", seeds(1, ["all", "divisors"]))
 def test_points_cost_what_evaluate_says(sizes: Sizes) -> None:
     pick, spread = random.Random(7), 0
     for _ in range(80):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.seeds import seeds
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
 # What a user does first, far from any checkout.
@@ -114,7 +116,7 @@ def test_what_is_in_the_packages(built: tuple[Path, Path]) -> None:
     assert not [n for n in packed if n.startswith((".venv", "out/", "build/"))]
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("version", seeds(1, PYTHONS))
 def test_a_clean_environment(version: str, built: tuple[Path, Path], tmp_path: Path) -> None:
     base, home = interpreter(version), tmp_path / "env"
     uv = Path(sys.executable).parent / "uv"

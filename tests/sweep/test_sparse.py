@@ -12,6 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.sparse.density import random_tensor
+from tests.seeds import seeds
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "sparse" / "sweeps.yaml"
 
@@ -132,7 +133,7 @@ def test_every_point_is_that_of_a_sparse_report(name: str) -> None:
         assert row["latency"] == report.dense.total_latency
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", seeds(3, CASES))
 def test_many_points_at_once_are_what_each_is(name: str) -> None:
     """Nothing is evaluated point by point; what is found agrees with rows that are, else InternalError."""
     asked = ("energy", "latency", "edp", "reads:DRAM", "writes:GLB", "accesses:GLB", "working_set:GLB")

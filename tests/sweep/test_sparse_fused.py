@@ -125,7 +125,7 @@ def compare(problem: Problem, seed: int) -> None:
             assert at(found.working_sets[component]) == pytest.approx(bits, rel=1e-9)
 
 
-CHECKS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+CHECKS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @CHECKS

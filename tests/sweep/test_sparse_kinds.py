@@ -11,6 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import InternalError
+from tests.seeds import seeds
 from tests.sweep.small import same
 from tests.sweep.test_sparse import SKIP, SYMBOLS, spec
 
@@ -164,7 +165,7 @@ def test_symbols_that_follow_from_others(tmp_path: Path) -> None:
     check(loaded(tmp_path, CHAIN), {"TM": [1, 2, 3, 6], "TN": "TM + 1", "TK": "min(TM, 5)"}, 4)
 
 
-@pytest.mark.parametrize("keep", ["front", "all", "top"])
+@pytest.mark.parametrize("keep", seeds(1, ["top", "front", "all"]))
 def test_shares_and_stores_find_the_same(tmp_path: Path, keep: Any) -> None:
     one = spec(dram=SKIP, glb={"format": {"A": "CSR"}}, size=900)
     options: dict[str, Any] = {"objectives": ("sparse_latency", "sparse_energy"), "keep": keep}
