@@ -35,6 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+@pytest.mark.slow
 def test_the_site_is_whole_and_fetches_nothing(site: Path) -> None:
     """One test, so that the site is built once."""
     for page in pages():
