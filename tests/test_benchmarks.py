@@ -45,6 +45,7 @@ def test_counts_of_a_peer_are_compared_one_by_one():
     assert found.startswith("Matmul2 DRAM W1 read at {'TM': 16, ")
 
 
+@pytest.mark.slow
 def test_sparse_rows_count_what_a_loop_counts():
     timed = []
     found = sparse(lambda action, repeats: timed.append(action()) or 1.0, nnz=2000)

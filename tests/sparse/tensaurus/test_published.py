@@ -116,6 +116,7 @@ def test_the_architecture_on_sparse_data_says_the_same(known: str) -> None:
         assert stored.bits == ours.moved("HBM", "A")
 
 
+@pytest.mark.slow
 def test_facts_of_the_paper() -> None:
     (found,) = check(ROOT / "tests/reference/cases/teaal/tensaurus_paper_facts.json")
     assert not found.fault
