@@ -28,14 +28,14 @@ from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
 from polymodel.cli_new import add_new_commands
-from polymodel.cli_process import put_out, unforeseen
+from polymodel.cli_process import environment, put_out, streams_open, unforeseen
 from polymodel.cli_sparse import add_sparse_commands
 from polymodel.cli_sweep import INTERRUPTED, add_options, run_sweep
 from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
 from polymodel.cli_written import add_html, check_html, claim_outputs, save_page
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError, mending
 from polymodel.inputs import reading, watching
 from polymodel.processes import terminable
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 FINE, INFEASIBLE, BAD_INPUT, REFUSED, BUG = 0, 1, 2, 3, 70
+DATA = ("json", "csv", "html")  # formats for other programs
 CODES = (
     "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly) or "
     "out of memory, 70 a bug of polymodel's own, 130 interrupted (a sweep or an exploration prints what it "
@@ -55,11 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
     try:
+        streams_open()
         with terminable():
             return _run(arguments, command)
     except MemoryError:
         print(OUT_OF_MEMORY, file=sys.stderr)
         return REFUSED
+    except ImportError as error:
+        told = environment(error)
+        print(told or unforeseen(error, command, _version()), file=sys.stderr)
+        return BAD_INPUT if told else BUG
     except Exception as error:  # noqa: BLE001  # the last barrier: nobody foresaw it, and nobody is behind it
         print(unforeseen(error, command, _version()), file=sys.stderr)
         return BUG
@@ -82,10 +88,11 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        print(f"{error.filename or 'file'}: {error.strerror or error}", file=sys.stderr)
+        fault = Diagnostic(f"{error.filename or 'file'}: {error.strerror or error}", mending(error))
+        print(fault.render(), file=sys.stderr)
         return BAD_INPUT
     found: int = code
-    return found if put_out(text) else BAD_INPUT
+    return found if put_out(text, getattr(options, "format", "table") in DATA) else BAD_INPUT
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, SpecError, masked
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -239,6 +239,7 @@ class Line:
 
     def say(self, line: str) -> None:
         """Show this text in the place of what was there."""
+        line = masked(line)
         if not self.live:
             self.write(line + "\n")
             return

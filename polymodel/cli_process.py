@@ -9,7 +9,10 @@ import traceback
 from pathlib import Path
 
 from polymodel.cli_common import TRACEBACK, WORDS
-from polymodel.errors import Diagnostic, InternalError
+from polymodel.errors import Diagnostic, InternalError, PackageFault, masked
+
+# Names that packages are installed by, where they are others than those that are imported.
+_PACKAGES = {"yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]"}
 
 
 def unforeseen(error: Exception, command: str, version: str) -> str:
@@ -37,9 +40,39 @@ def unforeseen(error: Exception, command: str, version: str) -> str:
     return "\n".join(lines)
 
 
-def put_out(text: str) -> bool:
-    """Print to stdout; False, and told, if that cannot be written. Signs that it cannot show become `?`."""
+def streams_open() -> None:
+    """Where a shell has closed stdin, stdout or stderr, the next files that are opened would get their
+    numbers, and what is printed would end in them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+
+
+def environment(error: ImportError) -> str:
+    """What keeps a package from being imported, and what to do; empty if it is a module of ours."""
+    if isinstance(error, PackageFault):
+        return str(error)
+    name = (error.name or "").partition(".")[0]
+    if not name or name == "polymodel":
+        return ""
+    package = _PACKAGES.get(name, name)
+    return Diagnostic(f"the package {name} cannot be imported: {error}", f"pip install {package}").render()
+
+
+def put_out(text: str, data: bool = False) -> bool:
+    """Print to stdout; False, and told, if that cannot be written. Signs that it cannot show become `?`, and
+    so does what would steer a terminal, unless it is `data` for another program."""
     out = sys.stdout
+    if out is None:
+        fault = Diagnostic("cannot write to stdout: it is closed", "leave it open, or send it to a file")
+        sys.stderr.write(f"{fault.render()}\n")
+        return not text
+    if not data or out.isatty():
+        text = masked(text)
     try:
         try:
             out.write(text)

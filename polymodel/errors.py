@@ -6,6 +6,7 @@ Nothing below this module exists, so every room may raise these.
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,18 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from os import PathLike, sep
 from pathlib import Path
+
+# What would steer a terminal or turn text around: control characters, marks of direction, line separators.
+_STEERING = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff]"
+)
+
+
+def masked(text: str) -> str:
+    """The text with `?` for what would steer a terminal: names come from files. Lines and tabs stay."""
+    return _STEERING.sub("?", text)
+
 
 # Of a longer source line, a diagnostic shows the part around the fault.
 _WIDTH = 200
@@ -63,7 +76,7 @@ class Diagnostic:
             lines.append("    " + pad + "^")
         if self.remedy:
             lines.append("  remedy: " + self.remedy)
-        return "\n".join(lines)
+        return masked("\n".join(lines))
 
 
 class PolymodelError(Exception):
@@ -101,6 +114,15 @@ _MEND: tuple[tuple[type[OSError], str], ...] = (
 )
 
 
+def mending(error: OSError) -> str:
+    """What to do about an error of the system; empty where nobody knows."""
+    if error.errno in _FULL:
+        return "make room there, or choose another place; what was there before is as it was"
+    if "temporary directory" in str(error):
+        return "set TMPDIR to a folder that may be written to"
+    return next((text for kind, text in _MEND if isinstance(error, kind)), "")
+
+
 @contextmanager
 def writing(target: str | PathLike[str]) -> Iterator[None]:
     """Whatever keeps the system from writing `target` is a SpecError, with a remedy where there is one."""
@@ -113,14 +135,10 @@ def writing(target: str | PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            remedy = "make room there, or choose another place; what was there before is as it was"
-            raise SpecError(
-                [Diagnostic(f"cannot write {target}: {error.strerror or error}", remedy)]
-            ) from error
-        remedy = next((text for kind, text in _MEND if isinstance(error, kind)), "")
+        remedy = mending(error)
         named = error.filename or target
-        named = target if ".new" in str(named) else named  # the file that is to take its place
+        # The file that is to take its place, or that there is no room for.
+        named = target if ".new" in str(named) or error.errno in _FULL else named
         message = f"cannot write {named}: {error.strerror or error}"
         raise SpecError([Diagnostic(message, remedy)]) from error
 
@@ -131,7 +149,14 @@ class Refused(PolymodelError):
     def __init__(self, message: str, remedy: str = "") -> None:
         self.message = message
         self.remedy = remedy
-        super().__init__(message + (f"\n  remedy: {remedy}" if remedy else ""))
+        super().__init__(masked(message + (f"\n  remedy: {remedy}" if remedy else "")))
+
+
+class PackageFault(PolymodelError, ImportError):
+    """A package that polymodel needs is missing, or is another one of that name."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(f"{message}\n  remedy: {remedy}")
 
 
 class InternalError(PolymodelError):

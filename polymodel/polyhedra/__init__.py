@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import islpy as isl
+from polymodel.errors import PackageFault
 
+try:
+    import islpy as isl
+except ImportError as error:
+    raise PackageFault(
+        f"islpy cannot be imported, and nothing can be counted without it ({error})",
+        "pip install islpy-barvinok",
+    ) from error
 if not hasattr(isl.Set, "card"):
-    raise ImportError(
-        "this islpy was built without barvinok, so nothing can be counted: run "
-        "`pip uninstall islpy` and then `pip install --force-reinstall islpy-barvinok` "
-        "(both packages own the import name islpy and overwrite each other)"
+    raise PackageFault(
+        "this islpy was built without barvinok, so nothing can be counted",
+        "run `pip uninstall islpy` and then `pip install --force-reinstall islpy-barvinok` "
+        "(both packages own the import name islpy and overwrite each other)",
     )

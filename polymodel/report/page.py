@@ -11,6 +11,7 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
+from polymodel.errors import masked
 from polymodel.report.drawing import INK, MUTED
 
 # What fragments in notebooks bring; whole pages add assets/report.css.
@@ -51,7 +52,7 @@ def page(title: str, body: str, parts: Sequence[Part] = ()) -> str:
     Tables with a head sort, and filter where they have more than a few rows. `parts` fold, below a table of
     contents.
     """
-    script = _asset("report.js")
+    script, title = _asset("report.js"), masked(title)
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; "

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from polymodel.errors import masked
 from polymodel.integers import frame_column
 from polymodel.quantities import engineering
 from polymodel.report.glossary import TERMS
@@ -138,7 +139,7 @@ class Table:
         body = [line(row) for row in cells]
         if total and len(self.rows) > 1:
             body.insert(len(body) - 1, rule)
-        return "\n".join([line(heads), rule, *body])
+        return masked("\n".join([line(heads), rule, *body]))
 
     def _numeric(self, at: int) -> bool:
         return any(isinstance(row[at], (int, float)) and not isinstance(row[at], bool) for row in self.rows)
