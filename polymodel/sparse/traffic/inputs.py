@@ -15,7 +15,7 @@ from polymodel.sparse.traffic.bound import Held
 from polymodel.sparse.traffic.cache import Accesses, Clock
 from polymodel.sparse.traffic.lanes import Lanes
 from polymodel.sparse.traffic.lines import ceil_div, pairs
-from polymodel.sparse.traffic.nest import Nest, Place
+from polymodel.sparse.traffic.nest import Nest, Place, Stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +24,9 @@ class Use:
 
     payload: of the elements whose iteration is entered. coordinate: of all that the co-iteration reads,
     matched or not. leader: as coordinate, of the leader of a leader-follower intersection, which reads all of
-    its fibers. `stored`: per element its place among the stored ones of its fiber (-1: not stored, not read),
-    where that is not its place in the fiber as walked. `turn`: orders what happens at the same time.
+    its fibers. `stored`: of a follower that is walked over its whole shape. Its elements lie at their place
+    among the stored ones; to find that one is not stored, the payload at the place where it would be is read
+    (no coordinate: `found` leaves those out). `turn`: orders what happens at the same time.
     """
 
     nest: Nest
@@ -34,14 +35,19 @@ class Use:
     per_line: int
     how: Literal["payload", "coordinate", "leader"]
     turn: int
-    stored: Ints | None = None
+    stored: Stored | None = None
+    found: bool = False
 
     @cached_property
     def line(self) -> Ints:
         """The line of each element; every fiber starts a new one."""
         level = self.nest.level(self.tensor, self.place.depth)
         before = np.cumsum(ceil_div(np.diff(level.starts), self.per_line))
-        at = np.arange(level.elements) - level.starts[level.fiber] if self.stored is None else self.stored
+        at = (
+            np.arange(level.elements) - level.starts[level.fiber]
+            if self.stored is None
+            else self.stored.place
+        )
         first = np.concatenate((np.zeros(1, np.int64), before))
         return first[level.fiber] + at // self.per_line
 
@@ -50,8 +56,8 @@ class Use:
         """Nodes of the loop with the element that each enters."""
         element = self.nest.loops[self.place.loop].element[self.nest.slot[self.tensor]]
         nodes = np.flatnonzero(element >= 0)
-        if self.stored is not None:
-            nodes = nodes[self.stored[element[nodes]] >= 0]
+        if self.stored is not None and self.found:
+            nodes = nodes[self.stored.present[element[nodes]]]
         return nodes, element[nodes]
 
     @cached_property
@@ -157,7 +163,7 @@ def use_of(nest: Nest, held: Held, leader: str) -> Use:
     stored = nest.stored.get((tensor, place.depth)) if follows else None
     if held.kind == "payload" or follows:
         turn = slot if held.kind == "payload" else -1
-        return Use(nest, tensor, place, held.per_line, "payload", turn, stored)
+        return Use(nest, tensor, place, held.per_line, "payload", turn, stored, held.kind != "payload")
     if not read:
         what = f"{nest.plan.einsum}: coordinates of {tensor} {held.rank} are looked up, not read in order"
         raise Refused(what, "bind the payloads, or bind it eagerly")

@@ -28,6 +28,15 @@ class Place:
     depth: int
 
 
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Of the elements of a rank that is walked over its whole shape: the place of each among the stored ones of
+    its fiber, of one that is not stored where a search for it ends; and whether it is stored."""
+
+    place: Ints
+    present: Bools
+
+
 class Nest:
     """One Einsum as walked. Nodes of loop l are numbered in loop order; loop -1 has one node, the root.
 
@@ -40,7 +49,7 @@ class Nest:
         if len(plan.terms) > 1:
             what = f"{plan.einsum}: the traffic of a sum of terms is not worked out"
             raise Refused(what, "give each term an Einsum of its own")
-        self.stored: dict[tuple[str, int], Ints] = {}
+        self.stored: dict[tuple[str, int], Stored] = {}
         slots = tuple(self._expanded(s, walked.get(s.tensor, ())) for s in plan.slots)
         self.plan = replace(plan, slots=slots)
         walk = Walk(self.plan)
@@ -155,8 +164,8 @@ def _first(points: Ints, shape: Sequence[int]) -> Ints:
     return np.sort(order[np.flatnonzero(np.append(~same, True))])
 
 
-def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Ints]:
-    """The tree with every coordinate of a rank present, and per element its place among the stored, or -1."""
+def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Stored]:
+    """The tree with every coordinate of a rank present, and what is stored of these."""
     level = tree.levels[depth]
     size = level.rank.size
     if depth == len(tree.levels) - 1:
@@ -168,8 +177,10 @@ def _whole(tree: Fibertree, depth: int) -> tuple[Fibertree, Ints]:
     below = tree.levels[depth + 1]
     counts = np.zeros(level.fibers * size, dtype=np.int64)
     counts[at] = np.diff(below.starts)
-    stored = np.full(counts.size, -1, dtype=np.int64)
-    stored[at] = np.arange(level.elements) - level.starts[level.fiber]
+    present = np.zeros(counts.size, dtype=bool)
+    present[at] = True
+    each = present.reshape(level.fibers, size).astype(np.int64)
+    stored = Stored((np.cumsum(each, axis=1) - each).reshape(-1), present)
     coords = np.tile(np.arange(size, dtype=np.int64), level.fibers)
     full = Level(level.rank, coords, np.arange(level.fibers + 1, dtype=np.int64) * size)
     starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))

@@ -163,10 +163,11 @@ class Run:
         return {c: fiber.get(c, {}) for c in range(self.sizes[rank])}
 
     def led(self, depth, rank, leader, drivers, fibers, order, at, reads):
-        """All coordinates of the leader; the follower's are looked up, at their place among the stored."""
+        """All coordinates of the leader; the follower's are looked up, at their place among the stored: one
+        that is not stored at the place where the search for it ends."""
         other = next(t for t in drivers if t != leader)
         stored = sorted(at[other])
-        self.places[depth][other] = {c: i for i, c in enumerate(stored)}
+        self.places[depth][other] = {c: sum(s < c for s in stored) for c in fibers[other]}
         self.isect[rank] += len(order[leader])
         for i, c in enumerate(order[leader]):
             reads(leader, i, i)

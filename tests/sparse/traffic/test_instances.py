@@ -73,11 +73,12 @@ def walked(a: np.ndarray, b: np.ndarray, pes: int, depth: int, per_line: int) ->
         if len(cache) > depth:
             cache.popitem(last=False)
 
-    # A follower's pointers lie by the rows that hold something; others have none.
-    stored = np.cumsum(b.any(axis=1)) - 1
+    # A follower's pointers lie by the rows that hold something; for others the search ends before the next.
+    full = b.any(axis=1)
+    stored = np.cumsum(full) - full
     for m, row in enumerate(a):
         cache = caches[m % pes]
-        for k in np.flatnonzero(row & b.any(axis=1)):
+        for k in np.flatnonzero(row):
             touch(cache, "pointer", int(stored[k]) // per_line)
             for place in range(np.count_nonzero(b[k])):
                 touch(cache, "coordinate", int(k), place // per_line)

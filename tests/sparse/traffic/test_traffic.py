@@ -57,6 +57,30 @@ def test_designs_on_random_data(name: str, seed: int) -> None:
     assert ours == slow
 
 
+def test_a_row_pointer_is_read_for_rows_that_are_not_found() -> None:
+    """A asks for rows 1, 3 and 9 of B, which holds 1, 2, 5, 7, 8: 3 is looked for where 5 lies, 9 behind all.
+    Two pointers to a line: places 0, 2 and 5 lie on three lines; row 1 has a line of coordinates and one value."""
+    given = {"A": {(k, 0): 1 for k in (1, 3, 9)}, "B": {(k, 0): 1 for k in (1, 2, 5, 7, 8)}}
+    sizes = {"K": 10, "M": 1, "N": 1}
+    ours, slow = both(data.design("gamma"), {}, sizes, given, data.WALKED["gamma"], None)
+    assert ours == slow
+    assert ours["T"]["MainMemory"]["B"] == {"read": 64 * (3 + 2)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gamma_on_skewed_data_with_empty_rows(seed: int) -> None:
+    """Of 64 rows of B the larger half is empty; the nonzeros of A crowd in few columns."""
+    rng = Random(seed)
+    sizes = {"K": 64, "M": 48, "N": 56}
+    rows = rng.sample(range(64), 26)
+    given = {
+        "A": {(min(63, int(64 * rng.random() ** 3)), rng.randrange(48)): 1 for _ in range(200)},
+        "B": {(rng.choice(rows), int(56 * rng.random() ** 2)): 1 for _ in range(150)},
+    }
+    found, slow = both(data.design("gamma"), {}, sizes, given, data.WALKED["gamma"], None)
+    assert found == slow
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_flattened_ranks_in_parts_of_few_nonzeros(seed: int) -> None:
     """SIGMA with small parts, narrow lines and the kept tensor bound lazily as well."""
