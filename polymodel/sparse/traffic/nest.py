@@ -30,8 +30,8 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Of the elements of a rank that is walked over its whole shape: the place of each among the stored ones of
-    its fiber, of one that is not stored where a search for it ends; and whether it is stored."""
+    """Of the elements of a rank that is walked over its whole shape: the place of each among the stored ones
+    of its fiber, of one that is not stored where a search for it ends; and whether it is stored."""
 
     place: Ints
     present: Bools
