@@ -28,7 +28,25 @@ def resolve_sparse(
     met = tuple(
         _intersection(x, (*path, "intersect", i), rules, faults) for i, x in enumerate(section.intersect)
     )
-    return SparseRules(formats, actions, met)
+    return SparseRules(formats, actions, met, _dense_outputs(section, compute, path, rules, faults))
+
+
+def _dense_outputs(
+    section: SparseSection, compute: bool, path: Path, rules: Rules, faults: Faults
+) -> tuple[str, ...]:
+    """Tensors that any of the expressions gives; each is an output of some Einsum."""
+    at = (*path, "dense_outputs")
+    if compute and section.dense_outputs:
+        faults.add(at, "a compute unit stores no outputs", "say it at the memories that hold them")
+    before, found = len(faults), dict[str, None]()
+    for number, scope in enumerate(rules.scopes):
+        members = _union(section.dense_outputs, number, at, rules)
+        outputs = tensor_set(parse_set("Outputs"), scope)
+        found |= dict.fromkeys(_ordered(members & outputs, scope))
+    if section.dense_outputs and rules.scopes and not found and len(faults) == before:
+        what = f"no Einsum computes any of {', '.join(section.dense_outputs)}"
+        faults.add(at, what, "name outputs, or Outputs for all")
+    return tuple(found)
 
 
 def _formats(section: SparseSection, path: Path, rules: Rules, faults: Faults) -> tuple[tuple[str, Any], ...]:

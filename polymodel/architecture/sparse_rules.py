@@ -42,14 +42,16 @@ class Intersection:
 
 @dataclass(frozen=True)
 class SparseRules:
-    """The section `sparse:` of one component. `formats`: (tensor, format as written) where one is given."""
+    """The section `sparse:` of one component. `formats`: (tensor, format as written) where one is given.
+    `dense_outputs`: outputs that move here as the dense schedule says, whatever was computed."""
 
     formats: tuple[tuple[str, Any], ...] = ()
     actions: tuple[SparseAction, ...] = ()
     intersections: tuple[Intersection, ...] = ()
+    dense_outputs: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.actions, self.intersections))  # formats may be lists as written
+        return hash((self.actions, self.intersections, self.dense_outputs))  # formats may be lists as written
 
     def format_of(self, tensor: str) -> Any:
         """The format of a tensor as written, None where none is given: all its points are stored."""

@@ -189,7 +189,9 @@ class _Least:
         reach = memory + 1 if kind in OUTER else memory
         held = self._held(tensor) if nonzeros else 1.0
         turns, actual = (
-            self._left(tensor, nonzeros, self._above(tensor, reach, kinds), access.output and kind in PARTIAL)
+            self._left(
+                tensor, nonzeros, self._leading(tensor, reach, kinds), access.output and kind in PARTIAL
+            )
             for kinds in (("skip",), ("skip", "gate"))
         )
         if how is not None and how.blocks:
@@ -209,6 +211,15 @@ class _Least:
             joules = held * each
         time = turns * bits + actual * more if more >= 0 else turns * (bits + more)
         return joules, time
+
+    def _leading(self, tensor: str, reach: int, kinds: Sequence[str]) -> frozenset[str]:
+        """Tensors whose zeros spare transfers: leaders of actions, and of an output what makes operations
+        idle on any unit, as its elements move only where one is executed."""
+        found = self._above(tensor, reach, kinds)
+        if self.einsum.is_copy or not self.einsum.access_of(tensor).output:
+            return found
+        units = (c for c in self.hierarchy.components if c.kind == "compute")
+        return found.union(*(self._idle(c, len(self.memories), kinds) for c in units))
 
     def _held(self, tensor: str) -> float:
         """Share of the points that are not zero."""

@@ -49,9 +49,12 @@ class SparseSection(SchemaObject):
     """`sparse:` of a memory or compute unit.
 
     `format`: tensors (a name or set expression) -> `CSR`, `[U, CP]`, ... (docs/sparse/formats.md);
-    what has none is stored point by point.
+    what has none is stored point by point. `dense_outputs`: outputs (names or set expressions) that this
+    memory exchanges with the next one further in as the dense schedule says; without it, only elements
+    that an operation computed.
     """
 
     format: dict[SetKey, object] = Field(default_factory=dict)
     actions: tuple[Annotated[SparseAction, AfterValidator(_one_kind)], ...] = ()
     intersect: tuple[Intersection, ...] = ()
+    dense_outputs: Sets = ()

@@ -262,4 +262,4 @@ def test_the_chapter_says_what_its_example_gives() -> None:
     assert dense.frame[["TM", "TK"]].to_numpy().tolist() == [[8, 32]]
     assert f"{dense.feasible} fit dense, {frame['feasible'].sum()} sparse" in text
     front = pm.sweep(loaded).frame[["TM", "TK"]].to_numpy().tolist()
-    assert front == [[16, 32], [4, 16], [2, 16]]
+    assert front == [[1, 1], [2, 1], [4, 1], [8, 1], [16, 1]]

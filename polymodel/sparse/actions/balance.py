@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
+from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
 from polymodel.sparse.actions.links import Condition, Structure
-from polymodel.sparse.actions.tally import digit_columns
 
 # Rows of all instances together, beside those of the data.
 MOST_INSTANCES = 10_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from polymodel.mapping.looptree import Loop
 from polymodel.workload.einsum import Einsum
 
 Ints = NDArray[np.int64]
+POINT = -1  # stands among loop ids for the places within the innermost tiles
 # Values of one rank variable are listed; beyond this the counts come from the density alone.
 LONGEST = 50_000_000
 
@@ -121,3 +122,11 @@ def group_numbers(columns: list[Ints], size: int) -> Ints:
         else:
             found = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
     return found
+
+
+def digit_columns(counters: Counters, digits: Set[int | str]) -> list[Ints]:
+    """The counters of these loops (POINT, or its name: and the place within the innermost tile) of every
+    value."""
+    found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
+    points = (POINT in digits or counters.variable in digits) and not counters.foreign
+    return [*found, counters.offset] if points else found

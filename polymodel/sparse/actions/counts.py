@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,6 +15,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.reach import Looked, effectual_only
 from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
 from polymodel.sparse.actions.storage import (
     Formats,
@@ -23,9 +25,11 @@ from polymodel.sparse.actions.storage import (
     tiling_bits,
     transfer_digits,
 )
-from polymodel.sparse.actions.sums import LinkSums, Number, Tables
+from polymodel.sparse.actions.sums import NOTHING, LinkSums, Number, Tables
 from polymodel.sparse.actions.zeros import require_known
 from polymodel.sparse.density.model import Label
+
+SKIPS, ACTIONS = ("skip",), ("skip", "gate")
 
 
 class EinsumCounts:
@@ -45,14 +49,13 @@ class EinsumCounts:
         """Operations: effectual, executed in vain, gated, skipped."""
         whole = dense.operations
         sums = LinkSums(self.structure, self.data, self.tables)
-        conditions = sums.all_conditions
         effectual, label = self._effectual(whole)
-        skips = tuple(c for c in conditions if c.kind == "skip")
+        skips = sums.looked(SKIPS)
         turns, first = self._kept(sums, "operations", skips, whole, False)
-        executed, second = self._kept(sums, "operations", conditions, whole, False)
+        executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
         label = _worst(label, first, second)
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
-        busiest, about = self._busiest(sums, skips, dense, turns)
+        busiest, about = self._busiest(sums, skips.conditions, dense, turns)
         return ComputeCount(
             dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
             whole - turns, label, busiest, dense.instances, about,
@@ -115,11 +118,9 @@ class EinsumCounts:
             held, label = self._scaled(row.tensor, dense, nonzeros)
             return self._record(row, kind, dense, held, held, held, label)
         sums = LinkSums(self.structure, self.data, self.tables, chain)
-        conditions = sums.all_conditions
-        held, label = self._kept(sums, kind, (), dense, nonzeros)
-        skips = tuple(c for c in conditions if c.kind == "skip")
-        turns, first = self._kept(sums, kind, skips, dense, nonzeros)
-        actual, second = self._kept(sums, kind, conditions, dense, nonzeros)
+        held, label = self._kept(sums, kind, NOTHING, dense, nonzeros)
+        turns, first = self._kept(sums, kind, sums.looked(SKIPS), dense, nonzeros)
+        actual, second = self._kept(sums, kind, sums.looked(ACTIONS), dense, nonzeros)
         return self._record(row, kind, dense, held, turns, actual, _worst(label, first, second))
 
     def _record(
@@ -166,29 +167,32 @@ class EinsumCounts:
         return ()
 
     def _kept(
-        self, sums: LinkSums, kind: str, conditions: Iterable[Condition], dense: int, nonzeros: bool
+        self, sums: LinkSums, kind: str, looked: Looked, dense: int, nonzeros: bool
     ) -> tuple[Number, Label]:
         """How much of `dense` is left, and what that number is."""
-        looked = tuple(c for c in conditions if not self.data[c.leader].dense)
         if not looked and not nonzeros:
-            return dense, "exact"
-        bounded = self._places(sums, looked)
-        data = [self.data[c.leader] for c in looked] + ([self.data[sums.tensor]] if nonzeros else [])
+            return dense, "bound" if looked.loose else "exact"
+        bounded = self._places(sums, looked.conditions) or looked.loose
+        data = [self.data[t] for t in looked.leaders] + ([self.data[sums.tensor]] if nonzeros else [])
         if self.structure.box and sums.total(kind) == dense:
             label: Label = "exact" if all(d.label == "exact" for d in data) else "expected"
             found = sums.total(kind, looked, nonzeros)
             own = self.data[sums.tensor] if nonzeros else None
-            if own is not None and own.computed and own.actual is None and looked:
+            if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
-                both = sums.total(kind, looked), sums.total(kind, (), True)
-                return min(both), "bound"
-            return found, "bound" if bounded else label
+                touched = sums.total(kind, looked)
+                if own.computed and looked.by_value and effectual_only(self.structure, self.data):
+                    # What is touched is nonzero in the end.
+                    return touched, label if sums.sure(kind, looked) and not bounded else "bound"
+                return min(touched, sums.total(kind, NOTHING, True)), "bound"
+            return found, label if sums.sure(kind, looked) and not bounded else "bound"
         # What holds a nonzero of the tensor holds one for the actions that it leads itself.
-        looked = tuple(c for c in looked if not nonzeros or c.leader != sums.tensor)
+        mine = tuple(c for c in looked.conditions if not nonzeros or c.leader != sums.tensor)
+        looked = replace(looked, conditions=mine)
         low, high = sums.shares(looked, kind) if looked else (1.0, 1.0)
         scale = self.data[sums.tensor].density if nonzeros else 1.0
         # Of data the chance of a tile is that of one at a random place, which bounds nothing.
-        alike = low == high or any(self.data[c.leader].actual is not None for c in looked)
+        alike = low == high or any(self.data[t].actual is not None for t in looked.leaders)
         self.note(sums.tensor, alike)
         return dense * high * scale, "expected" if alike and not bounded else "bound"
 

@@ -8,7 +8,7 @@ nothing apart: their parts of X go with one transfer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,23 +17,30 @@ from polymodel.analysis.engine import Problem
 from polymodel.architecture.sparse_rules import ActionKind
 from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
 from polymodel.mapping.placement import storage_chain
+from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of
 from polymodel.sparse.actions.zeros import is_union
 from polymodel.workload.einsum import Einsum
 
-POINT = -1  # stands among loop ids for the place within the innermost tile
+# Ids of loops; names of rank variables stand for the places within their innermost tiles.
+Digits = frozenset[int | str]
 
 
 @dataclass(frozen=True)
 class Condition:
     """Accesses of a tensor are eliminated where the leader's part is empty.
 
-    `digits`: ids of the loops (and POINT) whose counters fix the leader's part.
+    `digits`: what fixes the leader's part: counters of the loops with these ids, and the places within the
+    innermost tiles of these rank variables (POINT: of all).
     """
 
     kind: ActionKind
     leader: str
-    digits: frozenset[int]
+    digits: Digits
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        return (self.leader,)
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,9 @@ class Link:
     the child, `read` those at the parent. `between`: loops between the two. `fresh`: temporal loops between
     the two (of level 0: also above), `shared`: spatial ones whose instances share one read, `everyone`:
     those of them along which every instance gets partial sums.
+
+    An element of an output is touched where any of its operations is executed, that is where all of `reached`
+    hold; `fixed`: what such operations have in common.
     """
 
     einsum: str
@@ -60,6 +70,8 @@ class Link:
     everyone: frozenset[int]
     read_first: bool
     conditions: tuple[Condition, ...]
+    reached: tuple[Condition, ...] = ()
+    fixed: Digits = frozenset()
 
 
 class Structure:
@@ -136,7 +148,22 @@ class Structure:
             everyone=frozenset(i for i in shared if dims[i].broadcast_partials),
             read_first=hierarchy[component].read_first,
             conditions=(*above, *self._conditions(tensor, component, child, read)),
+            reached=self._reached(tensor, component, child),
+            fixed=self._named(read) | {i for i, x in self.loops if self.variable(x) in own} | own,
         )
+
+    def _reached(self, tensor: str, component: str, child: int | None) -> tuple[Condition, ...]:
+        """What makes operations idle, if an output moves only where one is executed."""
+        rules = self.problem.hierarchy[component].sparse
+        dense = rules is not None and tensor in rules.dense_outputs
+        if dense or not self.einsum.access_of(tensor).output or self.shares(tensor, child):
+            return ()
+        return self.executed()
+
+    def _named(self, digits: Set[int]) -> Digits:
+        """The same with places within tiles by the names of rank variables."""
+        found: set[int | str] = {d for d in digits if d != POINT}
+        return frozenset(found | (set(self.einsum.rank_variables) if POINT in digits else set()))
 
     def _staying(
         self, own: set[str], over: list[tuple[int, Loop]], parent: int, child: int | None, output: bool
@@ -175,11 +202,11 @@ class Structure:
         users = (self.problem.cascade[e] for e in self.problem.tree.below[child])
         return sum(tensor in e.tensors for e in users) > 1
 
-    def _restricted(self, digits: frozenset[int], leader: str) -> frozenset[int]:
-        """The digits over variables of the leader; POINT stays."""
+    def _restricted(self, digits: frozenset[int], leader: str) -> Digits:
+        """The digits over variables of the leader."""
         own = self.einsum.access_of(leader).variables
         over = {i for i, x in self.loops if self.variable(x) in own}
-        return digits & (over | {POINT})
+        return self._named(digits) & (over | set(own))
 
     def executed(self) -> tuple[Condition, ...]:
         """What makes an operation idle: the actions of its compute unit, and those on its operands."""

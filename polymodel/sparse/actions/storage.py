@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -13,11 +13,11 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Buffet
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.actions.counters import Ints, group_numbers
+from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
 from polymodel.sparse.actions.records import Footprint
-from polymodel.sparse.actions.tally import digit_columns, region_table, window
+from polymodel.sparse.actions.tally import region_table, window
 from polymodel.sparse.density.model import DensityModel, Label, Placeless
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.formats import (
@@ -112,7 +112,7 @@ def kept(format: Format) -> Kept:
 class Tiles:
     """The tiles that loops with these ids (and POINT) cut a tensor into, as one Einsum touches it."""
 
-    def __init__(self, structure: Structure, tensor: str, digits: frozenset[int]) -> None:
+    def __init__(self, structure: Structure, tensor: str, digits: Set[int | str]) -> None:
         self.structure = structure
         self.digits = digits
         self.access = structure.einsum.access_of(tensor)

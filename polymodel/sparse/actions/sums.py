@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
 
@@ -13,7 +13,8 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Table
-from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.links import POINT, Condition, Digits, Link, Structure, sharpest
+from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
 from polymodel.sparse.actions.storage import Tiles
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
 from polymodel.sparse.density.uniform import Uniform
@@ -31,6 +32,7 @@ class Parts(Protocol):
 
 
 Number = float  # an int where every datum is exact
+NOTHING = Looked()
 
 
 @dataclass
@@ -38,8 +40,9 @@ class Tables:
     """Of one Einsum, shared by its links: which tiles of a tensor, told apart by these loops, hold a nonzero;
     and sums that were asked for before."""
 
-    known: dict[tuple[str, frozenset[int], bool], Table] = field(default_factory=dict)
-    sums: dict[tuple[object, ...], Number] = field(default_factory=dict)
+    known: dict[tuple[str, Digits, bool], Table] = field(default_factory=dict)
+    sums: dict[tuple[object, ...], tuple[Number, bool]] = field(default_factory=dict)
+    meetings: dict[Meeting, Table] = field(default_factory=dict)
 
 
 # The end of a link at which an access is counted.
@@ -61,18 +64,32 @@ class LinkSums:
         self.chain = tuple(chain)
         self.link = chain[-1] if chain else None
         self.tensor = self.link.tensor if self.link else ""
-        self.all_conditions = self.link.conditions if self.link else structure.executed()
 
-    def total(self, kind: str, conditions: Sequence[Condition] = (), nonzeros: bool = False) -> Number:
+    def looked(self, kinds: Sequence[str]) -> Looked:
+        """What the transfers (the operations) depend on by actions of these kinds."""
+        if self.link is not None:
+            return looked_at(self.structure, self.link, kinds, self.data)
+        executed = self.structure.executed()
+        return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
+
+    def total(self, kind: str, looked: Looked = NOTHING, nonzeros: bool = False) -> Number:
         """How many elements move in one kind of access where all conditions hold; of nonzeros only, if asked.
 
         Raises Refused for what is too large to list.
         """
-        useful = sharpest(c for c in conditions if self._matters(c, nonzeros))
+        return self._known(kind, looked, nonzeros)[0]
+
+    def sure(self, kind: str, looked: Looked) -> bool:
+        """False where that number is the most it can be."""
+        return not looked.loose and self._known(kind, looked, False)[1]
+
+    def _known(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
+        useful = sharpest(c for c in looked.conditions if self._matters(c, nonzeros))
         side = kind if self._partial(kind) else _SIDES.get(kind, "all")
-        key = (self.link and (self.tensor, self.link.level), side, frozenset(useful), nonzeros)
+        place = self.link and (self.tensor, self.link.level)
+        key = (place, side, frozenset(useful), frozenset(looked.meetings), looked.by_value, nonzeros)
         if key not in self._tables.sums:
-            self._tables.sums[key] = self._total(kind, useful, nonzeros)
+            self._tables.sums[key] = self._total(kind, replace(looked, conditions=useful), nonzeros)
         return self._tables.sums[key]
 
     def _partial(self, kind: str) -> bool:
@@ -80,30 +97,66 @@ class LinkSums:
         fills = kind in ("reads_fill", "writes_fill")
         return fills and self.link is not None and self.structure.einsum.access_of(self.tensor).output
 
-    def _total(self, kind: str, useful: tuple[Condition, ...], nonzeros: bool) -> Number:
+    def _total(self, kind: str, looked: Looked, nonzeros: bool) -> tuple[Number, bool]:
+        useful = looked.conditions
         own = self.data[self.tensor] if nonzeros else None
         given_own = own is not None and own.actual is not None and not own.dense
         by_value = given_own and all(len(x.terms) == 1 for x in self._access(self.tensor).projection)
         modelled = tuple(c for c in useful if self.data[c.leader].actual is None)
         given = tuple(c for c in useful if c not in modelled)
-        tally = Tally(self.structure, self.chain, (*given, *overlaps(modelled)), by_value)
+        met = tuple(m for m in looked.meetings if self._is_given(m))
+        parts: tuple[Condition | Meeting, ...] = (*given, *met, *overlaps(modelled))
+        parts += tuple(m for m in looked.meetings if m not in met)
+        tally = Tally(self.structure, self.chain, parts, by_value or looked.by_value)
         counted = self._counted(tally, kind)
-        factor = self._factor(tally, modelled)
+        factor, sure = self._met(tally, looked.meetings)
+        factor = factor * self._factor(tally, modelled)
         scale = own.density if own is not None and not given_own else 1.0
         tables = {i: self.table(c) for i, c in enumerate(given)}  # numbers as the tally has them
+        tables |= {i: self._meeting(m) for i, m in enumerate(met, len(given))}
         if not tables and not given_own:
             found = float((tally.counts() * tally.elements() * counted * factor).sum()) * scale
-            return round(found) if scale == 1 and (factor == 1).all() else found
+            return (round(found) if scale == 1 and (factor == 1).all() else found), sure
         mine = self._own_table(by_value) if given_own else None
         found = tally.actual(counted, factor, tables, mine)
-        return found if scale == 1 else found * scale
+        return (found if scale == 1 else found * scale), sure
 
-    def shares(self, conditions: Sequence[Condition], kind: str) -> tuple[float, float]:
+    def _is_given(self, meeting: Meeting) -> bool:
+        return all(self.data[t].actual is not None for t in meeting.leaders)
+
+    def _meeting(self, meeting: Meeting) -> Table:
+        """Where a meeting of given data happens."""
+        if meeting not in self._tables.meetings:
+            tables = [self.table(c) for c in meeting.conditions]
+            self._tables.meetings[meeting] = meeting_table(self.structure, meeting, tables)
+        return self._tables.meetings[meeting]
+
+    def _met(self, tally: Tally, meetings: Sequence[Meeting]) -> tuple[Floats, bool]:
+        """Probability that all meetings of tensors with densities happen; False beside it: at most."""
+        found, sure = np.ones([1] * len(tally.axes)), True
+        for meeting in meetings:
+            if not self._is_given(meeting):
+                pair = [self.data[t] for t in meeting.leaders]
+                each, exactly = chances(*tally.meeting(meeting), pair)
+                found, sure = found * each, sure and exactly
+        return found, sure
+
+    def shares(self, looked: Looked, kind: str) -> tuple[float, float]:
         """The least and greatest probability, over all transfers, that all conditions hold."""
-        useful = sharpest(c for c in conditions if self._matters(c, False))
-        tally = Tally(self.structure, self.chain, overlaps(useful), False)
+        useful = sharpest(c for c in looked.conditions if self._matters(c, False))
+        modelled = tuple(m for m in looked.meetings if not self._is_given(m))
+        # Of data a meeting has no chance; its parts have, one by one.
+        useful += tuple(
+            replace(c, digits=c.digits & m.fixed)
+            for m in looked.meetings
+            if m not in modelled
+            for c in m.conditions
+        )
+        useful = sharpest(useful)
+        tally = Tally(self.structure, self.chain, (*overlaps(useful), *modelled), looked.by_value)
         counted = np.broadcast_to(self._counted(tally, kind), [p.size for p in tally.picks])
-        factor = np.broadcast_to(self._factor(tally, useful), counted.shape)
+        each = self._met(tally, modelled)[0] * self._factor(tally, useful)
+        factor = np.broadcast_to(each, counted.shape)
         some = factor[counted]
         return (float(some.min()), float(some.max())) if some.size else (1.0, 1.0)
 
@@ -179,7 +232,7 @@ class LinkSums:
     def _access(self, tensor: str) -> TensorAccess:
         return self.structure.einsum.access_of(tensor)
 
-    def _cached(self, tensor: str, digits: frozenset[int], each: bool = False) -> Table:
+    def _cached(self, tensor: str, digits: Digits, each: bool = False) -> Table:
         key = tensor, digits, each
         found = self._tables.known.get(key)
         if found is None:
@@ -192,7 +245,7 @@ class LinkSums:
 
 def _joint(conditions: Sequence[Condition]) -> Condition:
     """The common part of parts of one leader: it is fixed by the counters of all of them."""
-    digits: frozenset[int] = frozenset().union(*(c.digits for c in conditions))
+    digits: Digits = frozenset().union(*(c.digits for c in conditions))
     return Condition("skip", conditions[0].leader, digits)
 
 

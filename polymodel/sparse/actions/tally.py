@@ -6,7 +6,7 @@ that matters are one class, so that the sums run over few combinations of classe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from polymodel.affine import Affine
 from polymodel.errors import Refused
-from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
+from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.join import Axis as JoinAxis
 from polymodel.sparse.actions.join import Table, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure
 from polymodel.sparse.actions.points import points_of
+from polymodel.sparse.actions.reach import Inner, Meeting, inner
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.workload.einsum import TensorAccess
 
@@ -49,7 +50,8 @@ class Atoms:
 
     `extent`: values in the atom. `read`, `write`: whether it stands for all that share its read, its
     residency. `first`, `here`: per level of the chain, see `Tally.partial`. `sizes`, `groups`: of each
-    condition's part, by the condition's number; `solid` says that its values are consecutive.
+    condition's part, by the condition's number; `solid` says that its values are consecutive. `inner`: what
+    meetings look at.
     """
 
     variable: str
@@ -61,10 +63,12 @@ class Atoms:
     sizes: dict[int, Ints]
     groups: dict[int, Ints]
     solid: dict[int, bool]
+    inner: dict[int, Inner]
 
     def labels(self) -> tuple[Ints, Ints]:
         """The class of each atom, and one atom of each class."""
         columns = [self.extent, self.read, self.write, *self.first, *self.here, *self.sizes.values()]
+        columns += [c for x in self.inner.values() for c in x.columns]
         numbers = group_numbers([c.astype(np.int64) for c in columns], self.extent.size)
         return numbers, np.unique(numbers, return_index=True)[1]
 
@@ -73,7 +77,11 @@ class Tally:
     """Sums over the transfers of one link (`link` None: over the operations of the Einsum)."""
 
     def __init__(
-        self, structure: Structure, chain: Sequence[Link], conditions: Sequence[Condition], by_value: bool
+        self,
+        structure: Structure,
+        chain: Sequence[Link],
+        conditions: Sequence[Condition | Meeting],
+        by_value: bool,
     ) -> None:
         self.structure = structure
         self.chain = tuple(chain)
@@ -94,17 +102,20 @@ class Tally:
 
     def _atoms(self, counters: Counters, own: bool) -> Atoms:
         variables = {v: a.variables for v, a in self._accesses().items()}
-        every = frozenset(i for i, _ in counters.loops) | {POINT}
+        every = frozenset((POINT, *(i for i, _ in counters.loops)))
         fine = every if self.link is None or (own and self.by_value) else self.link.fine
         numbers = group_numbers(digit_columns(counters, fine), counters.size)
         _, pick, extent = np.unique(numbers, return_index=True, return_counts=True)
-        sizes, groups, solid = {}, {}, {}
+        sizes, groups, solid, meets = {}, {}, {}, {}
         for i, condition in enumerate(self.conditions):
-            if counters.variable in variables[condition.leader] and not counters.foreign:
-                parts = group_numbers(digit_columns(counters, condition.digits), counters.size)
-                counts = np.bincount(parts)
-                sizes[i], groups[i] = counts[parts][pick], parts[pick]
-                solid[i] = bool((np.diff(parts) >= 0).all())
+            if counters.foreign or not any(counters.variable in variables[t] for t in condition.leaders):
+                continue
+            if isinstance(condition, Meeting):
+                meets[i] = inner(counters, condition).at(pick)
+            parts = group_numbers(digit_columns(counters, condition.digits), counters.size)
+            counts = np.bincount(parts)
+            sizes[i], groups[i] = counts[parts][pick], parts[pick]
+            solid[i] = bool((np.diff(parts) >= 0).all())
         if counters.foreign:
             extent = np.ones(pick.size, np.int64)
         reads = writes = np.ones(pick.size, np.bool_)
@@ -117,7 +128,16 @@ class Tally:
         first = tuple(_all(zero, x.fresh, pick.size) for x in self.chain) if flagged else ()
         here = tuple(_all(zero, x.shared - x.everyone, pick.size) for x in self.chain) if flagged else ()
         return Atoms(
-            counters.variable, extent.astype(np.int64), reads, writes, first, here, sizes, groups, solid
+            counters.variable,
+            extent.astype(np.int64),
+            reads,
+            writes,
+            first,
+            here,
+            sizes,
+            groups,
+            solid,
+            meets,
         )
 
     def _accesses(self) -> dict[str, TensorAccess]:
@@ -128,6 +148,9 @@ class Tally:
         shape = [1] * len(self.axes)
         shape[number] = -1
         return column[self.picks[number]].reshape(shape)
+
+    def _whole(self, number: int, column: Ints) -> Ints:
+        return self._spread(number, column).astype(np.int64)
 
     def _any(self, columns: Sequence[tuple[int, Bools]], all_of: bool) -> Bools:
         found = np.full([1] * len(self.axes), all_of)
@@ -203,6 +226,23 @@ class Tally:
             found.append(window(expression, extents))
         return tuple(found)
 
+    def meeting(self, meeting: Meeting) -> tuple[Ints, tuple[Ints, ...], Ints]:
+        """Parts, points of the largest part of each leader, and whether all are alike, one entry per
+        combination of classes."""
+        number, accesses = self.conditions.index(meeting), self._accesses()
+        every = np.ones([1] * len(self.axes), np.int64)
+        parts, even, points = every, every, [every] * len(meeting.leaders)
+        for n, atoms in enumerate(self.axes):
+            if number not in atoms.inner:
+                continue
+            found = atoms.inner[number]
+            parts = parts * self._whole(n, found.parts)
+            even = even * self._whole(n, found.even)
+            for k, leader in enumerate(meeting.leaders):
+                if atoms.variable in accesses[leader].variables:
+                    points[k] = points[k] * self._whole(n, found.extents[k])
+        return parts, tuple(points), even
+
     def actual(self, counted: Bools, factor: Floats, tables: dict[int, Table], own: Table | None) -> float:
         """The sum where leaders (by number of condition), perhaps the tensor itself, are given.
 
@@ -236,7 +276,7 @@ class Tally:
 def region_table(
     structure: Structure,
     access: TensorAccess,
-    digits: frozenset[int],
+    digits: Set[int | str],
     data: SparseTensor,
     each: bool = False,
 ) -> Table:
@@ -258,12 +298,6 @@ def region_table(
         ids.append(np.arange(points.rows) if points.nonzero is None else points.nonzero)
         return Table.of([*points.variables, ""], ids, points.rows, different or points.nonzero is None)
     return Table.of(points.variables, ids, points.rows, different)
-
-
-def digit_columns(counters: Counters, digits: frozenset[int]) -> list[Ints]:
-    """The counters of these loops (POINT: and the place within the innermost tile) of every value."""
-    found = [k for (i, _), k in zip(counters.loops, counters.counters, strict=True) if i in digits]
-    return [*found, counters.offset] if POINT in digits and not counters.foreign else found
 
 
 def _leading(counters: Counters, digits: frozenset[int], pick: Ints) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.sparse.actions.counters import Counters, Ints
 from polymodel.sparse.actions.links import Condition, Link, Structure
+from polymodel.sparse.actions.reach import Inner, Meeting
 from polymodel.sparse.actions.tally import Bools, Tally
 from polymodel.sweep.sparse.columns import Column
 
@@ -21,13 +22,15 @@ READ, WRITE = ("read", 0), ("write", 0)
 @dataclass(frozen=True)
 class Classes:
     """What transfers take of one rank variable: `count` atoms alike in `extent`, in all flags, and in `sizes`
-    of each condition's part (by its number). `solid`: whether the values of these parts are consecutive."""
+    of each condition's part (by its number). `solid`: whether the values of these parts are consecutive.
+    `inner`: what meetings look at."""
 
     count: Ints
     extent: Ints
     flags: Mapping[Flag, Bools]
     sizes: Mapping[int, Ints]
     solid: Mapping[int, bool]
+    inner: Mapping[int, Inner] = field(default_factory=dict)
 
     def holds(self, flags: Sequence[Flag]) -> Bools:
         """Which classes have all these flags; one that is not known holds everywhere."""
@@ -51,19 +54,24 @@ class _OneVariable(Structure):
 
 
 def classes_of(
-    structure: Structure, column: Column, chain: Sequence[Link], conditions: Sequence[Condition]
+    structure: Structure,
+    column: Column,
+    chain: Sequence[Link],
+    conditions: Sequence[Condition | Meeting],
+    by_value: bool = False,
 ) -> tuple[Classes, ...]:
     """The classes of each setting for the last link of `chain` (empty: for operations)."""
     found = []
     for setting in range(column.settings):
         one = _OneVariable(structure.problem, structure.name, column.counters(setting))
-        tally = Tally(one, chain, conditions, False)
+        tally = Tally(one, chain, conditions, by_value)
         (atoms,), (labels,), (picks,) = tally.axes, tally.labels, tally.picks
         flags = {READ: atoms.read[picks], WRITE: atoms.write[picks]}
         for name, levels in (("first", atoms.first), ("here", atoms.here)):
             flags |= {(name, i): x[picks] for i, x in enumerate(levels)}
         sizes = {i: x[picks] for i, x in atoms.sizes.items()}
-        found.append(Classes(np.bincount(labels), atoms.extent[picks], flags, sizes, atoms.solid))
+        inner = {i: x.at(picks) for i, x in atoms.inner.items()}
+        found.append(Classes(np.bincount(labels), atoms.extent[picks], flags, sizes, atoms.solid, inner))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.density.model import Floats
 from polymodel.sweep.sparse.classes import Classes, Term
 from polymodel.sweep.sparse.columns import Settings
-from polymodel.sweep.sparse.factors import MOST, Factor, Holds, Known
+from polymodel.sweep.sparse.factors import MOST, Factor, Holds, Known, Meets
 
 Array = Any
 PIECE = 4_000_000  # entries of one array on the way
@@ -98,7 +98,7 @@ class Contraction:
             count = count + product_
         value: Floats = np.ones(one)
         for i, f in enumerate(self.factors):
-            if not isinstance(f.factor, Holds):
+            if not isinstance(f.factor, Holds | Meets):
                 continue
             value = value * f.at([self.index[i][v][settings[v]].reshape(shape[v]) for v in f.variables])
         masked = np.where(count > 0.5, value, -1.0).reshape(size, -1).max(axis=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -14,16 +14,18 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.errors import NotSeparable
 from polymodel.mapping.looptree import StorageNode
+from polymodel.sparse.actions.counts import ACTIONS, SKIPS
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
+from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
 from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
-from polymodel.sparse.actions.sums import overlaps
+from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.density.model import Floats
 from polymodel.sweep.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweep.sparse.columns import Column, Settings, bound_problem
 from polymodel.sweep.sparse.contraction import Contraction
-from polymodel.sweep.sparse.factors import Factor, Holds, Window
+from polymodel.sweep.sparse.factors import Factor, Holds, Meets, Window
 from polymodel.sweep.sparse.tiles import Tilings
 
 MOST_STRUCTURES = 256
@@ -61,28 +63,30 @@ class LinkedSums:
         self.data = data
         self._classes: dict[tuple[object, ...], dict[str, tuple[Classes, ...]]] = {}
         self._sums: dict[tuple[object, ...], Contraction] = {}
+        self._looked: dict[tuple[object, ...], Looked] = {}
 
     def kept(
         self,
         chain: tuple[Link, ...],
         kind: str,
-        conditions: Iterable[Condition],
+        looked: Looked,
         dense: Array,
         nonzeros: bool,
         points: Points,
     ) -> Array:
         """How much of `dense` is left (`EinsumCounts._kept`)."""
-        looked = tuple(c for c in conditions if not self.data[c.leader].dense)
         if not looked and not nonzeros:
             return dense
         if not self.structure.box:
             return self._bounded(chain, kind, looked, dense, nonzeros, points, points.settings)
         own = self.data[chain[-1].tensor] if nonzeros else None
         scale = own.density if own is not None else 1.0
-        whole = self._total(chain, kind, (), False, points)
+        whole = self._total(chain, kind, NOTHING, False, points)
         found = self._total(chain, kind, looked, nonzeros, points) * scale
-        if own is not None and own.computed and looked:
-            found = np.minimum(self._total(chain, kind, looked, False, points), whole * scale)
+        if own is not None and looked and (own.computed or looked.by_value):
+            found = self._total(chain, kind, looked, False, points)
+            if not (own.computed and looked.by_value and effectual_only(self.structure, self.data)):
+                found = np.minimum(found, whole * scale)
         followed = np.isclose(whole, dense, rtol=1e-13, atol=0)
         if points.mask is not None:
             followed = followed | ~points.mask
@@ -100,7 +104,7 @@ class LinkedSums:
         self,
         chain: tuple[Link, ...],
         kind: str,
-        looked: tuple[Condition, ...],
+        looked: Looked,
         dense: Array,
         nonzeros: bool,
         points: Points,
@@ -116,17 +120,28 @@ class LinkedSums:
         high = self._sum(chain, kind, useful).largest(flat).reshape(shape)
         return dense * high * scale
 
-    def _useful(
-        self, chain: Sequence[Link], looked: Iterable[Condition], nonzeros: bool
-    ) -> tuple[Condition, ...]:
+    def _useful(self, chain: Sequence[Link], looked: Looked, nonzeros: bool) -> Looked:
         own = chain[-1].tensor if nonzeros else ""
-        return sharpest(c for c in looked if c.leader != own)
+        return replace(looked, conditions=sharpest(c for c in looked.conditions if c.leader != own))
+
+    def looked(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+        """What transfers (operations) depend on, as `LinkSums.looked`."""
+        key = chain[-1:], tuple(kinds)
+        if key not in self._looked:
+            self._looked[key] = self._found(chain, kinds)
+        return self._looked[key]
+
+    def _found(self, chain: tuple[Link, ...], kinds: Sequence[str]) -> Looked:
+        if not chain:
+            executed = self.structure.executed()
+            return Looked(tuple(c for c in executed if c.kind in kinds and not self.data[c.leader].dense))
+        return looked_at(self.structure, chain[-1], kinds, self.data, gaps=False)
 
     def _total(
         self,
         chain: tuple[Link, ...],
         kind: str,
-        looked: tuple[Condition, ...],
+        looked: Looked,
         nonzeros: bool,
         points: Points,
     ) -> Array:
@@ -136,30 +151,32 @@ class LinkedSums:
             points.sums[key] = self._sum(chain, kind, useful).values(points.settings)
         return points.sums[key]
 
-    def _key(self, chain: tuple[Link, ...], kind: str, useful: tuple[Condition, ...]) -> tuple[object, ...]:
+    def _key(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> tuple[object, ...]:
         place = (chain[-1].tensor, chain[-1].level) if chain else ()
-        return place, terms_of(kind, chain, self._output(chain)), frozenset(useful)
+        looked = frozenset(useful.conditions), useful.meetings
+        return place, terms_of(kind, chain, self._output(chain)), looked
 
     def _output(self, chain: Sequence[Link]) -> bool:
         return bool(chain) and self.structure.einsum.access_of(chain[-1].tensor).output
 
-    def _sum(self, chain: tuple[Link, ...], kind: str, useful: tuple[Condition, ...]) -> Contraction:
+    def _sum(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
         key = self._key(chain, kind, useful)
         if key not in self._sums:
             self._sums[key] = self._made(chain, kind, useful)
         return self._sums[key]
 
-    def _made(self, chain: tuple[Link, ...], kind: str, useful: tuple[Condition, ...]) -> Contraction:
+    def _made(self, chain: tuple[Link, ...], kind: str, useful: Looked) -> Contraction:
         link = chain[-1] if chain else None
-        looked = tuple(
-            c
-            for c in (link.conditions if link else self.structure.executed())
-            if not self.data[c.leader].dense
-        )
-        every = overlaps(looked)
+        each = [self.looked(chain, kinds) for kinds in (SKIPS, ACTIONS)]
+        every = overlaps(tuple(dict.fromkeys(c for x in each for c in x.conditions)))
+        meetings = tuple(dict.fromkeys(m for x in each for m in x.meetings))
         factors: list[Factor] = []
-        for leader in dict.fromkeys(c.leader for c in useful):
-            mine = tuple(c for c in useful if c.leader == leader)
+        for m in useful.meetings:
+            accesses = tuple(map(self.structure.einsum.access_of, m.leaders))
+            data = tuple(self.data[t] for t in m.leaders)
+            factors.append(Meets(accesses, data, len(every) + meetings.index(m)))
+        for leader in dict.fromkeys(c.leader for c in useful.conditions):
+            mine = tuple(c for c in useful.conditions if c.leader == leader)
             parts = mine if len(mine) == 1 else overlaps(mine)
             where = {(c.leader, c.digits): i for i, c in enumerate(every)}
             numbers = tuple(where[c.leader, c.digits] for c in parts)
@@ -177,14 +194,16 @@ class LinkedSums:
                 factors.append(Window(x))
             for v in x.variables if len(x.variables) == 1 else ():
                 powers[v] = powers.get(v, 0) + 1
-        each = self._of(chain, every)
-        return Contraction(each, terms_of(kind, chain, self._output(chain)), factors, powers)
+        classes = self._of(chain, (*every, *meetings), any(x.by_value for x in each))
+        return Contraction(classes, terms_of(kind, chain, self._output(chain)), factors, powers)
 
-    def _of(self, chain: tuple[Link, ...], every: tuple[Condition, ...]) -> dict[str, tuple[Classes, ...]]:
+    def _of(
+        self, chain: tuple[Link, ...], every: tuple[Condition | Meeting, ...], by_value: bool
+    ) -> dict[str, tuple[Classes, ...]]:
         key = (chain[-1].tensor, chain[-1].level) if chain else ()
         if key not in self._classes:
             self._classes[key] = {
-                c.variable: classes_of(self.structure, c, chain, every) for c in self.columns
+                c.variable: classes_of(self.structure, c, chain, every, by_value) for c in self.columns
             }
         return self._classes[key]
 
@@ -219,11 +238,9 @@ class EinsumSweep:
         """(executed, executed or gated) operations."""
         if self.structure.einsum.is_copy:
             return dense, dense
-        conditions = self.structure.executed()
-        skips = tuple(c for c in conditions if c.kind == "skip")
         effectual = dense * self._effectual
-        turns = self.sums.kept((), "operations", skips, dense, False, points)
-        executed = self.sums.kept((), "operations", conditions, dense, False, points)
+        turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
+        executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
         executed = np.maximum(executed, effectual)
         return executed, np.maximum(turns, executed)
 
@@ -238,11 +255,8 @@ class EinsumSweep:
         if not chain:
             held = dense * data.density if nonzeros else dense
             return self._record(node, component, tensor, kind, dense, held, held, held, how, points)
-        conditions = chain[-1].conditions
-        skips = tuple(c for c in conditions if c.kind == "skip")
-        held, turns, actual = (
-            self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in ((), skips, conditions)
-        )
+        each = (NOTHING, self.sums.looked(chain, SKIPS), self.sums.looked(chain, ACTIONS))
+        held, turns, actual = (self.sums.kept(chain, kind, some, dense, nonzeros, points) for some in each)
         return self._record(node, component, tensor, kind, dense, held, turns, actual, how, points)
 
     def _record(

@@ -15,6 +15,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.actions.counters import Ints
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition
+from polymodel.sparse.actions.reach import chances
 from polymodel.sparse.actions.sums import all_hold
 from polymodel.sparse.actions.tally import window
 from polymodel.sparse.density.model import Floats
@@ -110,6 +111,32 @@ class _Parts:
             if (c.leader, c.digits) == (condition.leader, condition.digits)
         )
         return self.of._extents(self.sizes, wanted)
+
+
+@dataclass(frozen=True)
+class Meets:
+    """Probability that two tensors meet (`reach.chances`); `number`: of the meeting among the conditions."""
+
+    accesses: tuple[TensorAccess, ...]
+    data: tuple[TensorData, ...]
+    number: int
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(v for a in self.accesses for v in a.variables))
+
+    def columns(self, variable: str, classes: Classes) -> list[Ints]:
+        return list(classes.inner[self.number].columns)
+
+    def answer(self, sizes: Sizes) -> Floats:
+        parts: Ints = np.ones((), np.int64)
+        even, points = parts, [parts for _ in self.accesses]
+        for v, columns in sizes.items():
+            parts, even = parts * columns[..., 0], even * columns[..., -1]
+            for k, access in enumerate(self.accesses):
+                if v in access.variables:
+                    points[k] = points[k] * columns[..., 1 + k]
+        return chances(parts, points, even, self.data)[0]
 
 
 @dataclass(frozen=True)

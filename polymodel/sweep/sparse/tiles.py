@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import NotSeparable
-from polymodel.sparse.actions.counters import Ints, group_numbers
+from polymodel.sparse.actions.counters import Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Structure
 from polymodel.sparse.actions.storage import Kept, full_model, shape_of
-from polymodel.sparse.actions.tally import digit_columns
 from polymodel.sparse.formats import expected_levels
 from polymodel.sweep.sparse.classes import Classes
 from polymodel.sweep.sparse.columns import Column, Settings

@@ -15,6 +15,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
 
 Point = tuple[int, ...]
 State = str  # actual, gated, skipped
+ORDER = ("actual", "gated", "skipped")
 
 
 class Operation:
@@ -24,6 +25,7 @@ class Operation:
         self.counters = counters
         self.offsets = offsets
         self.touched = touched
+        self.state: State = "actual"
 
 
 def operations(problem: Problem) -> list[Operation]:
@@ -99,6 +101,10 @@ class Literal:
                 found.append((action.kind, leaders))
         return found
 
+    def drained_densely(self, node: int) -> tuple[str, ...]:
+        sparse = self.problem.hierarchy[self.component(node)].sparse
+        return sparse.dense_outputs if sparse else ()
+
     def __call__(
         self, nonzero: Mapping[str, Iterable[Point]], compressed: Sequence[tuple[str, str]] = ()
     ) -> Counter[tuple[str, int, str, str]]:
@@ -107,12 +113,17 @@ class Literal:
         self.timed: Counter[Point] = Counter()
         found: Counter[tuple[str, int, str, str]] = Counter()
         states: dict[str, dict[tuple[int, Point, Point, Point], State]] = {}
-        for access in self.einsum.accesses:
+        self.links(self.einsum.inputs, data, compressed, states, found)
+        self.compute(data, states, found)
+        # What of an output is touched depends on the operations, these on their operands.
+        self.links(self.einsum.outputs, data, compressed, states, found)
+        return found
+
+    def links(self, accesses, data, compressed, states, found) -> None:
+        for access in accesses:
             states[access.tensor] = {}
             for level in range(len(self.chain(access.tensor))):
                 self.link(access.tensor, level, data, compressed, states[access.tensor], found)
-        self.compute(data, states, found)
-        return found
 
     def link(self, tensor, level, data, compressed, states, found) -> None:
         chain = self.chain(tensor)
@@ -139,6 +150,8 @@ class Literal:
                 part = {op.touched[leader] for op in ops}
                 if leader in data and not part & data[leader]:
                     state = "skipped" if kind == "skip" or state == "skipped" else "gated"
+        if access.output and tensor not in self.drained_densely(parent):
+            state = _harder(state, min((op.state for op in ops if op.touched[tensor] == x), key=ORDER.index))
         receivers = sorted({self.place(op, child) for op in ops if op.touched[tensor] == x})
         for place in receivers:
             states[level, time, place, x] = state
@@ -183,6 +196,7 @@ class Literal:
             full = all(
                 op.touched[a.tensor] in data.get(a.tensor, {op.touched[a.tensor]}) for a in self.einsum.inputs
             )
+            op.state = state
             if state == "actual":
                 state = "effectual" if full else "ineffectual"
             found["", 0, "operations", state] += 1
@@ -190,5 +204,4 @@ class Literal:
 
 
 def _harder(a: State, b: State) -> State:
-    order = ("actual", "gated", "skipped")
-    return max(a, b, key=order.index)
+    return max(a, b, key=ORDER.index)

@@ -29,8 +29,8 @@ def test_the_table_is_what_is_counted(sparse: pm.SparseReport) -> None:
     (work,) = sparse.counts.compute
     assert rows.pop("operations") == [work.dense, work.effectual, work.gated, work.skipped]
     assert work.ineffectual == 0
-    kinds = {"reads": "reads_fill", "writes": "writes_fill"}
-    assert len(rows) == 4
+    kinds = {"reads": "reads_fill", "writes": "writes_fill", "drains": "writes_drain"}
+    assert len(rows) == 6
     for title, (dense, *numbers) in rows.items():
         component, verb, tensor = title.split()
         component = {"buffer": "Buffer"}.get(component, component)
@@ -51,7 +51,9 @@ def test_the_numbers_by_hand(sparse: pm.SparseReport) -> None:
     assert by["Buffer", "B", "reads_fill"].actual == pytest.approx(128, rel=1e-12)
     assert by["DRAM", "A", "reads_fill"].metadata_bits == pytest.approx(16 * (1 + 3))
     times = {t.component: t.seconds for t in sparse.result.costs.times}
-    assert times["DRAM"] == pytest.approx((16 * 8 + 64 + 256 * (1 - EMPTY) * 8 + 64 * 8) / 8e9)
+    touched = 64 * (1 - comb(56, 16) / comb(64, 16))
+    assert by["DRAM", "Z", "writes_drain"].actual == pytest.approx(touched, rel=1e-12)
+    assert times["DRAM"] == pytest.approx((16 * 8 + 64 + 256 * (1 - EMPTY) * 8 + touched * 8) / 8e9)
     assert f"{times['DRAM'] * 1e9:.2f} ns" in TEXT
     assert times["MAC"] == pytest.approx(128e-9)
     (tile,) = sparse.counts.footprints

@@ -58,8 +58,8 @@ def test_designs_on_random_data(name: str, seed: int) -> None:
 
 
 def test_a_row_pointer_is_read_for_rows_that_are_not_found() -> None:
-    """A asks for rows 1, 3 and 9 of B, which holds 1, 2, 5, 7, 8: 3 is looked for where 5 lies, 9 behind all.
-    Two pointers to a line: places 0, 2 and 5 lie on three lines; row 1 has one of coordinates, one of values."""
+    """A asks for rows 1, 3, 9 of B, which holds 1, 2, 5, 7, 8: 3 is looked for where 5 lies, 9 behind all.
+    Two pointers to a line: places 0, 2 and 5 lie on three lines; row 1 has two more."""
     given = {"A": {(k, 0): 1 for k in (1, 3, 9)}, "B": {(k, 0): 1 for k in (1, 2, 5, 7, 8)}}
     sizes = {"K": 10, "M": 1, "N": 1}
     ours, slow = both(data.design("gamma"), {}, sizes, given, data.WALKED["gamma"], None)

@@ -1,0 +1,346 @@
+"""Which outputs an executed operation reaches: an element moves only where something was computed.
+
+Operations that share a transfer of an element differ in counters of loops over reductions. A condition of the
+compute unit looks at a part of its leader; over all these operations together it looks at the union of parts:
+a condition with fewer counters. Conditions on different leaders that vary with the same counter are looked at
+together: a meeting, which holds if for one value of these counters all parts hold a nonzero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
+from polymodel.sparse.actions.links import Condition, Digits, Link, Structure, sharpest
+from polymodel.sparse.density.hypergeometric import Hypergeometric
+from polymodel.sparse.density.model import Floats
+from polymodel.sparse.density.uniform import Uniform
+from polymodel.workload.einsum import Einsum
+
+# Points of all parts of one leader together, of which the distribution of nonempty parts is worked out.
+MOST_POINTS = 1024
+# Parts of one point whose occupancies are summed one by one.
+MOST_PARTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Holds where, for some values of the counters `shared`, the parts of all conditions hold a nonzero.
+
+    `digits`: what the conditions look at besides; `fixed`: all that tells one transfer from another.
+    """
+
+    conditions: tuple[Condition, ...]
+    shared: Digits
+    digits: Digits
+    fixed: Digits
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        return tuple(c.leader for c in self.conditions)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a transfer depends on: all `conditions` and `meetings` hold. `loose`: it depends on more, so that
+    counts are the most it can be. `by_value`: elements of one transfer differ."""
+
+    conditions: tuple[Condition, ...] = ()
+    meetings: tuple[Meeting, ...] = ()
+    loose: bool = False
+    by_value: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions or self.meetings)
+
+    @property
+    def leaders(self) -> tuple[str, ...]:
+        return (*(c.leader for c in self.conditions), *(t for m in self.meetings for t in m.leaders))
+
+
+def looked_at(
+    structure: Structure,
+    link: Link,
+    kinds: Sequence[str],
+    data: Mapping[str, TensorData],
+    gaps: bool = True,
+) -> Looked:
+    """What the transfers of a link depend on: actions of these kinds, and of an output what reaches it.
+
+    `gaps`: parts of windows with gaps, which a density does not tell the chance of, are left out.
+    """
+    own = tuple(c for c in link.conditions if c.kind in kinds and not data[c.leader].dense)
+    useful = sharpest(c for c in link.reached if c.kind in kinds and not data[c.leader].dense)
+    if not useful:
+        return Looked(own)
+    access = structure.einsum.access_of(link.tensor)
+    if any(len(x.variables) > 1 for x in access.projection):
+        return Looked(own, loose=True)  # several operations of one transfer touch one element
+    alone, meetings, loose = _meetings(structure, useful, link.fixed, data)
+    kept = tuple(c for c in alone if _is_asked(structure, c, (*own, *alone), data, gaps))
+    conditions, apart = _apart((*own, *kept), meetings, data)
+    return Looked(conditions, apart, loose or len(kept) < len(alone) or apart != meetings, True)
+
+
+def _is_asked(
+    structure: Structure,
+    condition: Condition,
+    others: Sequence[Condition],
+    data: Mapping[str, TensorData],
+    gaps: bool,
+) -> bool:
+    """False where a density model does not tell the chance of a condition."""
+    known = data[condition.leader]
+    if known.actual is not None:
+        return True
+    mine = sharpest(c for c in (*others, condition) if c.leader == condition.leader)
+    if len(mine) > 1 and not isinstance(known.model, Uniform):
+        return False
+    windows = [x for x in structure.einsum.access_of(condition.leader).projection if len(x.variables) > 1]
+    names = {v for x in windows for v in x.variables}
+    for counters in structure.counters if names and gaps else ():
+        if counters.variable in names:
+            parts = group_numbers(digit_columns(counters, condition.digits), counters.size)
+            if (np.diff(parts) < 0).any():
+                return False  # the part has gaps
+    return True
+
+
+def _apart(
+    conditions: Sequence[Condition], meetings: Sequence[Meeting], data: Mapping[str, TensorData]
+) -> tuple[tuple[Condition, ...], tuple[Meeting, ...]]:
+    """What is independent of each other, tensor by tensor: conditions that a meeting implies go, and so do
+    meetings of which another part is looked at besides. Of given data all stay."""
+    found: list[Meeting] = []
+    for m in meetings:
+        modelled = [c for c in m.conditions if data[c.leader].actual is None]
+        others = [c for c in conditions if not any(_implies(p, c) for p in modelled)]
+        taken = {c.leader for c in others} | {t for x in found for t in x.leaders}
+        if not any(c.leader in taken for c in modelled):
+            found.append(m)
+            conditions = others
+    return tuple(conditions), tuple(found)
+
+
+def _implies(one: Condition, other: Condition) -> bool:
+    return one.leader == other.leader and other.digits <= one.digits
+
+
+def effectual_only(structure: Structure, data: Mapping[str, TensorData]) -> bool:
+    """True if no operation is executed in vain: every zero operand makes it idle."""
+    if structure.union:
+        return False
+    executed = {(c.leader, c.digits) for c in structure.executed() if c.kind == "skip"}
+    for access in structure.einsum.inputs:
+        own = access.variables
+        every = {i for i, x in structure.loops if structure.variable(x) in own} | set(own)
+        if not data[access.tensor].dense and (access.tensor, frozenset(every)) not in executed:
+            return False
+    return True
+
+
+def _meetings(
+    structure: Structure, conditions: Sequence[Condition], fixed: Digits, data: Mapping[str, TensorData]
+) -> tuple[tuple[Condition, ...], tuple[Meeting, ...], bool]:
+    """Conditions over all operations of a transfer, those that vary together, and whether any is left out."""
+    alone: list[Condition] = []
+    meetings: list[Meeting] = []
+    loose = False
+    for group in _varying_together(conditions, fixed):
+        coarse = [replace(c, kind="skip", digits=c.digits & fixed) for c in group]
+        if len(group) == 1:
+            alone += coarse
+            continue
+        shared = frozenset.intersection(*(c.digits for c in group)) - fixed
+        fine = tuple(replace(c, kind="skip", digits=c.digits & (fixed | shared)) for c in group)
+        digits = frozenset().union(*(c.digits for c in coarse))
+        given = all(data[c.leader].actual is not None for c in group)
+        meeting = Meeting(fine if not given else tuple(group), shared, digits, fixed)
+        if given or _is_counted(structure.einsum, meeting, data):
+            meetings.append(meeting)
+        else:
+            loose = True
+            alone += list({c.leader: c for c in coarse}.values())
+    return tuple(alone), tuple(meetings), loose
+
+
+def _varying_together(conditions: Sequence[Condition], fixed: Digits) -> list[list[Condition]]:
+    """Conditions that vary with the same counters among operations of one transfer."""
+    groups: list[tuple[Digits, list[Condition]]] = []
+    for c in conditions:
+        free = c.digits - fixed
+        mine = [g for g in groups if g[0] & free]
+        joined = [c] + [x for g in mine for x in g[1]]
+        groups = [g for g in groups if g not in mine]
+        groups.append((free.union(*(g[0] for g in mine)), joined))
+    return [sorted(g[1], key=conditions.index) for g in groups]
+
+
+def _is_counted(einsum: Einsum, meeting: Meeting, data: Mapping[str, TensorData]) -> bool:
+    """True of two uniform tensors whose parts do not overlap."""
+    if len(meeting.conditions) != 2 or len(set(meeting.leaders)) != 2 or not meeting.shared:
+        return False
+    for leader in meeting.leaders:
+        access = einsum.access_of(leader)
+        plain = all(len(x.variables) == 1 for x in access.projection)
+        if not plain or len(access.variables) < len(access.projection):
+            return False
+        if data[leader].actual is not None or not isinstance(data[leader].model, Uniform):
+            return False
+    return True
+
+
+def meeting_table(structure: Structure, meeting: Meeting, tables: Sequence[Table]) -> Table:
+    """Which values of the counters in `digits` have a meeting of given data; `tables`: of its conditions."""
+    axes: dict[str, Axis] = {}
+    listed, names = list(tables), []
+    for counters in structure.counters:
+        users = [k for k, t in enumerate(tables) if counters.variable in t.variables]
+        if not users:
+            continue
+        groups = {
+            k: group_numbers(digit_columns(counters, meeting.conditions[k].digits), counters.size)
+            for k in users
+        }
+        place = group_numbers(digit_columns(counters, meeting.digits), counters.size)
+        if place.any():
+            name = f"{counters.variable}@"
+            groups[len(listed)] = np.arange(counters.size)
+            names.append(name)
+            ids = (np.arange(counters.size), place)
+            listed.append(Table((counters.variable, name), ids, counters.size))
+        axes[counters.variable] = Axis(np.ones(counters.size, np.int64), groups)
+    total, waiting = prepared(listed, axes)
+    if not total or any(not t.rows for t in waiting):
+        return Table(tuple(n[:-1] for n in names), tuple(np.zeros(0, np.int64) for _ in names), 0)
+    found = joined_rows(waiting, names)
+    some = np.flatnonzero(found.weighed())
+    return Table(tuple(n[:-1] for n in found.variables), tuple(c[some] for c in found.ids), some.size)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Of one rank variable, per value: how many parts the shared counters make of what is fixed, the extent
+    of the largest part of each condition, and whether all are equal."""
+
+    parts: Ints
+    extents: tuple[Ints, ...]
+    even: Ints
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        return (self.parts, *self.extents, self.even)
+
+    def at(self, pick: Ints) -> Inner:
+        """Of these values."""
+        return Inner(self.parts[pick], tuple(x[pick] for x in self.extents), self.even[pick])
+
+
+def inner(counters: Counters, meeting: Meeting) -> Inner:
+    """What a meeting looks at along one rank variable."""
+
+    def numbers(digits: Digits) -> Ints:
+        return group_numbers(digit_columns(counters, digits), counters.size)
+
+    cell, part = numbers(meeting.fixed), numbers(meeting.fixed | meeting.shared)
+    firsts = np.unique(part, return_index=True)[1]
+    parts = np.bincount(cell[firsts])[cell]
+    even = np.ones(counters.size, np.bool_)
+    extents = []
+    for condition in meeting.conditions:
+        group = numbers(condition.digits)
+        size = np.bincount(group)[group]
+        top, low = np.zeros(int(cell.max()) + 1, np.int64), np.full(int(cell.max()) + 1, counters.size)
+        np.maximum.at(top, cell, size)
+        np.minimum.at(low, cell, size)
+        extents.append(top[cell])
+        even &= (top == low)[cell]
+    return Inner(parts, tuple(extents), even.astype(np.int64))
+
+
+def chances(
+    parts: Ints, points: Sequence[Ints], even: Ints, pair: Sequence[TensorData]
+) -> tuple[Floats, bool]:
+    """Probability that two tensors meet in any of `parts` parts of so many points; False beside it where some
+    are the most they can be. Arrays broadcast."""
+    columns = np.broadcast_arrays(parts, *points, even)
+    distinct, back = np.unique(np.array([c.reshape(-1) for c in columns]), axis=1, return_inverse=True)
+    found, sure = np.empty(distinct.shape[1]), True
+    for i, (count, first, second, same) in enumerate(distinct.T.tolist()):
+        found[i], exactly = _chance(count, (first, second), bool(same), pair)
+        sure = sure and exactly
+    return found[back.reshape(-1)].reshape(columns[0].shape), sure
+
+
+def _chance(
+    parts: int, points: tuple[int, int], even: bool, pair: Sequence[TensorData]
+) -> tuple[float, bool]:
+    total, sure = 0.0, True
+    for weight, first in _mixed(pair[0]):
+        for other, second in _mixed(pair[1]):
+            found, exactly = _uniform(parts, points, even, first, second)
+            total += weight * other * found
+            sure = sure and exactly
+    return min(total, 1.0), sure
+
+
+def _mixed(data: TensorData) -> Iterable[tuple[float, Uniform]]:
+    """A density between two whole numbers of nonzeros is a mixture of both (`TensorData.nonempty`)."""
+    model = data.model
+    assert isinstance(model, Uniform), "asked for uniform tensors only"
+    if data.share is None:
+        return [(1.0, model)]
+    exact = data.share * model.size
+    low = min(int(exact), model.size - 1)
+    two = [Uniform.of(model.ranks, model.shape, nnz=n) for n in (low, low + 1)]
+    return [(w, u) for w, u in zip((1 - (exact - low), exact - low), two, strict=True) if w]
+
+
+def _uniform(
+    parts: int, points: tuple[int, int], even: bool, first: Uniform, second: Uniform
+) -> tuple[float, bool]:
+    """One value is met or not: 1 - sum over s of P(s parts of one tensor are not empty) P(these are of the
+    other), summed as what is there, which loses nothing where it is small."""
+    (small, one), (large, other) = sorted(zip(points, (first, second), strict=True), key=lambda x: x[0])
+    single = float(one.points.p_nonempty(small)), float(other.points.p_nonempty(large))
+    if parts == 1:
+        return single[0] * single[1], even
+    if even and small == 1 and parts <= MOST_PARTS:
+        occupied = np.arange(1, min(parts, one.nnz) + 1)
+        law = one.points.pmf(np.full(occupied.shape, parts), occupied)
+    elif even and small * parts <= MOST_POINTS:
+        law = _nonempty_parts(parts, small, one)[1:]
+        occupied = np.arange(1, parts + 1)
+    else:
+        whole = [
+            float(u.points.p_nonempty(min(parts * t, u.size))) for t, u in ((small, one), (large, other))
+        ]
+        return min(whole[0] * whole[1], parts * single[0] * single[1]), False
+    return float((law * other.points.p_nonempty(occupied * large)).sum()), True
+
+
+def _nonempty_parts(parts: int, points: int, model: Uniform) -> Floats:
+    """P(exactly s of so many equal parts hold a nonzero), s from 0: over the nonzeros of all parts, and over
+    how these fall. Every term is positive, so that nothing cancels."""
+    whole = parts * points
+    inside = np.arange(min(whole, model.nnz) + 1)
+    held = model.points.pmf(np.full(inside.shape, whole), inside)
+    # ways[s, j]: chance that j nonzeros, which are all there are in the parts so far, leave none of s empty.
+    ways = np.zeros((parts + 1, inside.size))
+    ways[0, 0] = 1.0
+    for done in range(1, parts + 1):
+        last = np.arange(min(points, inside.size - 1) + 1)
+        # How many of j nonzeros fall into the last part: as many as of its points are among j drawn ones.
+        drawn = Hypergeometric(done * points, points)
+        law = drawn.pmf(np.minimum(inside, done * points)[:, None], last[None, :])
+        more = np.zeros_like(ways)
+        for n in last.tolist():
+            kept = ways[: parts + (n == 0), : inside.size - n] * law[n:, n]
+            more[int(n > 0) :, n:] += kept
+        ways = more
+    return np.asarray(ways @ held)
