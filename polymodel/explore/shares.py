@@ -186,11 +186,13 @@ class _Least:
         price, gated = price_of(component, way), price_of(component, f"gated_{way}")
         how, known = self._kept(component, tensor), self.data[tensor]
         nonzeros = how is not None and how.elides and not known.dense
-        reach = memory + 1 if kind in OUTER else memory
         held = self._held(tensor) if nonzeros else 1.0
         turns, actual = (
             self._left(
-                tensor, nonzeros, self._leading(tensor, reach, kinds), access.output and kind in PARTIAL
+                tensor,
+                nonzeros,
+                self._leading(tensor, memory, kind, kinds),
+                access.output and kind in PARTIAL,
             )
             for kinds in (("skip",), ("skip", "gate"))
         )
@@ -212,11 +214,16 @@ class _Least:
         time = turns * bits + actual * more if more >= 0 else turns * (bits + more)
         return joules, time
 
-    def _leading(self, tensor: str, reach: int, kinds: Sequence[str]) -> frozenset[str]:
+    def _leading(self, tensor: str, memory: int, kind: str, kinds: Sequence[str]) -> frozenset[str]:
         """Tensors whose zeros spare transfers: leaders of actions, and of an output what makes operations
         idle on any unit, as its elements move only where one is executed."""
-        found = self._above(tensor, reach, kinds)
+        found = self._above(tensor, memory + (kind in OUTER), kinds)
         if self.einsum.is_copy or not self.einsum.access_of(tensor).output:
+            return found
+        # The memory further out of the two that exchange it decides whether it moves densely.
+        outer = [m for i, m in enumerate(self.memories[:memory]) if not i or self._may(m, tensor)]
+        outer = [self.memories[memory]] if kind in OUTER else outer
+        if all(m.sparse is not None and tensor in m.sparse.dense_outputs for m in outer):
             return found
         units = (c for c in self.hierarchy.components if c.kind == "compute")
         return found.union(*(self._idle(c, len(self.memories), kinds) for c in units))

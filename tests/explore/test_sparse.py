@@ -147,10 +147,21 @@ NAMED = {"gated_read": 0.25, "gated_write": 0.5, "metadata_read": 2.0}
 BAND = {"banded": {"width": 0}}
 TWO_OF_FOUR = {"fixed_structured": {"n": 1, "m": 2, "rank": "K"}}
 
+DENSE_Z = {"dense_outputs": "Z"}
+
 CONSTANT = [
-    Case((2, 2, 1), {"A": 0.25}, {"MAC": MAC_SKIP}),
-    Case((2, 2, 1), {"A": 0.25}, {"DRAM": {"format": {"A": COO}}, "MAC": MAC_SKIP}),
-    Case((1, 4, 1), {"A": 0.5, "B": 0.25}, {"MAC": {"actions": [{"gate": "compute", "on": "A"}]}}, gated=0.5),
+    Case((2, 2, 1), {"A": 0.25}, {"MAC": MAC_SKIP, "DRAM": DENSE_Z, "GLB": DENSE_Z}),
+    Case(
+        (2, 2, 1),
+        {"A": 0.25},
+        {"DRAM": {"format": {"A": COO}, **DENSE_Z}, "GLB": DENSE_Z, "MAC": MAC_SKIP},
+    ),
+    Case(
+        (1, 4, 1),
+        {"A": 0.5, "B": 0.25},
+        {"MAC": {"actions": [{"gate": "compute", "on": "A"}]}, "DRAM": DENSE_Z, "GLB": DENSE_Z},
+        gated=0.5,
+    ),
     Case((1, 2, 2), {"B": 0.5}, {"GLB": {"format": {"B": COO}}}, more=NAMED, glb=40),
 ]
 
@@ -287,7 +298,8 @@ def test_given_data_are_followed(tmp_path: Path) -> None:
     tensor = random_tensor(["M", "K"], [4, 4], 0.4, seed=3)
     pm.write_tensor(tensor, tmp_path / "a.tns")
     given = {"A": {"actual": "a.tns"}}
-    exact = written(Case((4, 4, 2), given, {"DRAM": {"format": {"A": COO}}, "MAC": MAC_SKIP}), tmp_path)
+    rules: dict[str, Any] = {"DRAM": {"format": {"A": COO}, **DENSE_Z}, "GLB": DENSE_Z, "MAC": MAC_SKIP}
+    exact = written(Case((4, 4, 2), given, rules), tmp_path)
     front = pm.explore(exact, objectives=BOTH)
     assert front.sparse is not None
     assert front.sparse.factor == pytest.approx(1, abs=1e-9)

@@ -40,6 +40,10 @@ def sparse_of(
         section = _section(reading, target, shape, name in units)
         if section:
             found[name] = _both(reading, target, found.get(name), section)
+    # There an output moves whatever was computed, unless an action on it says otherwise.
+    for part in parts if found else ():
+        if part.kind == "memory":
+            found.setdefault(part.name, {})["dense_outputs"] = "Outputs"
     return found
 
 

@@ -150,11 +150,11 @@ class Literal:
                 part = {op.touched[leader] for op in ops}
                 if leader in data and not part & data[leader]:
                     state = "skipped" if kind == "skip" or state == "skipped" else "gated"
-        if access.output and tensor not in self.drained_densely(parent):
-            state = _harder(state, min((op.state for op in ops if op.touched[tensor] == x), key=ORDER.index))
         receivers = sorted({self.place(op, child) for op in ops if op.touched[tensor] == x})
         for place in receivers:
             states[level, time, place, x] = state
+        if access.output and tensor not in self.drained_densely(parent):
+            state = _harder(state, min((op.state for op in ops if op.touched[tensor] == x), key=ORDER.index))
 
         def note(kind: str, node: int, times: int = 1) -> None:
             packed = (self.component(node), tensor) in compressed

@@ -198,3 +198,32 @@ def test_windows_with_gaps_are_refused() -> None:
     known["A"] = TensorData("A", Actual.of(nonzero), nonzero)
     found, _ = ours(problem, known, set())
     same(found, Literal(problem)({"A": [(0,), (4,)]}))
+
+
+def test_dense_outputs_move_whatever_was_computed() -> None:
+    """At one memory only: further in they still move where something was computed."""
+    nodes = (
+        StorageNode("DRAM", TENSORS), Loop("m", 1), StorageNode("GLB", ("Z",)), Loop("k", 1),
+        ComputeNode("Z", "MAC"),
+    )  # fmt: skip
+    plain = hierarchy({"MAC": (rule("skip", (), ("A", "B")),)})
+    sizes = {"m": 3, "k": 4, "n": 2}
+    ranks_of = {"A": ("m", "k"), "B": ("k", "n"), "Z": ("m", "n")}
+    nonzero = {"A": {(0, 1), (1, 2)}, "B": {(1, 0), (3, 1)}}
+    known = {"Z": dense_data("Z")}
+    for t, points in nonzero.items():
+        coords = [[p[i] for p in sorted(points)] for i in range(2)]
+        shape = tuple(sizes[v] for v in ranks_of[t])
+        tensor = SparseTensor.from_coo(t, ("R0", "R1"), shape, coords, [1] * len(points))
+        known[t] = TensorData(t, Actual.of(tensor), tensor)
+    wanted = {"": (1, 1), "DRAM": (6, 1), "GLB": (1, 24)}
+    for name, drains in wanted.items():
+        components = tuple(
+            replace(c, sparse=SparseRules(dense_outputs=("Z",))) if c.name == name else c
+            for c in plain.components
+        )
+        problem = Problem(product_of(ranks_of, sizes), Hierarchy(components), LoopTree(nodes))
+        found, labels = ours(problem, known, set())
+        same(found, Literal(problem)(nonzero))
+        assert tuple(found["Z", node, "writes_drain", "actual"] for node in (0, 2)) == drains
+        assert set(labels.values()) == {"exact"}
