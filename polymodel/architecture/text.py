@@ -103,6 +103,7 @@ def sparse_text(rules: SparseRules) -> str:
             if leaders:
                 found.append(f"{action.kind} {', '.join(targets) or 'compute'} on {', '.join(leaders)}")
     found += [f"{x.kind} of {', '.join(x.tensors)}" for x in rules.intersections]
+    found += [f"{t} moves densely" for t in rules.dense_outputs]
     return "; ".join(dict.fromkeys(found))
 
 

@@ -125,6 +125,11 @@ ARCH: Texts = {
         "intersect": said(
             "How coordinates of tensors are matched.", [{"tensors": ["A", "B"], "kind": "two_finger"}]
         ),
+        "dense_outputs": said(
+            "Outputs that move between this memory and the next one further in whatever was computed; others "
+            "only where an operation was executed.",
+            "Outputs",
+        ),
     },
     "SparseAction": {
         "gate": said("Tensors whose accesses still take time, but no energy.", "B"),
