@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from polymodel.sparse.files import read_tensor as read_tensor
     from polymodel.sparse.files import write_tensor as write_tensor
     from polymodel.sparse.formats.footprint import footprint as footprint
+    from polymodel.sparse.generate import generate_tensor as generate_tensor
     from polymodel.sparse.tensaurus.predict import tensaurus as tensaurus
     from polymodel.sparse.tensor import SparseTensor as SparseTensor
     from polymodel.sweep.result import Sweep as Sweep
@@ -106,6 +107,7 @@ _LAZY = {
     "sparsify": "polymodel.report.sparse",
     "predict": "polymodel.report.predictions",
     "random_tensor": "polymodel.sparse.density.random",
+    "generate_tensor": "polymodel.sparse.generate",
     "compare": "polymodel.report.compare",
     "compile_cell": "polymodel.report.compiled",
     "evaluate_problem": "polymodel.evaluate",
