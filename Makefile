@@ -65,8 +65,10 @@ editor: $(READY)
 bench: $(READY)
 	$(PY) -m benchmarks.bench $(if $(LONG),--long)
 
+# CASES=DIR: cases of yours; DATA=DIR: matrices of public collections that cases and documents name; PEERS=DIR: files
+# that other tools publish.
 reference: $(READY)
-	$(PY) -m tests.reference.check $(if $(CASES),--cases $(CASES))
+	$(PY) -m tests.reference.check $(if $(CASES),--cases $(CASES)) $(if $(DATA),--data $(DATA)) $(if $(PEERS),--peers $(PEERS))
 
 clean:
 	rm -rf $(VENV) build dist out benchmarks/.peers *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -31,7 +31,6 @@ include_patterns = [
     "docs/**",
     "notebooks/*.ipynb",
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSES/README.md"),
-    *("tests/data/matrices/ATTRIBUTION.md", "workloads/data/ATTRIBUTION.md"),
 ]
 exclude_patterns = [".*", "**/.*", "**/__pycache__", "out", "build", "dist", "docs/_generated"]
 nitpicky = True

@@ -13,7 +13,7 @@ import pytest
 import polymodel as pm
 from polymodel.report.starter import STARTER
 
-MATRIX = str(Path(__file__).parent / "data/matrices/add32.mtx.gz")
+MATRIX = str(Path(__file__).parent / "data/matrices/circuit.mtx.gz")
 # Where a fault's place stands in its message, it is the call or the file.
 WRONG = """\
 pm.load('spec.yaml', variables=3) | variables: 3 is no table of values by name

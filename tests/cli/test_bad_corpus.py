@@ -20,7 +20,7 @@ from polymodel.errors import PolymodelError, Refused, SpecError
 from polymodel.report.starter import STARTER
 
 BAD = Path(__file__).parents[1] / "bad"
-MATRIX = BAD.parent / "data/matrices/add32.mtx.gz"
+MATRIX = BAD.parent / "data/matrices/circuit.mtx.gz"
 PARTS = ("commands", "tensors", "teaal", "tables", "python", "stores")
 CASES = {p: sorted(f for f in (BAD / p).iterdir() if f.is_file() and f.name != "tm.yaml") for p in PARTS}
 TOLD = sorted(BAD.rglob("*.txt"))

@@ -18,7 +18,7 @@ from polymodel.report.execution import TITLES as EXECUTED
 from polymodel.report.traffic import TITLES as MOVED
 from polymodel.sparse.files import read_tensor
 
-MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "ts_rel5.mtx.gz")
+MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "relations.mtx.gz")
 SIZES = ("--size", "I=4", "--size", "J=4", "--size", "K=4")
 GAMMA = ("A=random:0.5", "B=random:0.5", "--size", "M=4", "--size", "K=4", "--size", "N=4")
 
@@ -33,20 +33,22 @@ def test_sparse_prints_and_saves(capsys: pytest.CaptureFixture[str], tmp_path: P
     code, out, _ = run(capsys, "sparse", MATRIX, "--tiles", "8", "--out", str(tmp_path))
     assert code == 0
     assert "nonempty tiles of 8 x 8" in out
-    assert "note: ts_rel5: " in out
+    assert "note: relations: " in out
     rows = list(csv.DictReader((tmp_path / "predictions.csv").open()))
-    assert next(r for r in rows if r["quantity"] == "nonempty rows")["actual"] == "172"
-    assert {p.name for p in tmp_path.iterdir()} == {"predictions.csv", "ts_rel5_rows.svg", "ts_rel5_spy.svg"}
-    assert "<title>Rows of ts_rel5 by their nonzeros</title>" in (tmp_path / "ts_rel5_rows.svg").read_text()
+    assert next(r for r in rows if r["quantity"] == "nonempty rows")["actual"] == "189"
+    made = {p.name for p in tmp_path.iterdir()}
+    assert made == {"predictions.csv", "relations_rows.svg", "relations_spy.svg"}
+    picture = (tmp_path / "relations_rows.svg").read_text()
+    assert "<title>Rows of relations by their nonzeros</title>" in picture
 
 
 def test_ranks_tell_how_many_columns_are_coordinates(capsys: pytest.CaptureFixture[str]) -> None:
-    graph = str(Path(MATRIX).with_name("KG_JF17K_3.tns.gz"))
+    graph = str(Path(MATRIX).with_name("facts.tns.gz"))
     code, out, _ = run(capsys, "sparse", graph, "--ranks", "R,E1,E2,E3", "--format", "csv")
     assert code == 0
     rows = {r["quantity"]: r for r in csv.DictReader(out.splitlines())}
-    assert rows["nonempty rows"]["actual"] == "104"
-    assert rows["nonempty (R, E1, E2) fibers"]["actual"] == "15563"
+    assert rows["nonempty rows"]["actual"] == "55"
+    assert rows["nonempty (R, E1, E2) fibers"]["actual"] == "5065"
     code, _, err = run(capsys, "sparse", MATRIX, "--ranks", "I,J,K")
     assert code == 2
     assert "a matrix has 2 ranks" in err
@@ -172,7 +174,7 @@ def test_traffic_report() -> None:
 def test_tensaurus_predicts_and_publishes(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "tensaurus", "SpMM", MATRIX, "--across", "8")
     assert code == 0
-    assert "5,248" in out  # 656 nonzeros x 8 columns
+    assert "5,200" in out  # 650 nonzeros x 8 columns
     code, out, _ = run(capsys, "tensaurus", "MTTKRP", "--shape", "120,90,280", "--nnz", "7700")
     assert code == 0
     assert "expected" in out

@@ -14,9 +14,9 @@ from polymodel.sparse.files import read_tensor
 
 matplotlib.use("agg")
 MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
-MATRIX = str(MATRICES / "ts_bcsstm26.mtx.gz")
-SMALL = str(MATRICES / "ts_n4c6-b1.mtx.gz")
-OVERLAPPING = str(MATRICES / "lp_e226.mtx.gz")
+MATRIX = str(MATRICES / "diagonal.mtx.gz")
+SMALL = str(MATRICES / "pairs.mtx.gz")
+OVERLAPPING = str(MATRICES / "programme.mtx.gz")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -88,13 +88,13 @@ def test_files_and_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (("--with", "rolled:1"), "rows rolled by 1"),
         (("--with", "rolled"), "rows rolled by 5"),
         (("--with", "nothing"), "B: nothing"),
-        (("--with", SMALL), "B: ts_n4c6-b1"),
+        (("--with", SMALL), "B: pairs"),
         (("--fit", "words", "--capacity", "300"), "300 words"),
         (("--fit", "CSR", "--capacity", "9000"), "9,000 bits in CSR"),
         (("--op", "mul"), "multiply"),
         (("--run", "all", "--config", "10", "--clock", "200"), "x 10 cycles"),
-        (("--ranks", "J,I"), "ts_n4c6-b1 (21 x 210"),
-        (("--names", "P,Q", "--ranks", "Q,P"), "ts_n4c6-b1 (21 x 210"),
+        (("--ranks", "J,I"), "pairs (21 x 210"),
+        (("--names", "P,Q", "--ranks", "Q,P"), "pairs (21 x 210"),
         (("--objective", "tiles"), "fewest kernels"),
         (("--tiler", "qtree+fixpoint"), "qtree+fixpoint"),
     ],
@@ -106,7 +106,7 @@ def test_options(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...],
 
 
 def test_tiles_of_tiler_swift_may_overflow(capsys: pytest.CaptureFixture[str]) -> None:
-    swift = str(MATRICES / "ts_ch7-6-b1.mtx.gz")
+    swift = str(MATRICES / "chessboard.mtx.gz")
     code, out, _ = run(capsys, swift, "--op", "multiply", "--compat", "tiler-swift")
     assert code == 1
     assert "WARNING: 1 tile does not fit 128 elements" in out
@@ -114,7 +114,7 @@ def test_tiles_of_tiler_swift_may_overflow(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_tensors_of_more_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    graph = str(MATRICES / "KG_JF17K_3.tns.gz")
+    graph = str(MATRICES / "facts.tns.gz")
     code, out, _ = run(capsys, graph, "--ranks", "J,K", "--capacity", "2048", "--tiler", "btree")
     assert code == 0
     assert "2,048 elements" in out

@@ -14,7 +14,7 @@ from polymodel.cli import main
 
 matplotlib.use("agg")
 MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
-SMALL = str(MATRICES / "ts_n4c6-b1.mtx.gz")
+SMALL = str(MATRICES / "pairs.mtx.gz")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -149,18 +149,18 @@ def test_overbooked_tiles_of_given_sizes(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_tensors_of_three_ranks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Cut on two ranks; products and estimates, which are of matrices, say what takes them."""
-    tensor = (str(MATRICES / "KG_JF17K_3.tns.gz"), "--names", "I,J,K", "--capacity", "4_096")
+    tensor = (str(MATRICES / "facts.tns.gz"), "--names", "I,J,K", "--capacity", "4_096")
     where = ("--export", str(tmp_path / "t"), "--plot", str(tmp_path / "p.png"))
     code, out, _ = run(capsys, *tensor, "--ranks", "J,K", "--tiler", "strips", *where)
     assert code == 0
-    assert "J and K are cut, I (104) lies whole in each tile" in out
+    assert "J and K are cut, I (59) lies whole in each tile" in out
     index = json.loads((tmp_path / "t" / "index.json").read_text())
     assert index["cut"] == ["J", "K"]
-    assert sum(tile["nnz"]["A"] for tile in index["tiles"]) == 15_563
+    assert sum(tile["nnz"]["A"] for tile in index["tiles"]) == 5_065
     assert (tmp_path / "p.png").is_file()
     code, out, err = run(capsys, *tensor, "--op", "matmul")
     assert (code, out) == (2, "")
-    assert "KG_JF17K_3 has 3 ranks" in err
+    assert "facts has 3 ranks" in err
     assert "pm.tile (--op add, multiply) cuts tensors" in err
     code, out, err = run(capsys, *tensor, "--estimate")
     assert (code, out) == (3, "")
@@ -170,7 +170,7 @@ def test_tensors_of_three_ranks(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 
 def test_published_figures_beside_ours(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    other = str(MATRICES / "ts_rel5.mtx.gz")
+    other = str(MATRICES / "relations.mtx.gz")
     code, out, _ = run(capsys, SMALL, other, "--published", "--out", str(tmp_path))
     assert code == 0
     assert "Speed-up of the run against simple" in out

@@ -24,10 +24,23 @@ LONG = ("mapper", "teaal")
 
 
 @pytest.mark.parametrize(
-    "folder", [pytest.param(f, marks=pytest.mark.slow) if f in LONG else f for f in FOLDERS]
+    "folder",
+    [
+        pytest.param(f, marks=pytest.mark.slow) if f in LONG else f
+        for f in FOLDERS
+        if FOLDERS[f][0] not in validation.WITH_DATA
+    ],
 )
 def test_cases(folder: str) -> None:
     assert PARTS[FOLDERS[folder][0]] == validation.section(folder), REFRESH
+
+
+def test_sections_about_matrices_of_public_collections_are_there() -> None:
+    """`make reference DATA=DIR` compares them."""
+    assert set(validation.WITH_DATA) <= set(PARTS)
+    for title in validation.WITH_DATA:
+        assert published.DIFFERENT not in PARTS[title]
+        assert "not computed" not in PARTS[title]
 
 
 def test_every_folder_and_every_case_has_a_place() -> None:

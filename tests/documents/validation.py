@@ -1,14 +1,17 @@
-"""docs/validation.md from a run of the reference checker: python -m tests.documents.validation [--write].
+"""docs/validation.md from a run of the reference checker: python -m tests.documents.validation [--write]
+[--data DIR].
 
 Every case of tests/reference/cases has a row, with what differs from the other tool's figures and why. A
-difference without a reason here is an error, so is a reason without a difference.
+difference without a reason here is an error, so is a reason without a difference. Two sections are about
+matrices that are no part of the repository: they are made where the folder of these is named, and stay as
+they are elsewhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,8 @@ from tests.documents import published
 from tests.documents.page import ROOT
 from tests.documents.validation_words import ABOUT, FOLDERS, REASONS
 from tests.reference import check
-from tests.reference.common import Outcome
+from tests.reference.common import Outcome, comparing
+from tests.reference.tiling_matrices import reading
 
 PAGE = ROOT / "docs" / "validation.md"
 
@@ -119,9 +123,10 @@ def section(folder: str) -> str:
 HEAD = """# Validation
 
 Whether the numbers are right: every case that is compared with another tool, an independent program or a
-paper. Counts are compared with tolerance zero. `make reference` runs all of the cases; this page is made by
-`python -m tests.documents.validation --write`, and tests compare it with a run. The rules behind the reasons:
-[where other tools count differently](differences.md).
+paper. Counts are compared with tolerance zero. `make reference` runs the cases, with `DATA=DIR` also those
+about matrices of public collections, which are no part of the repository; this page is made by `python -m
+tests.documents.validation --write`, and tests and `make reference` compare it with a run. The rules behind
+the reasons: [where other tools count differently](differences.md).
 
 """
 
@@ -132,17 +137,47 @@ def split(text: str) -> dict[str, str]:
     return {part.splitlines()[0]: f"## {part}".rstrip() + "\n" for part in parts[1:]}
 
 
-def page() -> str:
-    """The whole page."""
-    return HEAD + "\n".join([published.section(), *(section(folder) for folder in FOLDERS)]).rstrip() + "\n"
+# Sections that need matrices of public collections -> what makes them.
+WITH_DATA: Mapping[str, Callable[[], str]] = {
+    published.TILER_SWIFT: published.tiler_swift_section,
+    FOLDERS["tiling"][0]: lambda: section("tiling"),
+}
+
+
+def page(data: Path | None) -> str:
+    """The whole page; without the data, those sections are as they were."""
+    old = split(PAGE.read_text(encoding="utf-8")) if data is None else {}
+    parts = [published.section()]
+    with reading(data):
+        for title in (published.TILER_SWIFT, *(heading for heading, _ in FOLDERS.values())):
+            folder = next((f for f, (heading, _) in FOLDERS.items() if heading == title), "")
+            own = WITH_DATA.get(title)
+            parts.append(old[title] if own and data is None else own() if own else section(folder))
+    return HEAD + "\n".join(parts).rstrip() + "\n"
+
+
+def compared() -> list[Outcome]:
+    """Whether the page has what a run with the data that are read now gives: an outcome per section."""
+    found = []
+    there = split(PAGE.read_text(encoding="utf-8"))
+    for title, make in WITH_DATA.items():
+        outcome = Outcome(f"docs/validation.md, {title}")
+        with comparing(outcome):
+            made = make()
+            outcome.checked += made.count("\n| ") - 1
+            if there.get(title) != made:
+                outcome.mismatches.append("the section is not what a run gives: write the page anew")
+        found.append(outcome)
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 if the page is not what a run gives."""
     parser = argparse.ArgumentParser(prog="python -m tests.documents.validation", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write docs/validation.md")
+    parser.add_argument("--data", type=Path, help="folder of the matrices that cases name")
     options = parser.parse_args(arguments)
-    text = page()
+    text = page(options.data)
     if options.write:
         PAGE.write_text(text, encoding="utf-8")
     return int(PAGE.read_text(encoding="utf-8") != text)

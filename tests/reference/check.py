@@ -1,6 +1,9 @@
-"""Compare polymodel with reference cases: `python -m tests.reference.check [--cases DIR] [--engine NAME]`.
+"""Compare polymodel with reference cases: `python -m tests.reference.check [--cases DIR] [--data DIR]
+[--peers DIR]`.
 
-Prints one line per case; exits 1 if any number differs or any case cannot be read.
+Prints one line per case; exits 1 if any number differs or any case cannot be read. Cases about matrices of
+public collections, and the claims of the documents about them, need the folder of these: `--data`.
+`--peers`: files that other tools publish.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,16 @@ from tests.reference import (
     looptree,
     mapper,
     mapper_timeloop,
+    peers,
     published,
     skislope,
     teaal,
+    tiler_swift_claims,
     tiling,
     timeloop,
 )
 from tests.reference.common import Outcome, engine
+from tests.reference.tiling_matrices import reading
 
 HERE = Path(__file__).parent / "cases"
 
@@ -190,6 +196,20 @@ def run(root: Path, engine_name: str) -> list[Outcome]:
     return found
 
 
+def claims(data: Path) -> list[Outcome]:
+    """What the documents say of matrices that are not part of the repository."""
+    from tests.documents import validation
+
+    found: list[Outcome] = []
+    whole = guarded("Tiler-Swift's matrices", lambda: _all(tiler_swift_claims.check(data), found))
+    return [*found, *([whole] if whole.fault else []), *validation.compared()]
+
+
+def _all(outcomes: Iterable[Outcome], found: list[Outcome]) -> Outcome:
+    found += outcomes
+    return Outcome("")
+
+
 def shown(outcome: Outcome, notes: bool) -> str:
     """An outcome as text: a fault is one line."""
     if outcome.fault:
@@ -208,13 +228,19 @@ def shown(outcome: Outcome, notes: bool) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=Path, default=HERE)
+    parser.add_argument("--data", type=Path, help="folder of the matrices that cases and documents name")
+    parser.add_argument("--peers", type=Path, help="folder of specs and results of other tools")
     parser.add_argument("--engine", choices=("exact", "enumerate"), default="exact")
     parser.add_argument("--notes", action="store_true", help="also print what is no mismatch")
     options = parser.parse_args(arguments)
-    if not options.cases.is_dir():
-        print(f"{options.cases}: no such folder", file=sys.stderr)
+    named = [folder for folder in (options.cases, options.data, options.peers) if folder]
+    if missing := [folder for folder in named if not folder.is_dir()]:
+        print("\n".join(f"{folder}: no such folder" for folder in missing), file=sys.stderr)
         return 1
-    outcomes = run(options.cases, options.engine)
+    with reading(options.data):
+        outcomes = run(options.cases, options.engine)
+        outcomes += claims(options.data) if options.data else []
+    outcomes += peers.check(options.peers) if options.peers else []
     for outcome in outcomes:
         print(shown(outcome, options.notes))
     for path in find_cases(options.cases)[2]:

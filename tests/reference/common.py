@@ -59,11 +59,17 @@ class Outcome:
             self.notes.append(f"{where}: keys not understood: {', '.join(strange)}")
 
 
+class Absent(Exception):
+    """What a case is about is not part of the repository, and no folder that has it was named."""
+
+
 @contextmanager
 def comparing(outcome: Outcome) -> Iterator[Outcome]:
-    """What is raised inside is the outcome's fault: a refusal, or a case that is no case."""
+    """What is raised inside is the outcome's fault: a refusal, a case that is none; absent data is not."""
     try:
         yield outcome
+    except Absent as told:
+        outcome.uncomputed.append(str(told))
     except PolymodelError as fault:
         outcome.fault = f"not evaluated: {fault}"
     except KeyError as fault:

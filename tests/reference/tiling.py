@@ -1,7 +1,7 @@
 """Reference data of tilings: which check a file's content asks for.
 
-Matrices that records name are looked for in a folder `matrices` beside the file or above it, then in
-tests/data/matrices.
+Matrices that records name are looked for in a folder `matrices` beside the file or above it, then in the
+folder of data that is given, then among the generated ones.
 """
 
 from __future__ import annotations

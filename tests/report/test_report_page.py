@@ -222,7 +222,7 @@ def test_data_files_are_named_with_their_digests(tmp_path: Path) -> None:
     """A matrix and a table of energies beside the spec: elsewhere, with both, it gives the same figures."""
     own = tmp_path / "own"
     own.mkdir()
-    (own / "matrix.mtx.gz").write_bytes((ROOT / "workloads/data/rel5.mtx.gz").read_bytes())
+    (own / "matrix.mtx.gz").write_bytes((ROOT / "workloads/data/relations.mtx.gz").read_bytes())
     (own / "energies.csv").write_text(
         "component,quantity,value\ndram,read,7e-12\ndram,write,7e-12\n", "utf-8"
     )

@@ -34,7 +34,7 @@ def market(folder: Path, size: str, *entries: str) -> Path:
 
 
 def test_figures_are_those_of_the_published_pattern() -> None:
-    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    found = pm.tile(matrix("diagonal"), tiler="btree")
     assert (found.costs.tiles, found.costs.nonempty, found.costs.kernels) == (62, 48, 48)
     assert found.costs.config_cycles == 48 * 824
     assert (found.lower_bound, found.ratio) == (31, 48 / 31)
@@ -68,7 +68,7 @@ def test_tiles_are_counts_of_the_data() -> None:
 
 
 def test_summary_measures_against_simple() -> None:
-    found = pm.tile(matrix("ts_n4c6-b1"), tiler="btree")
+    found = pm.tile(matrix("pairs"), tiler="btree")
     table = found.summary(("simple", "qtree+merge")).set_index("tiler")
     assert list(table.index) == ["simple", "qtree+merge", "btree"]
     simple, merged = table.loc["simple"], table.loc["qtree+merge"]
@@ -86,7 +86,7 @@ def test_summary_measures_against_simple() -> None:
 
 @pytest.mark.parametrize("objective", ["cycles", "tiles", "total"])
 def test_best_is_told_and_is_no_worse(objective: str) -> None:
-    found = pm.tile(matrix("lp_e226"), objective=objective)  # type: ignore[arg-type]  # one of three names
+    found = pm.tile(matrix("programme"), objective=objective)  # type: ignore[arg-type]  # one of three names
     measure = {"cycles": "run_cycles", "tiles": "kernels", "total": "total_cycles"}[objective]
     table = found.summary(every(found.task))
     assert table[measure].min() == table[table["tiler"].str.startswith("best")][measure].item()
@@ -96,15 +96,15 @@ def test_best_is_told_and_is_no_worse(objective: str) -> None:
 
 
 def test_compat_repeats_tiler_swift_and_warns() -> None:
-    found = pm.tile(matrix("ts_ch7-6-b1"), op="multiply", compat="tiler-swift")
+    found = pm.tile(matrix("chessboard"), op="multiply", compat="tiler-swift")
     assert found.tiler == "tiler-swift qtree+merge"
     assert found.launch.run == "all"
     warned = [n for n in found.notes if n.startswith("WARNING")]
     assert warned == ["WARNING: 1 tile does not fit 128 elements: (315, 0) of 157 x 21"]
     assert list(found.summary()["tiler"].str.removeprefix("tiler-swift ")) == list(every(found.task))
-    assert not pm.tile(matrix("ts_ch7-6-b1"), op="multiply", tiler="qtree+merge").costs.overflowing
+    assert not pm.tile(matrix("chessboard"), op="multiply", tiler="qtree+merge").costs.overflowing
     with pytest.raises(pm.SpecError, match="'other' is no compat"):
-        pm.tile(matrix("ts_ch7-6-b1"), compat="other")  # type: ignore[arg-type]  # the fault is the test
+        pm.tile(matrix("chessboard"), compat="other")  # type: ignore[arg-type]  # the fault is the test
 
 
 def test_operands_of_every_kind(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_odd_operands(shape: tuple[int, ...], points: int, op: str, tiler: str) 
 
 def test_every_entry_of_the_launch_counts() -> None:
     launch = pm.Launch(config_add=100, ramp=0, run="all", clock_mhz=500)
-    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree", launch=launch)
+    found = pm.tile(matrix("diagonal"), tiler="btree", launch=launch)
     assert found.costs.config_cycles == 62 * 100
     assert "at 500 MHz" in str(found)
     assert any("14 tiles hold no entry" in line for line in found.advice())
@@ -178,44 +178,42 @@ def test_every_entry_of_the_launch_counts() -> None:
 )
 def test_faults_say_what_would_be_right(options: dict[str, object], told: str) -> None:
     with pytest.raises(pm.SpecError, match=told.replace("(", r"\(")):
-        pm.tile(matrix("ts_bcsstm26"), **options)  # type: ignore[arg-type]  # faults are the test
+        pm.tile(matrix("diagonal"), **options)  # type: ignore[arg-type]  # faults are the test
 
 
 def test_formats_fit_too() -> None:
-    found = pm.tile(matrix("ts_rel5"), fit=pm.stored("CSR", 9000), tiler="btree")
+    found = pm.tile(matrix("relations"), fit=pm.stored("CSR", 9000), tiler="btree")
     assert found.tiles["fits"].all()
     assert "9,000 bits in CSR" in str(found)
 
 
 def test_text_says_what_matters() -> None:
-    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    found = pm.tile(matrix("diagonal"), tiler="btree")
     text = str(found)
-    assert text.startswith(
-        "ts_bcsstm26 (1,922 x 1,922, 1,922 entries), B: ts_bcsstm26, rows rolled by 5; add,"
-    )
+    assert text.startswith("diagonal (1,922 x 1,922, 1,922 entries), B: diagonal, rows rolled by 5; add,")
     for line in (
         "62; 48 hold entries, 48 are launched as kernels",
         "31 tiles with entries; this is 1.55 x that",
         "39,552 cycles = 39.55 µs: 48 kernels x 824 cycles",
     ):
         assert line in text
-    assert repr(found) == "Tiling(ts_bcsstm26: add, 128 elements, btree: 62 tiles, 48 kernels, 45,782 cycles)"
+    assert repr(found) == "Tiling(diagonal: add, 128 elements, btree: 62 tiles, 48 kernels, 45,782 cycles)"
     html = found._repr_html_()
     assert "39,552 cycles" in html
     assert "&gt; btree" in html
 
 
 def test_advice_weighs_the_time_of_the_tiler() -> None:
-    found = pm.tile(matrix("ts_bcsstm26"), tiler="btree")
+    found = pm.tile(matrix("diagonal"), tiler="btree")
     lines = "\n".join(found.advice(("simple", "strips")))
     assert "48 kernels, above the bound of 31: a better cut, if there is one, saves at most 17" in lines
     assert "fewer kernels: strips, 31 against 48" in lines
     assert "15,890 cycles = 15.89 µs a run against simple at 1,000 MHz" in lines
-    assert "no cutting launches fewer" in pm.tile(matrix("ts_bcsstm26"), tiler="strips").advice()[0]
+    assert "no cutting launches fewer" in pm.tile(matrix("diagonal"), tiler="strips").advice()[0]
 
 
 def test_files(tmp_path: Path) -> None:
-    found = pm.tile(matrix("ts_rel5"), tiler="btree")
+    found = pm.tile(matrix("relations"), tiler="btree")
     text = found.to_csv(tmp_path / "tiles.csv")
     assert (tmp_path / "tiles.csv").read_text() == text
     assert text.splitlines()[0] == ",".join(COLUMNS)
@@ -230,7 +228,7 @@ def test_files(tmp_path: Path) -> None:
 def test_tables_come_when_they_are_asked_for() -> None:
     script = (
         "import sys, polymodel as pm\n"
-        f"found = pm.tile({matrix('ts_rel5')!r}, tiler='btree')\n"
+        f"found = pm.tile({matrix('relations')!r}, tiler='btree')\n"
         "before = 'pandas' in sys.modules or 'matplotlib' in sys.modules\n"
         "found.tiles\n"
         "print(before, 'pandas' in sys.modules)"
@@ -240,14 +238,14 @@ def test_tables_come_when_they_are_asked_for() -> None:
 
 
 def test_a_comparison_takes_over_what_best_has_tried() -> None:
-    found = pm.tile(matrix("ts_n4c6-b1"), fit=pm.words(256), objective="tiles")  # no cut reaches the bound
+    found = pm.tile(matrix("pairs"), fit=pm.words(256), objective="tiles")  # no cut reaches the bound
     kept = dict(found.task.made)
     assert {"simple", "qtree+merge", "strips", "panels"} <= set(kept)
     rivals = {r.tiler: r for r in found.rivals()}
     assert found.task.made == kept
     for name in ("qtree+merge", "strips", "panels"):
         assert rivals[name].seconds == kept[name][1]
-        alone = pm.tile(matrix("ts_n4c6-b1"), fit=pm.words(256), tiler=name)
+        alone = pm.tile(matrix("pairs"), fit=pm.words(256), tiler=name)
         assert rivals[name].costs is not None
         assert (rivals[name].costs.cut.rects.table() == alone.cut.rects.table()).all()
 

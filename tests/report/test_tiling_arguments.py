@@ -13,7 +13,7 @@ import polymodel as pm
 
 matplotlib.use("agg")
 api: Any = pm  # what is wrong is wrong on purpose
-SMALL = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "ts_n4c6-b1.mtx.gz")
+SMALL = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "pairs.mtx.gz")
 
 
 @pytest.mark.parametrize(

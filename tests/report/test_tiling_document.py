@@ -14,7 +14,7 @@ from polymodel.cli import build_parser
 matplotlib.use("agg")
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "tiling.md").read_text(encoding="utf-8")
-MATRIX = ROOT / "tests" / "data" / "matrices" / "lp_e226.mtx.gz"
+MATRIX = ROOT / "tests" / "data" / "matrices" / "programme.mtx.gz"
 
 
 def test_the_table_is_what_tilers_make() -> None:

@@ -17,15 +17,17 @@ from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift import published
+from tests.tiling.original import EXACT, all_six
 
 matplotlib.use("agg")
-MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
-FILES = [str(MATRICES / f"ts_{name}.mtx.gz") for name in published.MATRICES]
+FILE = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "pairs.mtx.gz")
 
 
 @pytest.fixture(scope="module")
 def found() -> TilerSwift:
-    return pm.tiler_swift_comparison(FILES)
+    """All six names and sizes; the places of two are our own, so figures over all of them are not published
+    ones."""
+    return pm.tiler_swift_comparison(all_six())
 
 
 def heights(figure: Figure) -> list[list[float]]:
@@ -37,8 +39,6 @@ def test_claims_stand_beside_what_becomes_of_them(found: TilerSwift) -> None:
     means = found.means.set_index(["op", "tiler"])
     assert list(means["claimed_speed_up"]) == [2.97, 2.62, 3.89, 3.75]
     assert list(means["claimed_reduction"]) == [80.89, 76.82, 89.98, 89.91]
-    assert (means["as_built_reduction"] - means["claimed_reduction"]).abs().max() < 0.15
-    assert means["corrected_speed_up_nonempty"].iloc[-1] < 1
     assert means.attrs["units"]["corrected_reduction_all"] == "%"
     assert found.original
     assert not any("what is given here" in note for note in found.notes)
@@ -52,7 +52,8 @@ def test_bars_are_those_of_the_charts(found: TilerSwift) -> None:
     assert (first["matrix"], first["op"], first["tiler"]) == ("bcsstm26", "add", "simple")
     assert (first["published_run"], first["as_built_tiles"]) == (16720, 1089)
     assert first["deviation"] == pytest.approx(first["as_built_run"] / 16720 - 1)
-    assert (bars["deviation"].abs() <= 0.025).sum() == 29
+    exact = bars[bars["matrix"].isin(EXACT)]
+    assert (len(exact), (exact["deviation"].abs() <= 0.025).sum()) == (24, 17)
 
 
 def test_tiles_that_do_not_fit_are_told(found: TilerSwift) -> None:
@@ -75,7 +76,7 @@ def test_another_matrix_of_the_same_name_has_no_published_bars() -> None:
 
 
 def test_another_memory_has_no_published_bars() -> None:
-    one = pm.tiler_swift_comparison(FILES[5:], capacity=64, launch=Launch(config_add=100))
+    one = pm.tiler_swift_comparison(all_six()[5:], capacity=64, launch=Launch(config_add=100))
     assert one.bars["published_config"].isna().all()
     assert (one.bars["as_built_config"] % 100)[one.bars["op"] == "add"].eq(0).all()
 
@@ -96,9 +97,11 @@ def test_charts_show_every_bar(found: TilerSwift, quantity: str, op: Op) -> None
 
 
 def test_means_are_drawn_with_their_figures(found: TilerSwift) -> None:
-    above, below = found.plot_means().axes
-    assert {"2.97", "3.00", "1.53", "1.18", "0.98"} <= {t.get_text() for t in above.texts}
-    assert {"80.89", "76.93", "89.91", "80.42"} <= {t.get_text() for t in below.texts}
+    for ax, what, most in zip(found.plot_means().axes, ("speed_up", "reduction"), (16, 16), strict=True):
+        columns = [c for c in found.means.columns if what in c]
+        figures = {f"{v:.2f}" for c in columns for v in found.means[c]}
+        assert 10 <= len(figures) <= most
+        assert figures <= {t.get_text() for t in ax.texts}
 
 
 def test_a_mean_that_does_not_exist_is_a_dash() -> None:
@@ -111,14 +114,14 @@ def test_a_mean_that_does_not_exist_is_a_dash() -> None:
 def test_bad_input(found: TilerSwift) -> None:
     for given, told in (
         ([], "no matrix to compare"),
-        (FILES[0], "one matrix is given where several"),
-        ([FILES[0], FILES[0]], "bcsstm26 is given more than once"),
+        (FILE, "one matrix is given where several"),
+        ([FILE, FILE], "pairs is given more than once"),
         ([3], "sparse tensor or file"),
     ):
         with pytest.raises(SpecError, match=told):
             pm.tiler_swift_comparison(given)
     with pytest.raises(SpecError, match="3 is no Launch"):
-        pm.tiler_swift_comparison(FILES, launch=3)  # type: ignore[arg-type]  # that is the fault
+        pm.tiler_swift_comparison([FILE], launch=3)  # type: ignore[arg-type]  # that is the fault
     with pytest.raises(SpecError) as both:
         plot_chart(found.comparison.bars, "tiles", "divide")  # type: ignore[arg-type]  # that too
     assert len(both.value.diagnostics) == 2

@@ -18,7 +18,7 @@ from polymodel.tiling.fits.stored import stored
 from polymodel.tiling.plane.operands import Alone, Transposed
 from polymodel.tiling.tilers.trees import btree
 
-FILE = Path(__file__).parent.parent / "data" / "matrices" / "lp_e226.mtx.gz"
+FILE = Path(__file__).parent.parent / "data" / "matrices" / "programme.mtx.gz"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_result_is_a_tiling(found: Tuning) -> None:
 
 def test_texts_and_pictures(found: Tuning) -> None:
     assert repr(found).startswith(
-        f"Tuning(lp_e226: {found.chosen.figure:,} cycles of configuration and running"
+        f"Tuning(programme: {found.chosen.figure:,} cycles of configuration and running"
     )
     assert f"{found.chosen.figure:,}" in str(found)
     assert "<table" in found._repr_html_()
@@ -88,7 +88,7 @@ def test_texts_and_pictures(found: Tuning) -> None:
         f"{s.number} {s.proposal.name}: {engineering(s.figure)}" for s in better
     ]
     assert not axes.texts, "names beside points run into each other"
-    assert axes.get_title() == f"lp_e226: {found.costs.op}, 128 elements; the loop ended: {found.ended}"
+    assert axes.get_title() == f"programme: {found.costs.op}, 128 elements; the loop ended: {found.ended}"
     assert plot_tuning(found, axes) is axes
 
 

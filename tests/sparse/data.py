@@ -1,4 +1,4 @@
-"""Real tensors by name: tests/data/matrices, with what its index says of each."""
+"""Generated tensors by name: tests/data/matrices, with what its index says of each."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def index() -> dict[str, dict[str, Any]]:
 
 @cache
 def file(name: str) -> TensorFile:
-    """The tensor with the record of its file: a matrix has ranks I, J; the knowledge graph R, E1, E2, E3."""
+    """The tensor with the record of its file: a matrix has ranks I, J; the facts R, E1, E2, E3."""
     row = index()[name]
-    graph = "order" in row
-    ranks = ("R", "E1", "E2", "E3") if graph else ("I", "J")
-    return read_file(FOLDER / row["file"], "A", ranks, shape=row["dims"] if graph else None)
+    facts = "order" in row
+    ranks = ("R", "E1", "E2", "E3") if facts else ("I", "J")
+    return read_file(FOLDER / row["file"], "A", ranks, shape=row["dims"] if facts else None)
 
 
 def tensor(name: str) -> SparseTensor:

@@ -14,19 +14,19 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "sparse.md").read_text(en
 
 
 def test_the_power_law_graph() -> None:
-    found = {p.quantity: p for p in predictions(data.tensor("ca-GrQc"))}
+    found = {p.quantity: p for p in predictions(data.tensor("web"))}
     load = found["fullest of 8 slices"]
-    assert abs(load.error("uniform") or 1) == pytest.approx(0.002, abs=5e-4)
+    assert abs(load.error("uniform") or 1) == pytest.approx(0.05, abs=0.005)
     for quantity in ("lock-step time of 8 slices", "multiplies of A x A"):
         p = found[quantity]
         assert p.uniform is not None
         assert f"{p.actual:,.0f}" in TEXT
         assert f"{p.uniform:,.0f}" in TEXT
-    assert f"{data.tensor('ca-GrQc').nnz:,} nonzeros" in TEXT
+    assert f"{data.tensor('web').nnz:,} nonzeros" in TEXT
 
 
 def test_the_band() -> None:
-    found = {p.quantity: p for p in predictions(data.tensor("bcsstk13"))}
+    found = {p.quantity: p for p in predictions(data.tensor("frame"))}
     tiles = found["nonempty tiles of 16 x 16"]
     assert f"{(tiles.uniform or 0) / tiles.actual:.1f} times as many" in TEXT
 

@@ -109,15 +109,22 @@ def test_strips_keep_to_their_guarantee(rows: int, cols: int, share: float, seed
 
 @pytest.mark.parametrize(
     ("name", "tiles"),
-    [("bcsstm26", 31), ("ch7-6-b1", 20), ("mk9-b1", 12), ("n4c6-b1", 7), ("relat5", 17), ("rel5", 11)],
+    [
+        ("diagonal", 31),
+        ("chessboard", 20),
+        ("matching", 12),
+        ("pairs", 7),
+        ("relations2", 16),
+        ("relations", 11),
+    ],
 )
-def test_tiles_of_the_evaluated_matrices(name: str, tiles: int) -> None:
-    pattern = pattern_of(read_tensor(MATRICES / f"ts_{name}.mtx.gz"))
+def test_tiles_of_whole_matrices(name: str, tiles: int) -> None:
+    pattern = pattern_of(read_tensor(MATRICES / f"{name}.mtx.gz"))
     assert strips(pattern, "add", Elements(128)).tiles == tiles
 
 
 def test_long_matrices_of_other_fits_are_cut_in_parts() -> None:
-    pattern = pattern_of(read_tensor(MATRICES / "ca-GrQc.mtx.gz"))
+    pattern = pattern_of(read_tensor(MATRICES / "web.mtx.gz"))
     for tiler in (strips, columns):
         exact, asked = (tiler(pattern, "add", fit(16)).tiles for fit in (Elements, Asked))
         assert exact <= asked <= exact * 1.025

@@ -13,7 +13,7 @@ from polymodel.errors import Refused
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.files.frostt import default_ranks
 from polymodel.sparse.generate import complexes, drawn
-from polymodel.sparse.tensor import SparseTensor
+from polymodel.sparse.tensor import Ints, SparseTensor
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_whole, shown
 
@@ -148,17 +148,25 @@ def generate_tensor(
     read.raise_if_any()
     if known.places(given) > MOST_PLACES:
         raise Refused(f"{known.places(given):.3g} places for a {kind} matrix", "ask for a smaller one")
-    if known.exact:
-        sizes, coords, values = known.make(**given)
-    else:
-        draw = np.random.Generator(np.random.PCG64(start))
-        coords = known.make(draw, **({"shape": sizes, **given} if sizes else given))
-        sizes = sizes or _sizes(kind, given)
-        coords = np.array(np.unravel_index(np.unique(np.ravel_multi_index(tuple(coords), sizes)), sizes))
-        values = draw.integers(1, 10, coords.shape[1])
+    sizes, coords, values = _made(kind, known, given, sizes, start or 0)
     names = read.names("ranks", ranks) if ranks is not None else default_ranks(len(sizes))
     read.raise_if_any()
     return SparseTensor.from_coo(name or kind, names, sizes, coords, values)
+
+
+def _made(
+    kind: str, known: Kind, given: Mapping[str, int], shape: tuple[int, ...], seed: int
+) -> tuple[tuple[int, ...], Ints, Ints]:
+    """Sizes, places and values; places are drawn before values."""
+    if known.exact:
+        sizes, coords, values = known.make(**given)
+        return sizes, coords, values
+    draw = np.random.Generator(np.random.PCG64(seed))
+    coords = known.make(draw, **({"shape": shape, **given} if shape else given))
+    sizes = shape or _sizes(kind, given)
+    coords = np.array(np.unravel_index(np.unique(np.ravel_multi_index(tuple(coords), sizes)), sizes))
+    drawn_values: Ints = draw.integers(1, 10, size=(coords.shape[1],))
+    return sizes, coords, drawn_values
 
 
 def _options(read: Arguments, kind: str, known: Kind, options: Mapping[str, object]) -> dict[str, int]:

@@ -20,16 +20,16 @@ def test_examples_and_their_numbers(
     for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL):
         exec(compile(block, "formats.md", "exec"), names)
     read, csr, dcsr, tiles, lane, ciss = capsys.readouterr().out.splitlines()
-    assert read == "23884 4036 19848"
-    assert csr.split()[:3] == ["1429024", str(1429024 - 635136), "635136"]
+    assert read == "5318 886 4432"
+    assert csr.split()[:3] == ["322080", str(322080 - 141824), "141824"]
     assert round(float(csr.split()[3]), 2) == 0.44
     exact, expected = dcsr.split()
     number, counted, predicted = tiles.split()
     assert lane.endswith("] 5 0")
     words = " ".join(TEXT.split())
     for sentence in (
-        "stores 23884 entries, of which 4036 are zeros: 19848 nonzeros are left",
-        "4961 x 32 + 19848 x 64 = 1429024 bits, 635136 of them values: 44 %",
+        "stores 5318 entries, of which 886 are zeros: 4432 nonzeros are left",
+        "1201 x 32 + 4432 x 64 = 322080 bits, 141824 of them values: 44 %",
         f"DCSR takes {exact} bits",
         f"are expected to take {float(expected):.1f}.",
         f"has {number} nonempty ones that take {counted} bits",

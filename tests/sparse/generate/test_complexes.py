@@ -45,7 +45,7 @@ def literal(facets: Iterable[list[Pair]], apart: Callable[[Pair, Pair], bool]) -
 
 def pairs(found: pm.SparseTensor) -> list[Pair]:
     """The vertices of each row, numbered from the last column."""
-    return [tuple(sorted(found.shape[1] - 1 - c)) for c in found.coords[1].reshape(-1, 2)]  # type: ignore[misc]
+    return [tuple(sorted(found.shape[1] - 1 - c)) for c in found.coords[1].reshape(-1, 2)]  # type: ignore[misc]  # two vertices a row
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 2), (4, 3), (4, 4), (7, 6)])

@@ -138,7 +138,7 @@ def test_what_is_no_matrix(kind: str, options: dict[str, object], told: str) -> 
 
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(SpecError) as told:
-        pm.generate_tensor("stencil", -1, height=0, points=99, size=3, name=5)  # type: ignore[arg-type]
+        pm.generate_tensor("stencil", -1, height=0, points=99, size=3, name=5)  # type: ignore[arg-type]  # the faults
     assert [d.path for d in told.value.diagnostics] == ["name", "seed", "size", "height", "width", "points"]
 
 

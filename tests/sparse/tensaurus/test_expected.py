@@ -132,7 +132,7 @@ def test_a_query_for_a_large_tensor_is_fast() -> None:
 
 def test_models_that_know_their_rows_balance_as_the_data_do() -> None:
     """A histogram of rows fixes the dealing of slices: what hangs on rows alone is that of the data."""
-    tensor = data.tensor("ca-GrQc")
+    tensor = data.tensor("web")
     actual = tensaurus("SpMM", tensor).stages[0]
     found = tensaurus("SpMM", RankNnz.from_tensor(tensor)).stages[0]
     assert (found.largest, found.lockstep) == (actual.largest, actual.lockstep)

@@ -12,7 +12,7 @@ import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.report.tiling.estimates import estimate_shape
 
-MATRIX = "tests/data/matrices/lp_e226.mtx.gz"
+MATRIX = "tests/data/matrices/programme.mtx.gz"
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +35,13 @@ def test_estimates_stand_beside_what_tilers_make_of_the_data(found: pm.TilingEst
 
 def test_text_html_csv(found: pm.TilingEstimates, tmp_path: Path) -> None:
     text = str(found)
-    assert "lp_e226: add, 128 elements" in text
+    assert "programme: add, 128 elements" in text
     assert "rows: tiling 24 matrices drawn from the model (strips)" in text
     assert "<table>" in found._repr_html_()
     target = tmp_path / "found.csv"
     assert found.to_csv(target) == target.read_text(encoding="utf-8")
     assert len(target.read_text(encoding="utf-8").splitlines()) == 5
-    assert repr(found) == "TilingEstimates(lp_e226: 4 estimates)"
+    assert repr(found) == "TilingEstimates(programme: 4 estimates)"
 
 
 def test_bars_are_the_figures(found: pm.TilingEstimates) -> None:
@@ -51,7 +51,7 @@ def test_bars_are_the_figures(found: pm.TilingEstimates) -> None:
     actual = set(table["actual_tiles"])
     assert heights == pytest.approx(sorted([*table["tiles"], *actual]))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("tiler", "tiles")
-    assert ax.get_title() == "lp_e226: add, 128 elements; what models expect beside the data"
+    assert ax.get_title() == "programme: add, 128 elements; what models expect beside the data"
     assert {t.get_text() for t in ax.texts} >= {str(n) for n in actual}, "its figure above each bar"
     with pytest.raises(SpecError, match="no quantity"):
         found.plot("beauty")
@@ -98,7 +98,7 @@ def test_models_and_tilers_that_say_nothing_are_told() -> None:
     for models, what in (
         ([], "no model is named"),
         ({}, "no model is named"),
-        ({"m": 3, "u": small}, r"m: 3 is no density model[\s\S]*u: the model is 5 x 5, lp_e226 223 x 472"),
+        ({"m": 3, "u": small}, r"m: 3 is no density model[\s\S]*u: the model is 5 x 5, programme 222 x 464"),
         ("row", "there is no model 'row'"),
     ):
         with pytest.raises(SpecError, match=what):
