@@ -86,8 +86,9 @@ class Mapping:
         tile = self.pick.choice([1, max(1, extent // 2), self.pick.randint(1, max(1, extent - 1))])
         begin = self.pick.randint(1, extent) if self.pick.random() < self.first else None
         above.extent[v] = max(tile, begin or 0)
-        levels = [above.held.get(t, len(MEMORIES)) for e in group for t in e.tensors]
-        may_spread = len(group) == 1 and not above.spread and max(levels) < MEMORIES.index("L2")
+        homeless = any(t not in above.held for e in group for t in e.tensors)
+        outside = MEMORIES.index("L2") not in above.held.values()
+        may_spread = len(group) == 1 and not above.spread and not homeless and outside
         if may_spread and self.pick.random() < self.spatial:
             above.spread = True
             return [Loop(v, tile, begin, True, "PE", "X")]
