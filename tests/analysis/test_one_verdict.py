@@ -97,6 +97,43 @@ def test_storage_below_a_spatial_loop_that_does_not_replicate_it(spread: Path) -
         pm.load(spread)
 
 
+SHARED = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+  - !Container {name: PE, spatial: [{name: X, fanout: 2}]}
+  - !Memory {name: RF, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1}]}
+workload:
+  rank_sizes: {M: 3, K: 1, N: 2}
+  bits_per_value: {All: 1}
+  einsums: ["T[m, n] = A[m, k] * W[k, n]", "Z[m, n] = T[m, n] * V[n]"]
+mapping:
+  nodes:
+  - !Storage {component: DRAM, tensors: [A, W, V, Z]}
+  - !Spatial {rank_variable: {T: k, Z: n}, tile_shape: 1, component: PE, name: X}
+  - !Storage {component: RF, tensors: [T]}
+  - !Temporal {rank_variable: k, tile_shape: 1}
+  - !Sequential
+    nodes:
+    - !Nested {nodes: [!Compute {einsum: T, component: MAC}]}
+    - !Nested {nodes: [!Compute {einsum: Z, component: MAC}]}
+"""
+
+
+def test_the_referee_sees_operations_that_never_execute(tmp_path: Path) -> None:
+    """Z is executed again where T is, which is in one of the two instances that Z is spread over."""
+    file = tmp_path / "shared.yaml"
+    file.write_text(SHARED, encoding="utf-8")
+    spec = pm.load(file)
+    with pytest.raises(SpecError, match="Z would make its results in part"):
+        pm.evaluate(spec)
+    assert spec.mapping is not None
+    found = violation(pm.Problem(spec.workload, spec.arch, spec.mapping))
+    assert found is not None
+    assert (found.consumer, found.reason) == ("Z", "some operations that produce it never execute")
+
+
 def _run(total: int, seed: int) -> Found:
     every = Found()
     for found in campaign(total, seed, 1):

@@ -94,7 +94,9 @@ class _Execution:
             stamps = self.repeated(locator)
         operations: list[Operation] = []
         widest: dict[str, int] = {}
+        done: set[Point] = set()
         for stamp, mine in stamps:
+            done.update(mine)
             starts = _starts(einsum, mine) if "inferred" in kinds else {}
             for v, (low, high) in starts.items():
                 widest[v] = max(widest.get(v, 1), high - low + 1)
@@ -110,6 +112,7 @@ class _Execution:
             tuple(operations),
             _depth(locator),
             "inferred" in kinds,
+            None if "inferred" in kinds else next((p for p in points(einsum) if p not in done), None),
         )
 
     def spatial(self, locator: Locator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:

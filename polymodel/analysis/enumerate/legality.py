@@ -177,8 +177,21 @@ def _unreduced(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -
     return None
 
 
+def _left_out(walk: EinsumWalk) -> Violation | None:
+    """An element of which an operation never executes: no stamp of the loops above has room for it."""
+    if walk.lacking is None:
+        return None
+    point = dict(zip(walk.einsum.rank_variables, walk.lacking, strict=True))
+    output, name = walk.einsum.outputs[0], walk.einsum.name
+    element = tuple(e.value(point) for e in output.projection)
+    return Violation(name, name, output.tensor, element, "some operations that produce it never execute")
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
     """The first rule that the mapping breaks, None if it is legal."""
+    left_out = next((f for f in map(_left_out, walks.values()) if f), None)
+    if left_out:
+        return left_out
     for tensor in problem.cascade.tensors:
         producer = problem.cascade.producer(tensor)
         if producer is None or producer.name not in walks:

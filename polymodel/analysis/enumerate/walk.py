@@ -48,6 +48,7 @@ class EinsumWalk:
     splits) and how many spatial loops stand above it. `decided`: how many of each stand down to the
     innermost loop that binds no variable of the Einsum; what executes is decided per stamp of these,
     (0, 0) if every loop binds one. `inferred`: only what consumers below that loop need executes.
+    `lacking`: a point that never executes, of an Einsum that is to execute all over again.
     """
 
     einsum: Einsum
@@ -57,6 +58,7 @@ class EinsumWalk:
     operations: tuple[Operation, ...]
     decided: tuple[int, int] = (0, 0)
     inferred: bool = False
+    lacking: tuple[int, ...] | None = None
 
 
 def number(tile: int | str | None, what: str) -> int:
