@@ -21,13 +21,14 @@ from polymodel.workload.einsum import Einsum
 Figures = list[tuple[int, int]]
 
 
+def document(*einsums: str, **sizes: int) -> dict[str, object]:
+    """A workload of 8-bit values as a document."""
+    workload = {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": list(einsums)}
+    return {"schema_version": 1, "workload": workload}
+
+
 def graph(*einsums: str, **sizes: int) -> pm.Spec:
-    return pm.load(
-        {
-            "schema_version": 1,
-            "workload": {"rank_sizes": sizes, "bits_per_value": {"All": 8}, "einsums": list(einsums)},
-        }
-    )
+    return pm.load(document(*einsums, **sizes))
 
 
 def random_graph(choose: Random) -> pm.Spec:

@@ -164,13 +164,16 @@ class ChainSlope:
         return None if at is None else figures[at][1]
 
     def beats_unfused_from(self, curve: str) -> int | None:
-        """The smallest capacity at which a curve has less traffic than `unfused`; None if it never has."""
+        """The smallest capacity from which on, at all larger ones, a curve has less traffic than
+        `unfused`; None if it has not at the largest."""
         steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
-        for capacity in steps:
+        found = None
+        for capacity in reversed(steps):
             plain, fused = self._accesses("unfused", capacity), self._accesses(curve, capacity)
-            if fused is not None and (plain is None or fused < plain):
-                return capacity
-        return None
+            if fused is None or (plain is not None and fused >= plain):
+                break
+            found = capacity
+        return found
 
     def gain(self, capacity: float) -> float | None:
         """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Generic, Protocol, TypeVar
 
@@ -64,10 +64,11 @@ class Points(tuple[P, ...], Generic[P]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curves(Mapping[str, C]):
-    """Curves by name; prints as a table with a row for each."""
+    """Curves by name; prints as a table with a row for each. `titles`: what else rows call them."""
 
     found: Mapping[str, C]
     unit: str
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> C:
         return self.found[name]
@@ -84,7 +85,7 @@ class Curves(Mapping[str, C]):
         rows = []
         for name, curve in self.found.items():
             ends = (curve.figures[0][0], *curve.figures[-1]) if len(curve) else (None, None, None)
-            rows.append((name, len(curve), *ends))
+            rows.append((self.titles.get(name, name), len(curve), *ends))
         text = Table("curves", tuple(columns), tuple(rows)).text()
         return f"{text}\n  one of them: .curves[name]; all points: .frame"
 

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.common import plain_hierarchy, two_levels
-from polymodel.explore.compatibility import FusedLoop, OperationMapping, Verdict, compatible
+from polymodel.explore.compatibility import OperationMapping, Verdict, compatible
 from polymodel.explore.curves import Curve
 from polymodel.explore.curvetext import (
     Curves,
@@ -31,11 +30,21 @@ from polymodel.explore.curvetext import (
     shown,
     steps_text,
 )
-from polymodel.explore.fusedgraph import FusedGraph, Kind, fused_graph
+from polymodel.explore.fusedgraph import FusedGraph, fused_graph
+from polymodel.explore.graphasked import CURVES, curves_asked, kinds_of, rules_asked
+from polymodel.explore.graphbounds import (
+    EXECUTABLE,
+    LOWER_BOUND,
+    affordable,
+    apart,
+    notes_of,
+    sized,
+    tied,
+)
 from polymodel.explore.graphjoin import join
 from polymodel.explore.groupcurves import EinsumChoice
-from polymodel.explore.options import TRUTH, Options
-from polymodel.explore.rules import ROLES, Operands, Rules
+from polymodel.explore.options import Options
+from polymodel.explore.rules import Operands, Rules
 from polymodel.explore.tilings import Sizes
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.faults import not_a_spec, suggestion
@@ -49,15 +58,14 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
 
-CURVES = ("unfused", "untiled_fused", "tiled_fused")
-
 
 @dataclass(frozen=True)
 class GraphPoint:
     """One mapping of the whole graph. `einsums`: how each is mapped, in the workload's order.
 
     `handed`: per shared tensor "backing", "whole", or the ranks that are tiled, outermost first ("H M"; with
-    "headed " before them where buffers are freed between heads).
+    "headed " before them where buffers are freed between heads). `apart`: why the mapping does not run as it
+    stands, so that its figures are a lower bound; empty if it can be executed.
     """
 
     capacity: int
@@ -65,6 +73,7 @@ class GraphPoint:
     handed: tuple[tuple[str, str], ...]
     einsums: tuple[EinsumChoice, ...]
     unit: str = "words"
+    apart: str = ""
 
     def __getitem__(self, einsum: str) -> EinsumChoice:
         for e in self.einsums:
@@ -76,7 +85,8 @@ class GraphPoint:
     def brief(self) -> str:
         """The tensors that stay in the buffer, with the ranks along which they are tiled."""
         kept = [f"{t} ({how})" for t, how in self.handed if how != "backing"]
-        return ", ".join(kept) if kept else "unfused"
+        bound = f"{LOWER_BOUND}; " if self.apart else ""
+        return bound + (", ".join(kept) if kept else "unfused")
 
     def __repr__(self) -> str:
         words = {"backing": "backing store", "whole": "whole in the buffer"}
@@ -84,12 +94,16 @@ class GraphPoint:
         width = max((len(e.einsum) for e in self.einsums), default=0) + 1
         loops = [f"  {e.einsum + ':':{width}} {told(e)}" for e in self.einsums]
         key = "  per Einsum: fused loops | loops below, each with its tile [tensors stored between the two]"
-        return "\n".join([figures_text(self), *handed, *loops, key])
+        bound = [f"  {LOWER_BOUND}: {self.apart}"] if self.apart else []
+        return "\n".join([figures_text(self), *bound, *handed, *loops, key])
 
 
 @dataclass(frozen=True, eq=False)
 class GraphCurve:
-    """One curve, capacity ascending, accesses descending. `states`: partial graphs kept at once at most."""
+    """One curve, capacity ascending, accesses descending. `states`: partial graphs kept at once at most.
+
+    `title`: its name, and whether it is a lower bound (some of its mappings do not run as they stand).
+    """
 
     name: str
     graph: FusedGraph
@@ -107,15 +121,31 @@ class GraphCurve:
         return tuple(zip(self.curve.capacity.tolist(), self.curve.accesses.tolist(), strict=True))
 
     @cached_property
+    def bounds(self) -> tuple[str, ...]:
+        """Per point why it is a lower bound; empty for mappings that can be executed."""
+        if self.name != "tiled_fused":
+            return ("",) * len(self)
+        return tuple(apart(self.graph, self._chosen(i)) for i in range(len(self)))
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({LOWER_BOUND})" if any(self.bounds) else self.name
+
+    @cached_property
     def points(self) -> Points[GraphPoint]:
         return Points(self.point(i) for i in range(len(self)))
 
     def point(self, at: int) -> GraphPoint:
         """The choices behind one point."""
         capacity, accesses = self.figures[at]
+        einsums = self._chosen(at)
+        return GraphPoint(
+            capacity, accesses, tuple(self._handed(einsums)), einsums, self.unit, self.bounds[at]
+        )
+
+    def _chosen(self, at: int) -> tuple[EinsumChoice, ...]:
         chosen = {c.einsum: c for c in self.curve.choices(at) if isinstance(c, EinsumChoice)}
-        einsums = tuple(chosen[m.einsum.name] for m in self.graph.members)
-        return GraphPoint(capacity, accesses, tuple(self._handed(einsums)), einsums, self.unit)
+        return tuple(chosen[m.einsum.name] for m in self.graph.members)
 
     def at(self, capacity: float) -> GraphPoint:
         """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
@@ -123,7 +153,7 @@ class GraphCurve:
 
     def __repr__(self) -> str:
         points = [self.point(i) for i in shown(len(self))]
-        return steps_text(f"{self.name}: {counted(len(self))}", self.figures, points)
+        return steps_text(f"{self.title}: {counted(len(self))}", self.figures, points)
 
     def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
         for name, tensor in self.graph.shared.items():
@@ -147,7 +177,8 @@ class GraphCurve:
 
 @dataclass(frozen=True, eq=False)
 class GraphSlope:
-    """Curves of one graph. `hierarchy`: where single mappings are evaluated."""
+    """Curves of one graph. `hierarchy`: where single mappings are evaluated. `notes`: what to know of
+    the curves."""
 
     cascade: Cascade
     graph: FusedGraph
@@ -155,6 +186,7 @@ class GraphSlope:
     unit: str
     hierarchy: Hierarchy
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, curve: str) -> GraphCurve:
         if curve not in self.curves:
@@ -188,16 +220,22 @@ class GraphSlope:
 
     @cached_property
     def frame(self) -> pandas.DataFrame:
-        """One row per curve and point: capacity, accesses, how each shared tensor is handed on, the loops."""
+        """One row per curve and point: capacity, accesses, whether they are those of a mapping that can be
+        executed or a lower bound, how each shared tensor is handed on, the loops."""
         import pandas
 
         rows = []
         for name, curve in self.curves.items():
             for p in curve.points:
-                figures = {f"capacity_{self.unit}": p.capacity, f"accesses_{self.unit}": p.accesses}
+                figures: dict[str, object] = {
+                    f"capacity_{self.unit}": p.capacity,
+                    f"accesses_{self.unit}": p.accesses,
+                }
                 handed = {f"tensor_{t}": how for t, how in p.handed}
                 loops = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
-                rows.append({"curve": name, **figures, **handed, **loops})
+                is_ = LOWER_BOUND if p.apart else EXECUTABLE
+                words = {"mapping": is_} | handed | loops
+                rows.append({"curve": name, **figures, **words})
         frame = pandas.DataFrame(rows)
         frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
         return frame
@@ -211,11 +249,7 @@ class GraphSlope:
         known = {m.einsum.name: m.einsum for m in self.graph.members}
         if einsum not in known:
             raise no_einsum(einsum, list(known))
-        one = known[einsum]
-        choice = point[einsum]
-        extents = {v: one.bound(v)[1] - one.bound(v)[0] + 1 for v in one.rank_variables}
-        loops = tuple(FusedLoop(v, t, extents[v] // t) for v, t in choice.fused)
-        return OperationMapping(one, loops, choice.held)
+        return sized(known[einsum], point[einsum])
 
     def _check(self, call: str, point: object) -> None:
         curve = next(reversed([*self.curves]), "unfused")
@@ -224,13 +258,11 @@ class GraphSlope:
     def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
         """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
         self._check("verdicts", point)
+        names = [m.einsum.name for m in self.graph.members]
         found = {}
-        for name, tensor in self.graph.shared.items():
-            users = [self.graph.members[i].einsum.name for i in tensor.users]
-            pairs = combinations(users, 2) if tensor.producer is None else ((users[0], u) for u in users[1:])
-            for a, b in pairs:
-                both = self.operation(point, a), self.operation(point, b)
-                found[a, b, name] = compatible(*both, name, self.graph.rules)
+        for a, b, tensor in tied(self.graph):
+            both = self.operation(point, names[a]), self.operation(point, names[b])
+            found[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
         return found
 
     def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
@@ -260,21 +292,22 @@ class GraphSlope:
         """The curves on logarithmic axes, with minima, maximal effectual buffers and the gain of fusion."""
         from polymodel.report.plots_slope import chain_axes
 
-        curves = {name: curve.figures for name, curve in self.curves.items()}
+        curves = {curve.title: curve.figures for curve in self.curves.values()}
         found = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
         found.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
         return found
 
     def __repr__(self) -> str:
-        lengths = ", ".join(f"{name} {len(curve)}" for name, curve in self.curves.items())
+        lengths = ", ".join(f"{curve.title} {len(curve)}" for curve in self.curves.values())
         return f"GraphSlope({len(self.graph.members)} Einsums; points: {lengths})"
 
     def __str__(self) -> str:
-        return f"{self!r}\n{self.curves!r}"
+        return "\n".join([repr(self), repr(self.curves), *(f"  note: {n}" for n in self.notes)])
 
     def _repr_html_(self) -> str:
         made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{escape(repr(self))}</h4>{made}"
+        notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
+        return f"<h4>{escape(repr(self))}</h4>{notes}{made}"
 
 
 def told(choice: EinsumChoice) -> str:
@@ -297,7 +330,7 @@ def graph_slope(
     uneven: bool | str | Iterable[str] = True,
     operands: Operands = "both",
     partial_overlap: bool = False,
-    equal_outer_sizes: bool = False,
+    equal_outer_sizes: bool | None = None,
     roles: Mapping[str, str | Iterable[str]] | None = None,
     layout: object = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -305,9 +338,12 @@ def graph_slope(
     """Least backing-store traffic of a whole workload for every buffer capacity; no architecture is needed.
 
     `curves`: `unfused`, `untiled_fused` (shared tensors may be held whole), `tiled_fused` (also handed on
-    tile by tile). `tiles`: divisors, or divisors to try per rank variable. `unit`: words or bits. `roles`:
-    ranks that are heads or batches, `{"head": ["H"], "batch": ["B"]}`; without, ranks whose name says so. The
-    other switches are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
+    tile by tile). `equal_outer_sizes=False` lets sizes of outer fused loops differ between neighbours, which
+    is found faster, but is a lower bound; None: only where there are many sizes (more than 800 ways to tile
+    the shared tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to
+    try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
+    "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
+    are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
     Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
     divisors and counts beyond 2^62, SpecError with every option that is wrong.
     """
@@ -317,15 +353,31 @@ def graph_slope(
     if not isinstance(spec, Loaded):
         raise not_a_spec("graph_slope", spec)
     cascade, options = spec.workload, Options()
-    names = _curves(options, curves)
+    names = curves_asked(options, curves)
     options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
     options.unit(unit)
     options.called("progress", progress)
-    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, equal_outer_sizes)
-    rules = _rules(options, plain, uneven, roles, cascade)
+    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
+    plain = plain if equal_outer_sizes is None else replace(plain, equal_outer_sizes=equal_outer_sizes)
+    rules = rules_asked(options, plain, uneven, roles, cascade)
     options.raise_if_any()
     graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
-    kinds = _kinds(rules)
+    graph = affordable(graph) if equal_outer_sizes is None else graph
+    found = _joined(graph, names, unit, progress)
+    lower = any(any(c.bounds) for c in found.values())
+    notes = notes_of(graph, {n: c.figures for n, c in found.items()}, lower, unit)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    shown = Curves(found, unit, {n: c.title for n, c in found.items()})
+    return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes)
+
+
+def _joined(
+    graph: FusedGraph,
+    names: Iterable[str],
+    unit: str,
+    progress: Callable[[str, int, int], None] | None,
+) -> dict[str, GraphCurve]:
+    kinds = kinds_of(graph.rules)
     found: dict[str, GraphCurve] = {}
     for name in names:
         begin = time.perf_counter()
@@ -337,58 +389,4 @@ def graph_slope(
         joined = join(graph, kinds[name], tell)
         seconds = time.perf_counter() - begin
         found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
-    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
-    seconds = time.perf_counter() - start
-    return GraphSlope(cascade, graph, Curves(found, unit), unit, hierarchy, seconds)
-
-
-def _kinds(rules: Rules) -> dict[str, tuple[Kind, ...]]:
-    """How each curve lets a shared tensor be handed on."""
-    freed: tuple[Kind, ...] = () if rules.head_is_tiled_fusion else ("headed",)
-    return {
-        "unfused": ("backing",),
-        "untiled_fused": ("backing", "whole", *freed),
-        "tiled_fused": ("backing", "whole", *freed, "tiled"),
-    }
-
-
-def _curves(options: Options, curves: object) -> tuple[str, ...]:
-    before = len(options.faults)
-    found = options.names(("curves",), curves, CURVES, "curve")
-    if not found and len(options.faults) == before:
-        options.faults.add(("curves",), "a slope needs a curve", f"name some of {', '.join(CURVES)}")
     return found
-
-
-def _rules(options: Options, plain: Rules, uneven: object, roles: object, cascade: Cascade) -> Rules:
-    """The switches of a call as rules, with the names in `uneven` and `roles`."""
-    options.choice(("operands",), plain.operands, get_args(Operands), "choice")
-    return replace(
-        plain,
-        head=options.truth("head", plain.head),
-        batch=options.truth("batch", plain.batch),
-        head_is_tiled_fusion=options.truth("head_is_tiled_fusion", plain.head_is_tiled_fusion),
-        uneven=_uneven(options, uneven, cascade),
-        partial_overlap=options.truth("partial_overlap", plain.partial_overlap),
-        equal_outer_sizes=options.truth("equal_outer_sizes", plain.equal_outer_sizes),
-        roles=_roles(options, roles, cascade),
-    )
-
-
-def _uneven(options: Options, uneven: object, cascade: Cascade) -> bool | tuple[str, ...]:
-    if isinstance(uneven, TRUTH):
-        return bool(uneven)
-    named = {t for e in cascade for t in e.tensors} | {n for e in cascade for n, _ in e.renames}
-    return options.names(("uneven",), uneven, sorted(named), "tensor or rename")
-
-
-def _roles(options: Options, roles: object, cascade: Cascade) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Per role the ranks and rank variables that have it."""
-    ranks = {r for e in cascade for a in e.accesses for r in a.ranks}
-    known = sorted(ranks | {v for e in cascade for v in e.rank_variables})
-    found = []
-    given = {} if roles is None else options.table("roles", roles, "roles", '{"head": ["H"]}')
-    for role, names in given.items():
-        options.choice(("roles", str(role)), role, ROLES, "role")
-        found.append((role, options.names(("roles", str(role)), names, known, "rank")))
-    return tuple(found)

@@ -22,6 +22,7 @@ from polymodel.explore.operations import (
 Option = tuple[tuple[str, Tiling], ...]
 MOST_OPTIONS = 10_000  # of one Einsum
 MOST_CURVES = 20_000  # of all Einsums
+FEWER = "give fewer sizes in `tiles`, or equal_outer_sizes=False (a lower bound) without partial_overlap"
 Group = tuple[int, ...]
 
 
@@ -212,7 +213,7 @@ class GroupCurves:
                 raise Refused(
                     f"there are more than {MOST_OPTIONS} ways to tile {', '.join(names)} together in "
                     f"{self.graph.members[at].einsum.name}",
-                    "give fewer sizes in `tiles`, or leave out partial_overlap and equal_outer_sizes",
+                    FEWER,
                 )
             self._options[key] = found
         return self._options[key]
@@ -248,7 +249,7 @@ class GroupCurves:
         if len(self._made) > MOST_CURVES:
             raise Refused(
                 f"there are more than {MOST_CURVES} ways to fix fused loops and sizes, each with a curve",
-                "give fewer sizes in `tiles`, or leave out partial_overlap and equal_outer_sizes",
+                FEWER,
             )
         found = operation_curve(member.operation, setting)
         (source,) = found.sources

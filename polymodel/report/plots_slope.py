@@ -77,7 +77,7 @@ def chain_axes(
     reach = 32 * max((c for curve in curves.values() for c, _ in curve), default=1)
     for name, curve in curves.items():
         steps = [*curve, (reach, curve[-1][1])]
-        colour, style = STYLES.get(name, (INK, "-"))
+        colour, style = STYLES.get(name.partition(" (")[0], (INK, "-"))
         ax.step(
             *zip(*steps, strict=True), where="post", label=f"{name}: {curve[-1][0]:,}", linewidth=1.8,
             color=colour, linestyle=style,
