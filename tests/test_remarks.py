@@ -79,3 +79,66 @@ def test_a_loop_without_a_fanout_is_told(capsys: pytest.CaptureFixture[str], tmp
     (tmp_path / "teaal.yaml").write_text(json.dumps(spec))
     assert main(["evaluate", str(tmp_path / "teaal.yaml"), "simple_two_level"]) == 0
     assert f"note: {told}" in capsys.readouterr().out
+
+
+ARCH = """
+arch:
+  nodes:
+  - !Memory
+    {name: DRAM, size: inf, tensors: {keep: All}, actions: [{name: read, energy: 1e-12, throughput: 010}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1e-12, throughput: 1}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("written_", "instead", "told"),
+    [
+        ("energy: 1e-12, throughput: 010", "energy: 2.5, throughput: 1", "DRAM read: 2.5 J per bit"),
+        ("", "", "010 is read as 10"),
+        (
+            "energy: 1e-12, throughput: 1}",
+            "energy: 1e-400, throughput: 1}",
+            "1e-400 is below the smallest number",
+        ),
+        ("energy: 1e-12, throughput: 1}", "energy: 1e-320, throughput: 1}", "MAC compute: "),
+        (
+            "energy: 1e-12, throughput: 1}",
+            "energy: 1e-12, throughput: inf}",
+            "MAC compute: its throughput is inf",
+        ),
+        (
+            "energy: 1e-12, throughput: 1}",
+            "energy: 7, bits_per_action: 2, throughput: 1}",
+            "MAC compute: 3.5",
+        ),
+    ],
+)
+def test_numbers_that_are_hardly_meant(
+    written_: str, instead: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "arch.yaml"
+    file.write_text(ARCH.replace(written_, instead) if written_ else ARCH, encoding="utf-8")
+    assert any(told in remark for remark in pm.load(file).remarks)
+    assert main(["validate", str(file)]) == 0
+    assert told in capsys.readouterr().out
+    front = pm.explore(pm.load("matmul", file), objectives=("energy",))
+    mapping = front[0].save(tmp_path / "mapping.yaml")
+    assert any(told in note for note in pm.evaluate(pm.load("matmul", file, mapping)).notes)
+
+
+def test_costs_relative_to_one_another_are_not() -> None:
+    assert pm.load("matmul", "simple_two_level").number_remarks == ()
+
+
+def test_a_date_is_no_number(tmp_path: Path) -> None:
+    file = tmp_path / "arch.yaml"
+    file.write_text(ARCH.replace("010", "2001-12-14"), encoding="utf-8")
+    with pytest.raises(pm.SpecError, match="2001-12-14 is a date, not a number"):
+        pm.load(file)
+    file.write_text(ARCH.replace("010", "2001 - 12 - 14"), encoding="utf-8")
+    assert pm.load(file).arch.components[0].actions[0].throughput == 1975
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "arch").glob("*.yaml")))
+def test_shipped_machines_have_none_of_numbers(name: str) -> None:
+    assert pm.load(name).number_remarks == ()

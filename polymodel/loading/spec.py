@@ -12,6 +12,7 @@ from types import NoneType
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
 from polymodel.loading.resolution import UNBOUND, Resolution, resolve
+from polymodel.loading.slips import number_slips
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import (
     resolve_mapping,
@@ -26,6 +27,7 @@ from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
 from polymodel.spec.plain import check_classes, plainly
+from polymodel.spec.source import NodeLocator
 from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.teaal.arch import arch_of
 from polymodel.spec.teaal.convert import bound
@@ -101,7 +103,14 @@ class Spec:
             found = found if self.raw_arch in (own, None) else ()
         if derived is not None:
             found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
-        return found + (likely_slips(workload.cascade) if workload is not None else ())
+        found += likely_slips(workload.cascade) if workload is not None else ()
+        return found + self.number_remarks
+
+    @property
+    def number_remarks(self) -> tuple[str, ...]:
+        """Numbers that are hardly what was meant: joules for picojoules, leading zeros, what counts as 0."""
+        sections = self.locator.sections if isinstance(self.locator, NodeLocator) else {}
+        return number_slips(sections, self.raw_arch, self._resolution.arch)
 
     @property
     def mapping_remarks(self) -> tuple[str, ...]:

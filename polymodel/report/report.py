@@ -111,7 +111,7 @@ class Report(Frames):
         from polymodel.workload.relations import unwritten
         from polymodel.workload.slips import likely_slips
 
-        own = self.spec.mapping_remarks if self.spec is not None else ()
+        own = (*self.spec.mapping_remarks, *self.spec.number_remarks) if self.spec is not None else ()
         told = (*self.analysis.notes, *likely_slips(self.problem.cascade), *own)
         return told + tuple(
             f"{tensor} has {' x '.join(map(str, sizes))} elements, {count} of which no iteration writes, "

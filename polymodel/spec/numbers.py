@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from polymodel.spec.faults import TextFault, UnknownName, close_to, suggestion
@@ -10,6 +11,7 @@ from polymodel.spec.scan import Binary, Call, Name, Number, Tree, Unary, names_i
 
 Value = int | float
 _LARGEST = 10**60
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _CONSTANTS: dict[str, Value] = {"inf": math.inf, "infinity": math.inf}
 _FUNCTIONS = ("min", "max", "ceil", "floor", "log2", "sqrt")
 
@@ -29,6 +31,10 @@ def evaluate_number(text: Value | str, symbols: Mapping[str, Value | None] | Non
     """
     if not isinstance(text, str):
         return _bounded(text, 0)
+    if _DATE.fullmatch(text.strip()):
+        year, month, day = text.strip().split("-")
+        remedy = f"write one number; for a difference {int(year)} - {int(month)} - {int(day)}"
+        raise TextFault(f"{text.strip()} is a date, not a number", 0, remedy)
     return value_of(parse_arithmetic(text), symbols or {})
 
 

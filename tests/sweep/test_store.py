@@ -47,6 +47,7 @@ def same(a: Any, b: Any) -> None:
     assert a.infeasible == b.infeasible
     assert (a.points, a.evaluated) == (b.points, b.evaluated)
 
+
 # Each way to keep points with another moment first, then the rest of the table.
 FIRST = [(1, "front"), (4, "all"), (9, "top")]
 BROKEN = FIRST + [pair for pair in product((1, 4, 9), ("front", "all", "top")) if pair not in FIRST]

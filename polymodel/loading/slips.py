@@ -1,0 +1,66 @@
+"""Numbers of a spec that are accepted, and are hardly what was meant."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Set
+from math import inf
+
+from polymodel.architecture.hierarchy import Component, Hierarchy
+from polymodel.quantities import engineering
+from polymodel.spec.arch_schema import Arch, Container
+from polymodel.spec.source import Entry, Node
+
+JOULES = 0.5  # per bit or operation: real ones take below a microjoule
+_OCTAL = re.compile(r"[-+]?0[0-9_]*[1-9][0-9_]*(?![\w.])")
+_FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
+
+
+def number_slips(sections: dict[str, Entry], raw: Arch | None, arch: Hierarchy | None) -> tuple[str, ...]:
+    """Notes on how numbers are written in the sections, and on figures of the architecture."""
+    given = [n for n in (raw.nodes if raw is not None else ()) if not isinstance(n, Container)]
+    timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}
+    found = [note for entry in sections.values() for note in _written(entry.value)]
+    for component in arch.components if arch is not None else ():
+        found += _figures(component, timed)
+    return tuple(dict.fromkeys(found))
+
+
+def _written(node: Node) -> Iterator[str]:
+    """Of every number: leading zeros, and what is too small to be told from zero."""
+    for entry in node.entries or ():
+        yield from _written(entry.value)
+    for element in node.elements or ():
+        yield from _written(element)
+    if node.quoted or isinstance(node.scalar, bool) or not isinstance(node.scalar, (int, float)):
+        return
+    lines = node.source.lines
+    text = lines[node.line - 1][node.column - 1 :] if 0 < node.line <= len(lines) else ""
+    where = f"{node.source.file}:{node.line}" if node.source.file else f"line {node.line}"
+    octal, small = _OCTAL.match(text), _FLOAT.match(text)
+    if isinstance(node.scalar, int) and octal:
+        yield f"{where}: {octal[0]} is read as {node.scalar}; others read it as octal: leave out the zero"
+    if node.scalar == 0 and isinstance(node.scalar, float) and small:
+        yield f"{where}: {small[0]} is below the smallest number and counts as 0"
+
+
+def _figures(component: Component, timed: Set[tuple[str, str]]) -> Iterator[str]:
+    energies = [a.energy / (a.bits_per_action or 1) for a in component.actions]
+    for action, energy in zip(component.actions, energies, strict=True):
+        name = f"{component.name} {action.name}"
+        # A cost of 1 counts actions, and then the others are relative to it.
+        if energy >= JOULES and 1 not in energies:
+            per = "bit" if component.kind == "memory" else "action"
+            yield (
+                f"{name}: {engineering(energy, 'J')} per {per}; energies are in joules, "
+                f"so that {energy:g} pJ is written {energy:g}e-12"
+            )
+        if 0 < action.energy < sys.float_info.min:
+            yield f"{name}: {action.energy:g} J is so small that its figures are not precise"
+        if (
+            component.kind == "compute"
+            and action.throughput == inf
+            and (component.name, action.name) in timed
+        ):
+            yield f"{name}: its throughput is inf, so that it takes no time"
