@@ -42,14 +42,13 @@ def times(values: Any, factor: int) -> NDArray[Any]:
     return np.asarray(array.astype(held, copy=False) * factor, dtype=held)
 
 
-def product(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """The product of arrays that broadcast, in Python integers where int64 may not do."""
-    bound = 1
-    for a in arrays:
-        bound *= largest(a)
-    found = np.ones((), dtype_of(bound))
-    for a in arrays:
-        found = np.asarray(found * a.astype(found.dtype, copy=False), dtype=found.dtype)
+def linear(constant: int, terms: Iterable[tuple[int, NDArray[Any]]], count: int) -> NDArray[Any]:
+    """A constant and multiples of columns of `count` integers, in Python integers where int64 may not do."""
+    listed = [(k, column) for k, column in terms if k]
+    held = dtype_of(abs(constant) + sum(abs(k) * max(largest(column), 1) for k, column in listed))
+    found = np.full(count, constant, dtype=held)
+    for k, column in listed:
+        found = found + k * column.astype(held, copy=False)
     return found
 
 

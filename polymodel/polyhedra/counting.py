@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.integers import SUMMED, largest
 from polymodel.polyhedra.build import parse_set
 
 _POINT_LIMIT = 200_000
@@ -92,6 +93,8 @@ def point_table(domain: isl.Set) -> NDArray[np.int64]:
     table = (
         np.fromstring(",".join(found), dtype=np.int64, sep=",") if width and found else np.zeros(0, np.int64)
     )
+    if largest(table) >= SUMMED:  # what does not fit at all reads as the largest of int64
+        raise Refused("coordinates exceed 62 bits: they cannot be listed", "use smaller coefficients")
     return table.reshape(len(found), width)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.exact.buffets import Layout
-from polymodel.analysis.exact.sweep import Ints, counter_of
+from polymodel.analysis.exact.sweep import Ints, counter_of, satisfied
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from polymodel.polyhedra.counting import listed_points
@@ -159,12 +159,7 @@ def _grid(view: View, variables: frozenset[str]) -> Grid:
     keep = np.ones(grid.shape[1], dtype=bool)
     for c in essential_constraints(einsum):
         if c.expr.variables and set(c.expr.variables) <= variables:
-            total = np.full(grid.shape[1], c.expr.constant, dtype=np.int64)
-            for v, k in c.expr.terms:
-                total = total + k * values[v]
-            keep &= (
-                total >= 0 if c.kind == "ge" else (total == 0 if c.kind == "eq" else total % c.modulus == 0)
-            )
+            keep &= satisfied(c, values, grid.shape[1])
     values = {v: a[keep] for v, a in values.items()}
     return Grid(values, _axes(view, values), int(keep.sum()))
 

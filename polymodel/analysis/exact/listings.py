@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from polymodel.analysis.exact.arrays import Flags, Index, Listed, Table, bounded
-from polymodel.analysis.exact.sweep import Ints, counter_of, distinct, stacked
+from polymodel.analysis.exact.sweep import Ints, coordinates, counter_of, distinct, satisfied, stacked
 from polymodel.analysis.exact.tally import Shape, tally
 from polymodel.polyhedra import stamps as isl_stamps
 from polymodel.polyhedra.counting import listed_points
@@ -152,8 +152,7 @@ def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int
     keep = np.ones(count, dtype=bool)
     for c in essential_constraints(einsum)[2 * len(einsum.rank_variables) :]:
         if set(c.expr.variables) <= set(mine):
-            total = c.expr.constant + sum((k * values[v] for v, k in c.expr.terms), np.zeros(count, np.int64))
-            keep &= total >= 0 if c.kind == "ge" else (total % c.modulus if c.kind == "mod" else total) == 0
+            keep &= satisfied(c, values, count)
     counters: dict[int, Ints] = {}
     starts: dict[str, Ints] = {}
     for position, (node, loop, origin) in enumerate(view.loops):
@@ -166,8 +165,7 @@ def factor_rows(view: View, fine: Block, axes: tuple[int, ...], ranks: tuple[int
                 keep &= masks[node][steps]
     columns = [counters[a] for a in axes]
     for r in ranks:
-        expr = view.access.projection[r]
-        columns.append(sum((k * values[v] for v, k in expr.terms), np.full(count, expr.constant)))
+        columns.append(coordinates(view.access.projection[r], values, count))
     return distinct(stacked(columns, count)[keep])
 
 

@@ -8,10 +8,10 @@ coordinate outwards, for all combinations of classes at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lcm, prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from polymodel.analysis.exact.grids import unfollowed
 from polymodel.analysis.exact.sweep import Ints
 from polymodel.analysis.exact.timetrees import Level, Tree
+from polymodel.integers import dtype_of
 
 _Entry = TypeVar("_Entry", bound=np.generic)
 _CELLS = 4_000_000
-_NEVER = -(2**61)
-_LARGEST = 2**60
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Rounding:
 
     def missing(self, elements: Ints) -> Ints:
         """What is added in rounding up."""
-        return np.asarray(-(elements * self.weight) % self.whole)
+        return np.asarray(-(elements * (self.weight % self.whole)) % self.whole)
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,23 @@ class Interleaving:
     trees: tuple[Tree, ...]
     order: tuple[int, ...]
     roundings: tuple[Rounding, ...] = ()
+    bound: int = 0  # of all sums, in magnitude
+
+    @cached_property
+    def _held(self) -> Any:
+        """The dtype of sums, with room for what stands for no sum at all."""
+        return dtype_of(64 * self.bound)
+
+    @cached_property
+    def _never(self) -> int:
+        """Less than any sum, also after sums are added to it."""
+        return -16 * (self.bound + 1)
 
     def peak(self, terms: Sequence[Term], buffets: int) -> tuple[int, tuple[int, ...]]:
         """(largest weighted sum over all phases and instances, the unweighted sum per buffet there)."""
-        self._check(terms)
+        return self._bounded(terms)._peak(terms, buffets)
+
+    def _peak(self, terms: Sequence[Term], buffets: int) -> tuple[int, tuple[int, ...]]:
         depth = [len(t.levels) - 1 for t in self.trees]
         values = [self._last(terms, depth)]
         for position in range(len(self.order) - 1, -1, -1):
@@ -84,16 +96,16 @@ class Interleaving:
         found = self._trace(terms, dict(enumerate(values)), state, [0] * len(self.trees), 0, [0] * buffets)
         return int(first.max()), found
 
-    def _check(self, terms: Sequence[Term]) -> None:
+    def _bounded(self, terms: Sequence[Term]) -> Interleaving:
+        """The same with a bound of all sums of these terms."""
         largest = sum(r.whole for r in self.roundings)
         for t in terms:
             size = abs(t.weight * t.coefficient)
             for g, c in enumerate(t.columns):
                 depth = sum(1 for k in self.order[: t.start] if k == g)
                 size *= int(self.trees[g].levels[depth].counts[:, c].max())
-            largest += size
-        if largest >= _LARGEST:
-            raise unfollowed("their sums exceed 60 bits")
+            largest += max(size, abs(t.weight), abs(t.coefficient))
+        return replace(self, bound=largest)
 
     # Remainders: the last axis of every value
 
@@ -109,8 +121,9 @@ class Interleaving:
             return value
         target = np.zeros((*value.shape[:-1], len(self._rests)), dtype=np.int64)
         for k, r in enumerate(self.roundings):
-            moved = np.zeros((1,) * (value.ndim - 1), dtype=np.int64) + more.get(k, 0)
-            target = target * r.period + (moved[..., None] + self._rests[:, k]) % r.period
+            moved = np.zeros((1,) * (value.ndim - 1), dtype=self._held) + more.get(k, 0)
+            rest = (moved[..., None] + self._rests[:, k]) % r.period
+            target = target * r.period + rest.astype(np.int64)
         return np.take_along_axis(value, target, axis=-1)
 
     def _elements(self, found: list[tuple[Term, Ints]]) -> dict[int, Ints]:
@@ -131,7 +144,7 @@ class Interleaving:
 
     def _product(self, term: Term, depth: list[int], without: int = -1) -> Ints:
         """Matching elements per combination of classes, group `without` left out."""
-        value = np.full((1,) * len(self.trees), term.coefficient, dtype=np.int64)
+        value = np.full((1,) * len(self.trees), term.coefficient, dtype=self._held)
         for g, column in enumerate(term.columns):
             if g != without:
                 value = value * self._shape(g, self.trees[g].levels[depth[g]].counts[:, column])
@@ -150,14 +163,14 @@ class Interleaving:
 
     def _last(self, terms: Sequence[Term], depth: list[int]) -> Ints:
         shape = [t.levels[d].size for t, d in zip(self.trees, depth, strict=True)]
-        rest = np.zeros(len(self._rests), dtype=np.int64)
+        rest = np.zeros(len(self._rests), dtype=self._held)
         for k, r in enumerate(self.roundings):
             rest = rest + r.missing(self._rests[:, k])
-        value = np.zeros((*shape, len(rest)), dtype=np.int64) + rest
+        value = np.zeros((*shape, len(rest)), dtype=self._held) + rest
         value = self._ended(value, terms, depth, len(self.order))
         for g, t in enumerate(self.trees):
             live = self._shape(g, t.levels[depth[g]].live)
-            value = np.where(live[..., None], value, _NEVER)
+            value = np.where(live[..., None], value, self._never)
         return value
 
     def _step(self, terms: Sequence[Term], depth: list[int], position: int, value: Ints) -> Ints:
@@ -175,10 +188,10 @@ class Interleaving:
         gain = self._added(np.take(value, level.child, axis=g), found)
         starts = np.flatnonzero(np.diff(level.owner, prepend=-1) != 0)
         best = np.maximum.reduceat(gain, starts, axis=g)
-        best = np.where(self._shape(g, level.live)[..., None], best, _NEVER)
-        best = np.where(best < _NEVER // 2, _NEVER, best)
+        best = np.where(self._shape(g, level.live)[..., None], best, self._never)
+        best = np.where(best < self._never // 2, self._never, best)
         best = self._ended(best, terms, depth, position)
-        return np.asarray(np.where(best < _NEVER // 2, _NEVER, best))
+        return np.asarray(np.where(best < self._never // 2, self._never, best), dtype=self._held)
 
     # One phase of the peak, or all phases
 
@@ -188,13 +201,15 @@ class Interleaving:
         Stamps are in order; of what lies further in, the phase with the largest weighted sum. For one
         instance, without roundings, and trees whose options are all children.
         """
-        self._check(terms)
+        return self._bounded(terms)._phases(terms, buffets, depth)
+
+    def _phases(self, terms: Sequence[Term], buffets: int, depth: int) -> Ints:
         levels = [len(t.levels) - 1 for t in self.trees]
         values = {len(self.order): self._last(terms, levels)}
         for position in range(len(self.order) - 1, depth - 1, -1):
             values[position] = self._step(terms, levels, position, values[position + 1])
         state = np.zeros((1, len(self.trees)), dtype=np.int64)
-        found = np.zeros((1, buffets), dtype=np.int64)
+        found = np.zeros((1, buffets), dtype=self._held)
         at = [0] * len(self.trees)
         for position, g in enumerate(self.order[:depth]):
             for t in terms:
@@ -214,11 +229,12 @@ class Interleaving:
         states, which = np.unique(state, axis=0, return_inverse=True)
         nothing = [0] * buffets
         rest = [self._trace(terms, values, s.tolist(), list(at), depth, nothing) for s in states]
-        return found + np.array(rest, dtype=np.int64)[which.reshape(-1)]
+        more = np.array(rest, dtype=self._held).reshape(len(rest), buffets)[which.reshape(-1)]
+        return np.asarray(found + more, dtype=self._held)
 
     def _counted(self, term: Term, state: Ints, depth: list[int], without: int = -1) -> Ints:
         """`_matching` for rows of classes."""
-        value = np.full(len(state), term.coefficient, dtype=np.int64)
+        value = np.full(len(state), term.coefficient, dtype=self._held)
         for g, column in enumerate(term.columns):
             if g != without:
                 value = value * self.trees[g].levels[depth[g]].counts[state[:, g], column]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polymodel.analysis.exact.buffets import Node
 from polymodel.analysis.exact.grids import Grid, Grids, contained, numbered, one_of_each, packed, unfollowed
 from polymodel.analysis.exact.live import node_carries
-from polymodel.analysis.exact.sweep import Ints, rank
+from polymodel.analysis.exact.sweep import Ints, coordinates, rank
 from polymodel.schedule.touch import Block, partition
 
 Mask = NDArray[np.bool_]
@@ -93,11 +93,7 @@ class Residency:
         access = self.grids.layout.full[user, self.node.tensor].access
         columns = []
         for r in self.blocks[block].ranks:
-            expr = access.projection[r]
-            total = np.full(grid.count, expr.constant, dtype=np.int64)
-            for v, k in expr.terms:
-                total = total + k * grid.values[v]
-            columns.append(total)
+            columns.append(coordinates(access.projection[r], grid.values, grid.count))
         return columns
 
     def _key(self, block: int) -> tuple[list[Ints], int, int]:

@@ -5,7 +5,7 @@ Vectorised; used where the factored counts do not reach. Refuses problems of mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,8 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.affine import Affine, Constraint
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.errors import Refused
+from polymodel.integers import linear
 from polymodel.mapping.looptree import Loop, Split
 from polymodel.polyhedra.counting import listed_points
 from polymodel.schedule.touch import View
@@ -42,11 +44,25 @@ class Operations:
         """The element that each operation touches, one row of ranks each."""
         ranks = []
         for expr in access.projection:
-            total = np.full(self.count, expr.constant, dtype=np.int64)
-            for v, k in expr.terms:
-                total = total + k * self.values[v]
-            ranks.append(total)
+            ranks.append(coordinates(expr, self.values, self.count))
         return stacked(ranks, self.count)
+
+
+def coordinates(expr: Affine, values: Mapping[str, Ints], count: int) -> Ints:
+    """An affine expression at `count` points. Raises Refused where int64 may not hold it."""
+    found = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
+    if found.dtype == object:
+        raise Refused(f"coordinates {expr} exceed 62 bits: their elements cannot be listed", _REMEDY)
+    return found
+
+
+def satisfied(constraint: Constraint, values: Mapping[str, Ints], count: int) -> NDArray[np.bool_]:
+    """Whether each of `count` points keeps a constraint."""
+    expr = constraint.expr
+    total = linear(expr.constant, [(k, values[v]) for v, k in expr.terms], count)
+    if constraint.kind == "ge":
+        return np.asarray(total >= 0, dtype=bool)
+    return np.asarray((total if constraint.kind == "eq" else total % constraint.modulus) == 0, dtype=bool)
 
 
 def operations(view: View) -> Operations:
@@ -64,10 +80,7 @@ def operations(view: View) -> Operations:
     values = {v: grid[i] + einsum.bounds[i][0] for i, v in enumerate(einsum.rank_variables)}
     keep = np.ones(grid.shape[1], dtype=bool)
     for c in einsum.constraints:
-        total = np.full(grid.shape[1], c.expr.constant, dtype=np.int64)
-        for v, k in c.expr.terms:
-            total += k * values[v]
-        keep &= total >= 0 if c.kind == "ge" else (total == 0 if c.kind == "eq" else total % c.modulus == 0)
+        keep &= satisfied(c, values, grid.shape[1])
     values = {v: a[keep] for v, a in values.items()}
     starts: dict[str, Ints] = {}
     counters = []

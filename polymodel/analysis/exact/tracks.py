@@ -21,6 +21,8 @@ from polymodel.analysis.exact.sweep import Ints
 from polymodel.analysis.exact.tally import Product, dense, tally
 from polymodel.analysis.result import PipelineRun, StageWork
 from polymodel.errors import Refused
+from polymodel.integers import distinct_rows, dtype_of
+from polymodel.integers import largest as largest_in
 from polymodel.mapping.pipelines import Pipeline
 from polymodel.schedule.touch import partition, touch
 
@@ -106,15 +108,14 @@ class Tracks:
             if not mine:
                 continue
             places = np.unique(np.concatenate([x[0] for _, x in mine]))
-            table = np.zeros((2, len(places), columns[0].shape[1]), dtype=np.int64)
+            held = dtype_of(sum(largest_in(values) for _, (_, values) in mine))
+            table = np.zeros((2, len(places), columns[0].shape[1]), dtype=held)
             for side, (where, values) in mine:
                 np.add.at(table[side], np.searchsorted(places, where), values)
             columns.append(table.reshape(-1, table.shape[-1]))
             index.append((name, places))
         whole = np.concatenate(columns).T
-        found, classes = np.unique(
-            np.concatenate([np.zeros_like(whole[:1]), whole]), axis=0, return_inverse=True
-        )
+        found, classes = distinct_rows(np.concatenate([np.zeros_like(whole[:1]), whole]))
         works, loads = [], []
         for row in found:
             load: Load = {}
@@ -129,7 +130,7 @@ class Tracks:
             busy = bool(row.any())
             works.append(StageWork(einsum, int(row[0]), self.pareto(load)) if busy else None)
             loads.append(load)
-        return Track(classes.reshape(-1)[1:], tuple(works), tuple(loads))
+        return Track(classes[1:], tuple(works), tuple(loads))
 
     def pareto(self, load: Load) -> tuple[tuple[str, Pairs], ...]:
         return tuple((name, largest(load[name].values())) for name in self.names if name in load)
@@ -145,7 +146,7 @@ class Tracks:
             axes = (*f.spatial, *f.temporal[:stamps])
             parts.append((axes, tally(shape_of(f), keep, (), stamps)))
         counts = self._rows(p, einsum, [(1, Product(1, tuple(parts)))], False)[1]
-        return np.asarray(counts.max(axis=0), dtype=np.int64)
+        return np.asarray(counts.max(axis=0))
 
     def _rows(self, p: Pipeline, einsum: str, products: list[Weighted], ends: bool) -> tuple[Ints, Ints]:
         """(physical instances, values per instance and iteration) of what the products sum up to.
@@ -161,13 +162,17 @@ class Tracks:
         spatial = tuple(sorted(every - set(temporal)))
         extents = tuple(self.trips[einsum][a] for a in spatial)
         _limit(p, prod(extents) * len(keys))
-        result = np.zeros((*extents, len(keys)), dtype=np.int64)
+        held = dtype_of(
+            sum(abs(bits * x.sign) * prod(largest_in(a) for _, a in x.parts) for bits, x in products)
+        )
+        result = np.zeros((*extents, len(keys)), dtype=held)
         for times, mine in groups.items():
             heads = keys[:, : len(times)]
             shape = (*extents, *(int(c.max()) + 1 for c in heads.T))
-            value = np.zeros(shape, dtype=np.int64)
+            value = np.zeros(shape, dtype=held)
             for bits, product in mine:
-                value += np.asarray(dense((product,), (*spatial, *times), shape) * bits, dtype=np.int64)
+                more = dense((product,), (*spatial, *times), shape).astype(held)
+                value = np.asarray(value + more * bits, dtype=held)
             begins = np.concatenate(([True], (heads[1:] != heads[:-1]).any(axis=1)))
             at = np.flatnonzero(np.roll(begins, -1) if ends else begins)
             result[..., at] += value[(..., *heads[at].T)] if times else value[..., None]
