@@ -12,6 +12,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
 from polymodel.sparse.actions.balance import operations_by_instance
 from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.actions.idle import idle_actions
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
@@ -54,6 +55,12 @@ class EinsumCounts:
         turns, first = self._kept(sums, "operations", skips, whole, False)
         executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
         label = _worst(label, first, second)
+        every = sums.looked(ACTIONS).conditions
+        # What is the same by its definition is the same number: a difference of roundings is no operation.
+        if effectual_only(self.structure, self.data, ACTIONS):
+            executed = effectual
+        if sharpest(skips.conditions) == sharpest(every):
+            turns = executed
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
         busiest, about = self._busiest(sums, skips.conditions, dense, turns)
         return ComputeCount(
@@ -181,7 +188,7 @@ class EinsumCounts:
             if own is not None and own.actual is None and looked and (own.computed or looked.by_value):
                 # An output's nonzeros lie where its operands' do: the product of chances may be too low.
                 touched = sums.total(kind, looked)
-                if own.computed and looked.by_value and effectual_only(self.structure, self.data):
+                if own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS):
                     # What is touched is nonzero in the end.
                     return touched, label if sums.sure(kind, looked) and not bounded else "bound"
                 return min(touched, sums.total(kind, NOTHING, True)), "bound"
@@ -251,7 +258,7 @@ def sparse_counts(
     footprints = tuple(f for f in held if f is not None)
     mapped = (e for e in each.values() if e.structure.name in problem.tree.paths)
     met = tuple(x for e in mapped for x in intersection_counts(e.structure, data))
-    notes = tuple(n for e in each.values() for n in e.notes) + tuple(
+    notes = (*idle_actions(problem), *(n for e in each.values() for n in e.notes)) + tuple(
         f"{d.tensor} is computed: its nonzeros are taken as uniform, {d.density:.4g} of its points"
         for d in data.values()
         if d.computed and d.actual is None

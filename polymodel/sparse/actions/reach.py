@@ -131,11 +131,12 @@ def _implies(one: Condition, other: Condition) -> bool:
     return one.leader == other.leader and other.digits <= one.digits
 
 
-def effectual_only(structure: Structure, data: Mapping[str, TensorData]) -> bool:
-    """True if no operation is executed in vain: every zero operand makes it idle."""
+def effectual_only(structure: Structure, data: Mapping[str, TensorData], kinds: Sequence[str]) -> bool:
+    """True if actions of these kinds leave no operation to be executed in vain: every zero operand makes it
+    idle."""
     if structure.union:
         return False
-    executed = {(c.leader, c.digits) for c in structure.executed() if c.kind == "skip"}
+    executed = {(c.leader, c.digits) for c in structure.executed() if c.kind in kinds}
     for access in structure.einsum.inputs:
         own = access.variables
         every = {i for i, x in structure.loops if structure.variable(x) in own} | set(own)

@@ -85,7 +85,7 @@ class LinkedSums:
         found = self._total(chain, kind, looked, nonzeros, points) * scale
         if own is not None and looked and (own.computed or looked.by_value):
             found = self._total(chain, kind, looked, False, points)
-            if not (own.computed and looked.by_value and effectual_only(self.structure, self.data)):
+            if not (own.computed and looked.by_value and effectual_only(self.structure, self.data, SKIPS)):
                 found = np.minimum(found, whole * scale)
         followed = np.isclose(whole, dense, rtol=1e-13, atol=0)
         if points.mask is not None:
