@@ -26,8 +26,8 @@ def _idle(problem: Problem, component: Component) -> Iterator[str]:
                     held.add(tensor)
         for tensor in (t for t in leaders if t not in held):
             name, zeros = component.name, ", ".join(leaders[tensor])
+            where = f"{name}.sparse.actions[{number}]"
             yield (
-                f"{name}.sparse.actions[{number}]: {action.kind} {tensor} on {zeros} does nothing, for {name} does "
-                f"not hold {tensor} under this mapping; say it at a memory that holds {tensor}, or keep {tensor} "
-                f"in {name}"
+                f"{where}: {action.kind} {tensor} on {zeros} does nothing, for {name} does not hold {tensor} "
+                f"under this mapping; say it at a memory that holds {tensor}, or keep {tensor} in {name}"
             )
