@@ -14,7 +14,17 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, NotSeparable, Place, PolymodelError, Refused, SpecError
+from polymodel.errors import (
+    Diagnostic,
+    LimitReached,
+    MemoryUp,
+    NotSeparable,
+    Place,
+    PolymodelError,
+    Refused,
+    SpecError,
+    TimeUp,
+)
 
 if TYPE_CHECKING:
     from polymodel.analysis.engine import Problem as Problem
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from polymodel.explore.records import Limits as Limits
     from polymodel.explore.run import explore as explore
     from polymodel.explore.skislope import ski_slope as ski_slope
+    from polymodel.governor import limits as limits
     from polymodel.importers.imported import Imported as Imported
     from polymodel.importers.onnx import import_onnx as import_onnx
     from polymodel.importers.timeloop import import_timeloop as import_timeloop
@@ -94,6 +105,7 @@ __version__ = "0.1.0"
 
 # Name -> module that has it: each is imported when the name is first used.
 _LAZY = {
+    "limits": "polymodel.governor",
     "load": "polymodel.loading",
     "Spec": "polymodel.loading",
     "Imported": "polymodel.importers.imported",
@@ -179,11 +191,14 @@ _LAZY = {
 
 __all__ = [
     "Diagnostic",
+    "LimitReached",
+    "MemoryUp",
     "NotSeparable",
     "Place",
     "PolymodelError",
     "Refused",
     "SpecError",
+    "TimeUp",
     "evaluate",
     "explore",
     "sweep",

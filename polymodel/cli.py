@@ -1,6 +1,6 @@
 """The command line: `polymodel validate | show | evaluate | compare | timeline | sweep | explore | ...`.
 
-Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or out of memory, 70 a bug
+Exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused, or out of memory or time, 70 a bug
 of polymodel's own, 130 interrupted. Output is written whole or not at all; faults go to stderr.
 """
 
@@ -27,6 +27,7 @@ from polymodel.cli_common import (
 from polymodel.cli_explore import add_options as add_explore_options
 from polymodel.cli_explore import run_explore
 from polymodel.cli_import import add_import_command
+from polymodel.cli_limits import add_limits, governed
 from polymodel.cli_new import add_new_commands
 from polymodel.cli_process import environment, put_out, streams_open, unforeseen
 from polymodel.cli_sparse import add_sparse_commands
@@ -35,7 +36,7 @@ from polymodel.cli_tile import add_tile_command
 from polymodel.cli_timeline import add_options as add_timeline_options
 from polymodel.cli_timeline import run_timeline
 from polymodel.cli_written import add_html, check_html, claim_outputs, save_page
-from polymodel.errors import Diagnostic, Refused, SpecError, mending
+from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
 from polymodel.inputs import reading, watching
 from polymodel.processes import terminable
 
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
 FINE, INFEASIBLE, BAD_INPUT, REFUSED, BUG = 0, 1, 2, 3, 70
 DATA = ("json", "csv", "html")  # formats for other programs
 CODES = (
-    "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly) or "
-    "out of memory, 70 a bug of polymodel's own, 130 interrupted (a sweep or an exploration prints what it "
-    "has found)"
+    "exit codes: 0 fine, 1 infeasible, 2 bad input, 3 refused (outside what is counted exactly), or "
+    "out of memory or time, 70 a bug of polymodel's own, 130 interrupted (a sweep or an exploration prints "
+    "what it has found)"
 )
 
 
@@ -75,7 +76,7 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
     options = parsed(build_parser(), arguments)
     options.command = command
     try:
-        with watching():
+        with watching(), governed(options, alone=arguments is None):
             claim_outputs(options)
             text, code = options.run(options)
     except SpecError as error:
@@ -83,6 +84,9 @@ def _run(arguments: Sequence[str] | None, command: str) -> int:
         return BAD_INPUT
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
+        return REFUSED
+    except LimitReached as error:
+        print(f"stopped: {error}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -131,6 +135,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add(commands: Commands, name: str, about: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=about, description=about, epilog=CODES, allow_abbrev=False)
     parser.set_defaults(name_of_command=name)
+    add_limits(parser, name)
     return parser
 
 

@@ -37,7 +37,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
     )
-    parser.add_argument("--time-limit", metavar="S", help="after S seconds print the best so far")
     parser.add_argument(
         "--workers",
         type=int,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli_common import Parser, pairs
+from polymodel.cli_limits import add_limits
 
 if TYPE_CHECKING:
     from polymodel.importers.imported import Imported
@@ -36,6 +37,7 @@ def add_import_command(add: Callable[[str, str], argparse.ArgumentParser]) -> No
 def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     about = "Read Timeloop's YAML: problem, architecture, mapping, and energies (ERT) where they are given."
     parser = add("timeloop", help=about, description=about, allow_abbrev=False)
+    add_limits(parser, "timeloop")
     parser.add_argument("files", nargs="+", metavar="FILE", help="Timeloop files; several are joined")
     parser.add_argument(
         "--var", action="append", default=[], metavar="NAME=VALUE", help="template variable, e.g. M=256"
@@ -54,6 +56,7 @@ def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
 def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     about = "Read an ONNX model: its operators become Einsums. Weights are not read."
     parser = add("onnx", help=about, description=about, allow_abbrev=False)
+    add_limits(parser, "onnx")
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=SIZE", help="number for a symbolic dimension"

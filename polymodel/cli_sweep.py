@@ -64,13 +64,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
     parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
-    parser.add_argument("--memory", default="1GB", metavar="SIZE", help="bound of kept rows (default: 1GB)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
 
 
 def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
-    stopped for want of memory."""
+    stopped for want of memory or time."""
     from polymodel.sweep.run import sweep
 
     if options.top is not None and options.keep not in (None, "top"):
@@ -97,6 +96,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         store=options.store,
         resume=not options.no_resume,
         memory=options.memory,
+        time_limit=options.seconds,
         workers=options.workers,
         progress=bar,
         prune=False if options.no_prune else None,

@@ -184,7 +184,7 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
         strategy=strategy, order=options.order,
         objective="words" if options.objective == "words" else "time",
         launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
-        names=ranks_of(options.names),
+        names=ranks_of(options.names), time_limit=options.seconds,
     )  # fmt: skip
     tables = {name: found.table(name) for name in TABLES}
     text = _shown(found, tables, options)

@@ -169,3 +169,20 @@ class InternalError(PolymodelError):
 
 class NotSeparable(Refused):
     """The closed-form engine does not cover this tensor or Einsum; the exact engine may."""
+
+
+class LimitReached(PolymodelError):
+    """A limit of time or memory ended the work. No Refused: nobody who tries another way may go on."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        self.message = message
+        self.remedy = remedy
+        super().__init__(message + (f"\n  remedy: {remedy}" if remedy else ""))
+
+
+class TimeUp(LimitReached):
+    """The time limit is passed."""
+
+
+class MemoryUp(LimitReached):
+    """More memory is needed than the limit leaves."""

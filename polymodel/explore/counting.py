@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.explore.designspace import prime_factors
 from polymodel.explore.space import EinsumSpace
-from polymodel.explore.tilechains import divisors, spread_choices
+from polymodel.explore.tilechains import spread_choices
+from polymodel.factoring import divisors, prime_factors
 
 Array = Any
 MOST_KEYS = 5_000_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.explore.windows import extent
+from polymodel.factoring import divisor_count, prime_factors
 from polymodel.spec.faults import not_a_spec
 from polymodel.spec.plain import as_whole, shown
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
@@ -23,23 +24,6 @@ if TYPE_CHECKING:
     import pandas
 
     from polymodel.loading import Spec
-
-
-def prime_factors(size: int) -> dict[int, int]:
-    """Prime -> exponent."""
-    found: dict[int, int] = {}
-    p = 2
-    while p * p <= size:
-        while size % p == 0:
-            found[p] = found.get(p, 0) + 1
-            size //= p
-        p += 1
-    return found | ({size: 1} if size > 1 else {})
-
-
-def divisor_count(size: int) -> int:
-    """Loop bounds that divide a size: 12 for 2048."""
-    return prod(e + 1 for e in prime_factors(size).values())
 
 
 def factor_subsets(size: int) -> int:

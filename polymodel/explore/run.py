@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -24,6 +25,7 @@ from polymodel.explore.point import Point
 from polymodel.explore.records import Found, Progress, Request
 from polymodel.explore.search import search
 from polymodel.explore.undominated import undominated
+from polymodel.governor import spare
 from polymodel.loading import Spec
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
@@ -56,11 +58,11 @@ def explore(
     memory below the backing storage), buffer:MEMORY; on sparse data sparse_energy, sparse_latency,
     sparse_energy_delay (docs/sparse/exploration.md). `constraints`: a dictionary with the keys of the spec's
     `explore:` section, or `pm.Limits`. `eps`: a mapping may be left out if another one is at most a factor of
-    1 + eps above it in every objective; 0 is exact. `time_limit`: seconds, after which the best so far is
-    returned with what was not searched. `workers`: processes that evaluate what the search finds. `progress`
-    is called with a `Progress` now and then. `store`: a folder for the steps that are done; the same
-    exploration goes on there, however it was ended, unless `resume` is False. What is left out comes from the
-    section, or is energy and latency, no limit, eps 0.
+    1 + eps above it in every objective; 0 is exact. `time_limit`: seconds by the clock on the wall, whatever
+    `workers` is, after which the best so far is returned with what was not searched. `workers`: processes
+    that evaluate what the search finds. `progress` is called with a `Progress` now and then. `store`: a
+    folder for the steps that are done; the same exploration goes on there, however it was ended, unless
+    `resume` is False. What is left out comes from the section, or is energy and latency, no limit, eps 0.
 
     Each mapping is evaluated before it is returned (those beyond 200, or beyond ten seconds of it, when their
     report is looked at); were its figures not those of the search, that is a bug, and InternalError names the
@@ -70,6 +72,7 @@ def explore(
         raise not_a_spec("explore", spec)
     asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress, store, resume)
     begun = perf_counter()
+    asked = replace(asked, request=_in_time(asked.request))
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
@@ -83,6 +86,12 @@ def explore(
     interrupted = stopped.flag and not found.complete
     asking = replace(asked.request, progress=None)
     return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
+
+
+def _in_time(request: Request) -> Request:
+    """The request with the time that there is, by its own limit and by those around it."""
+    seconds = spare(request.time_limit)
+    return replace(request, time_limit=None if seconds == inf else seconds)
 
 
 @contextmanager

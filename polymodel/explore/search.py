@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 
 from threadpoolctl import threadpool_limits
@@ -49,8 +48,8 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
 
 def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     """The Pareto front of whole mappings."""
-    # Our own threads do not share the cores with those of numpy's matrix products.
-    with threadpool_limits(1, "blas") if request.workers > 1 else nullcontext():
+    # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
+    with threadpool_limits(1, "blas"):
         return _found(cascade, hierarchy, request)
 
 

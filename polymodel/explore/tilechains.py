@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.explore.space import EinsumSpace, Operand
 from polymodel.explore.templates import Template
+from polymodel.factoring import divisors
 
 Array = Any
 MOST_CHAINS = 2_000_000
@@ -42,13 +42,6 @@ class TileChains:
     @property
     def count(self) -> int:
         return int(self.tiles.shape[1])
-
-
-@lru_cache(maxsize=4096)
-def divisors(n: int) -> tuple[int, ...]:
-    """Every divisor, ascending."""
-    small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return tuple(sorted({*small, *(n // d for d in small)}))
 
 
 def all_chains(space: EinsumSpace, template: Template, sizes: str) -> tuple[TileChains, ...]:

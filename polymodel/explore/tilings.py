@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.factoring import divisors
 
 Ints = NDArray[np.int64]
 MOST = 2**24  # pairs of tile sizes of one rank variable
@@ -52,9 +53,11 @@ class Tilings:
 def sizes_of(extent: int, variable: str, tiles: Sizes) -> tuple[tuple[int, ...], bool]:
     """Tile sizes below the extent to try, and whether a tile must divide what encloses it."""
     if tiles == "divisors":
-        every = np.arange(1, extent // 2 + 1)
-        return tuple(every[extent % every == 0].tolist()), True
+        return divisors(extent)[:-1], True
     if tiles == "all":
+        if extent > MOST:
+            remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
+            raise Refused(f"{variable} has {extent:,} tile sizes, more than {MOST:,}", remedy)
         return tuple(range(1, extent)), False
     assert isinstance(tiles, Mapping)
     chosen = sorted(set(map(int, tiles.get(variable, ()))))

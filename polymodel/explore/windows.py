@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.errors import NotSeparable
+from polymodel.errors import NotSeparable, Refused
+from polymodel.explore.tilings import MOST
+from polymodel.factoring import divisors
 from polymodel.sweep.dominance import least
 from polymodel.workload.einsum import Einsum, TensorAccess
 
@@ -77,11 +79,14 @@ def extent(one: Einsum, variable: str) -> int:
 def candidates(one: Einsum, variable: str, tiles: object) -> Sizes:
     """The sizes to combine: divisors, given ones, or of all those that no smaller one replaces."""
     x = extent(one, variable)
-    every = np.arange(1, x + 1, dtype=np.int64)
     steps = steps_of(one, variable)
     if tiles == "divisors":
-        return sizes(x, every[x % every == 0], steps)
+        return sizes(x, np.array(divisors(x), dtype=np.int64), steps)
     if tiles == "all":
+        if x > MOST:
+            remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
+            raise Refused(f"{variable} has {x:,} tile sizes, more than {MOST:,}", remedy)
+        every = np.arange(1, x + 1, dtype=np.int64)
         return without_replaceable(sizes(x, every, steps))
     assert isinstance(tiles, Mapping)
     chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))

@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from polymodel.errors import Diagnostic
+from polymodel.governor import tick
 from polymodel.spec.faults import suggestion
 from polymodel.spec.source import Source
 
@@ -53,7 +54,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     values which share their parts many times over cannot be unfolded.
     """
 
-    intercepted_binops = frozenset(("**", "*", "+", "%"))
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
     def __init__(self) -> None:
         super().__init__(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, finalize=self.weighed)
@@ -62,10 +63,12 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals = {"range": self._range, "namespace": jinja2.utils.Namespace}
         self.filters = {name: self._spending(self.filters[name]) for name in _FILTERS}
         self.filters |= {"bounded_loop": self._loop, "bounded_value": self.weighed, "sum": self._sum}
+        self.filters |= {"bounded_slice": self._slice}
         self.filters |= {"bounded_concat": self._join, "join": self._join, "round": self._round}
 
     def spend(self, amount: int) -> None:
         self.work += amount
+        tick("rendering a template", amount)
         if self.work > MAX_WORK:
             raise _TooMuch("the template does too much work")
 
@@ -106,6 +109,12 @@ class _Environment(ImmutableSandboxedEnvironment):
         for value in values:
             self.spend(weight)
             yield value
+
+    def _slice(self, part: object) -> object:
+        """A slice copies what it holds."""
+        if isinstance(part, (str, list, tuple)):
+            self.spend(len(part))
+        return part
 
     def _join(self, values: Iterable[object], d: str = "") -> str:
         parts: list[str] = []
@@ -218,10 +227,11 @@ class _Bounding(NodeTransformer):
             node.node = _bounded(node.node)
         return node
 
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Getitem:
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Expr:
         self.generic_visit(node)
-        if not isinstance(node.arg, nodes.Slice):
-            node.arg = _bounded(node.arg)
+        if isinstance(node.arg, nodes.Slice):
+            return nodes.Filter(node, "bounded_slice", [], [], None, None, lineno=node.lineno)
+        node.arg = _bounded(node.arg)
         return node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Pair:

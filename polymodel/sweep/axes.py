@@ -14,8 +14,7 @@ from polymodel.analysis.symbolic.records import Chain, names_in, size_in
 from polymodel.errors import Refused
 from polymodel.sweep.expressions import Constraint, names_of, of_text
 from polymodel.sweep.grid import Grid, Ids, Uses
-
-MAX_CHOICES = 20_000_000
+from polymodel.sweep.values import MAX_CHOICES
 
 
 @dataclass(frozen=True)

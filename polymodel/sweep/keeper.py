@@ -55,6 +55,7 @@ class Keeper:
     parts: tuple[str, ...] = ()
     thinned: int = 0
     full: bool = False
+    late: bool = False
     rows: dict[int, Cells] = field(default_factory=dict)
     bounded: bool = True
     figures: dict[int, tuple[float, ...]] = field(default_factory=dict)
@@ -135,7 +136,8 @@ class Keeper:
         """The state before a unit; arrays are replaced, never changed, so they need no copies."""
         return Snapshot(
             unit, self.front.values, self.front.ids, self.best, tuple(self.ids), dict(self.infeasible),
-            self.done, self.evaluated, self.parts, self.thinned, self.full, self.rows, self.feasible,
+            self.done, self.evaluated, self.parts, self.thinned, self.full, self.late, self.rows,
+            self.feasible,
         )  # fmt: skip
 
     def take(self, other: Snapshot) -> None:
@@ -143,6 +145,7 @@ class Keeper:
         self.parts += other.parts
         self.thinned += other.thinned
         self.full |= other.full
+        self.late |= other.late
         self.rows |= {n: dict(row) for n, row in other.rows.items()}
         if self.keep == "top" and len(other.best):
             self.offer(other.best[None], np.concatenate(other.ids))

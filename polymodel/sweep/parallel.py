@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.governor import Share, bytes_of, seconds_of
 from polymodel.loading import Spec
 from polymodel.processes import workers
 from polymodel.spec.faults import Faults, Locator
@@ -125,6 +126,7 @@ def options(
     asked: Asked,
     resume: object,
     memory: object,
+    time_limit: object,
     progress: object,
     store: object,
 ) -> tuple[float, int]:
@@ -142,10 +144,8 @@ def options(
         if flag is not None and not isinstance(flag, bool):
             remedy = "pass True or False"
             faults.append(Diagnostic(f"{name}={shown(flag)} is neither True nor False", remedy))
-    if not isinstance(memory, str):
-        faults.append(Diagnostic(f"memory={memory!r} is no amount of memory", "write e.g. '500MB' or '2GB'"))
-    else:
-        faults += _faults(lambda: bytes_of(memory))
+    faults += _faults(lambda: bytes_of(memory))
+    faults += _faults(lambda: seconds_of(time_limit, "time_limit"))
     faults += _faults(lambda: check_store(store))
     if progress is not None and not callable(progress):
         remedy = "pass a function of points done, points in all and seconds"
@@ -163,15 +163,6 @@ def _faults(check: Callable[[], object]) -> tuple[Diagnostic, ...]:
     return ()
 
 
-def bytes_of(text: str) -> int:
-    """`500MB` as a number. Raises SpecError."""
-    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-    head, unit = text.strip()[:-2], text.strip()[-2:].upper()
-    if unit not in units or not head.strip().replace(".", "", 1).isdecimal() or len(head) > 18:
-        raise wrong(f"memory={text!r} is no amount of memory", "write e.g. 500MB or 2GB")
-    return int(float(head) * units[unit])
-
-
 def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> SpecError:
     """The same faults; those of a symbol of the `sweep:` section with their place in it."""
     found = []
@@ -185,7 +176,8 @@ def in_section(faults: Sequence[Diagnostic], locator: Locator, given: bool) -> S
 
 @dataclass(frozen=True)
 class Order:
-    """Everything that one process needs: it does the units with `number % of == share`."""
+    """Everything that one process needs: it does the units with `number % of == share`. `limits`: its time,
+    and its part of the memory."""
 
     specs: tuple[Spec, ...]
     asked: Asked
@@ -198,6 +190,7 @@ class Order:
     signature: str
     resume: bool
     eps: float
+    limits: Share
 
 
 def together(
@@ -282,3 +275,27 @@ def folder_of(store: str | Path) -> Path:
     with writing(store):
         Path(store).mkdir(parents=True, exist_ok=True)
     return Path(store)
+
+
+def orders_of(
+    specs: tuple[Spec, ...],
+    grid: Grid,
+    asked: Asked,
+    names: tuple[str, ...],
+    memory: str,
+    workers: int,
+    sizes: tuple[int, int],
+    store: str | Path | None,
+    resume: bool,
+    eps: float,
+    each: Share,
+) -> list[Order]:
+    """What each process does. Refused for more points than numbers of 62 bits."""
+    if grid.size * len(specs) >= 2**62:
+        raise Refused(f"{len(specs)} mappings of {grid.size} points each", "sweep fewer mappings at once")
+    rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
+    about = signature(specs, grid, names, rest)
+    return [
+        Order(specs, asked, names, memory, i, workers, sizes, place, about, resume, eps, each)
+        for i, place in enumerate(files(store, workers))
+    ]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any
 
 from polymodel.architecture.text import uncut_text
-from polymodel.errors import Refused, SpecError
+from polymodel.errors import Refused, SpecError, TimeUp
+from polymodel.governor import Share, bytes_of, limits, share, within
 from polymodel.loading import Spec, says_sparse
 from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
@@ -26,11 +27,9 @@ from polymodel.sweep.parallel import (
     Asked,
     Order,
     asked_for,
-    bytes_of,
-    files,
     in_section,
     options,
-    signature,
+    orders_of,
     together,
 )
 from polymodel.sweep.pareto import Front
@@ -50,6 +49,7 @@ ROWS = "rows.parquet"
 LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
+KEPT_ROWS = "1GB"  # of kept rows, where no memory is given
 UNITS = {"energy": "J", "latency": "s", "edp": "J s", "reads": "bit", "writes": "bit"}
 UNITS |= {PREFIX + name: unit for name, unit in UNITS.items()}
 
@@ -67,7 +67,8 @@ def sweep(
     store: str | Path | None = None,
     resume: bool = True,
     workers: int = 1,
-    memory: str = "1GB",
+    memory: str | None = None,
+    time_limit: float | None = None,
     progress: Progress | None = None,
     prune: bool | None = None,
 ) -> Sweep:
@@ -83,8 +84,10 @@ def sweep(
     `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
     `store`: a folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on
     there unless `resume` is False. `workers`: processes; the result is the same, bit for bit.
-    `memory`: bound of the kept rows, at 1 kB each. A front beyond it goes to the store; without a store it
-    is thinned by `eps`; without either the sweep stops, keeps what it has and says so (`complete` is False).
+    `memory`: bound of all processes, e.g. "2GB", and of kept rows, at 1 kB each (default: 1GB of rows). A
+    front beyond it goes to the store; without a store it is thinned by `eps`; without either the sweep stops,
+    keeps what it has and says so (`complete` is False). `time_limit`: seconds, whatever `workers` is, after
+    which no unit of work is begun: so too does the sweep stop then. A store goes on from there.
     `prune`: leave out, before axes are combined, tile sizes that cannot be on a front; None: from a million
     points on. Points pruned are counted as such, not under the reasons that they may not fit for.
     What is left out comes from the spec's `sweep:` section, or is no limit, energy and latency, a front.
@@ -95,22 +98,17 @@ def sweep(
     faults = Faults()
     asked = asked_for(spec, symbols, where, objectives, keep, top, prune, faults)
     with faults.noting():
-        eps, workers = options(eps, workers, asked, resume, memory, progress, store)
-    specs, grids = swept(spec, mappings, asked, faults)
-    if faults.found:
-        raise in_section(faults.found, spec.locator, given=symbols is not None)
-    if grids[0].size * len(specs) >= 2**62:
-        raise Refused(f"{len(specs)} mappings of {grids[0].size} points each", "sweep fewer mappings at once")
-    sizes, names = (LINES, BLOCK), tuple(_names(specs, mappings))
-    rest = asked.objectives, asked.keep, asked.top, asked.prune, workers, sizes
-    about = signature(specs, grids[0], names, rest)
-    orders = [
-        Order(specs, asked, names, memory, share, workers, sizes, place, about, resume, eps)
-        for share, place in enumerate(files(store, workers))
-    ]
-    place = Path(store) if store is not None else None
-    with terminable(), locked(place):
-        found = _search(orders[0], grids[0], progress).run(orders[1:], place)
+        eps, workers = options(eps, workers, asked, resume, memory, time_limit, progress, store)
+    with limits(memory=None if faults.found else memory):
+        specs, grids = swept(spec, mappings, asked, faults)
+        if faults.found:
+            raise in_section(faults.found, spec.locator, given=symbols is not None)
+        names, each = tuple(_names(specs, mappings)), share(workers, time_limit)
+        size, grid = memory or KEPT_ROWS, grids[0]
+        orders = orders_of(specs, grid, asked, names, size, workers, (LINES, BLOCK), store, resume, eps, each)
+        place = Path(store) if store is not None else None
+        with terminable(), locked(place):
+            found = _search(orders[0], grid, progress).run(orders[1:], place)
     notes = (*_replaced(spec, specs), *_dense(specs, asked), *_uncut(specs))
     return replace(found, notes=(*found.notes, *notes), eps=eps)
 
@@ -138,7 +136,8 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     asked = order.asked
     state = Keeper(asked.keep, Front(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
-    units = Units(order.share, order.of, order.sizes, order.file, order.signature)
+    end = monotonic() + order.limits.seconds
+    units = Units(order.share, order.of, order.sizes, end, order.file, order.signature)
     earlier = units.load(len(asked.objectives)) if order.resume else None
     if order.file is not None:
         if not order.resume:
@@ -151,13 +150,15 @@ def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
         state.spill.clear(earlier.parts if earlier is not None else ())
     if earlier is not None:
         state.take(earlier)
-    return _Search(order.specs, grid, list(order.names), asked, state, progress, units, order.memory)
+    return _Search(
+        order.specs, grid, list(order.names), asked, state, progress, units, order.memory, order.limits
+    )
 
 
 def _limit(order: Order) -> int:
     """Rows that one process may keep; the front is shared out."""
-    share = order.of if order.asked.keep == "front" else 1
-    return max(1, bytes_of(order.memory) // (ROW * share))
+    of = order.of if order.asked.keep == "front" else 1
+    return max(1, int(bytes_of(order.memory)) // (ROW * of))
 
 
 def _grid(order: Order) -> Grid:
@@ -184,6 +185,7 @@ class _Search:
     progress: Progress | None
     units: Units
     memory: str
+    limits: Share
     start: float = field(default_factory=perf_counter)
     notes: list[str] = field(default_factory=list)
     places: dict[tuple[object, ...], Found | None] = field(default_factory=dict)
@@ -209,14 +211,19 @@ class _Search:
     def all_units(self) -> None:
         """All mappings and blocks, as far as they are this process's."""
         try:
-            for i, part in enumerate(self.parts):
-                for share, given in self.grid.combinations(part.blocks):
-                    self.block(i, part, share, given)
+            with within(self.limits.with_tail()):
+                for i, part in enumerate(self.parts):
+                    for share, given in self.grid.combinations(part.blocks):
+                        self.block(i, part, share, given)
         except KeyboardInterrupt:
             self.units.keep()
             raise
         except Outgrown:
             self.state.full = True
+            return
+        except TimeUp:
+            self.state.late = True
+            self.units.keep()
             return
         self.units.finish(self.state)
 
@@ -239,7 +246,8 @@ class _Search:
         columns = self._columns(numbers, store)
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
-            seconds, tuple(self.notes), UNITS, state.keep, self.pruned, complete and not state.full,
+            seconds, tuple(self.notes), UNITS, state.keep, self.pruned,
+            complete and not state.full and not state.late,
             self.before, state.feasible,
         )  # fmt: skip
 
@@ -250,6 +258,10 @@ class _Search:
             self.notes.append(
                 f"stopped after {state.done} of {self.total} points: the front outgrew memory={self.memory}; "
                 "what was found is kept. Give a store, a larger eps, more memory, or fewer objectives"
+            )
+        if state.late:
+            self.notes.append(
+                f"stopped at the time limit after {state.done} of {self.total} points; what was found is kept"
             )
         if state.parts:
             self.notes.append(

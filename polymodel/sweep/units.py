@@ -11,12 +11,13 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from polymodel.errors import Refused
+from polymodel.errors import Refused, TimeUp
 from polymodel.sweep.spill import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
@@ -28,7 +29,8 @@ class Snapshot:
     """What is kept after some units: point numbers with their objectives, counts, and how far it got.
 
     `parts`: names of files with further front points; `thinned`: front points left out for want of memory;
-    `full`: the sweep stopped for want of memory; `rows`: cells of points that were evaluated one by one.
+    `full`: the sweep stopped for want of memory, `late` for want of time; `rows`: cells of points that were
+    evaluated one by one.
     """
 
     unit: int
@@ -42,6 +44,7 @@ class Snapshot:
     parts: tuple[str, ...] = ()
     thinned: int = 0
     full: bool = False
+    late: bool = False
     rows: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     feasible: int = 0
 
@@ -61,12 +64,14 @@ def _plain(value: Any) -> object:
 class Units:
     """The units of one process. `file`: where the state is saved, if anywhere.
 
-    `sizes`: left combinations per unit and points per block, the same in all processes.
+    `sizes`: left combinations per unit and points per block, the same in all processes. `end`: when
+    (`time.monotonic`) no further unit is begun.
     """
 
     share: int = 0
     of: int = 1
     sizes: tuple[int, int] = (1, 1)
+    end: float = inf
     file: Path | None = None
     signature: str = ""
     begin: int = 0
@@ -78,10 +83,12 @@ class Units:
     def mine(self, state: Kept) -> bool:
         """True if the next unit is to be done here; saves the state before it now and then.
 
-        Raises KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
+        Raises TimeUp after `end`, KeyboardInterrupt in a worker whose parent is no more: nobody waits for it.
         """
         if self.share and os.getppid() != self.parent:
             raise KeyboardInterrupt
+        if time.monotonic() > self.end:
+            raise TimeUp("the time of the sweep is over")
         number = self.seen
         self.seen += 1
         if number < self.begin or number % self.of != self.share:

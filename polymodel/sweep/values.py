@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel import factoring
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import charge, tick
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_number, as_whole, shown
 
 Number = int | float
+MAX_CHOICES = 20_000_000
+_EACH = 150  # bytes of a value while values are listed
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,10 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
     """The values of one symbol, in order, each once. SpecError for anything that is no number."""
     found: Iterable[object]
     if isinstance(choice, Divisors):
-        n = _extent(choice.of, extents)
-        small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-        found = sorted({*small, *(n // d for d in small)})
+        found = factoring.divisors(_extent(choice.of, extents), MAX_CHOICES)
     elif isinstance(choice, AllSizes):
         found = range(1, _extent(choice.of, extents) + 1)
+        _check_count(name, len_of(found))
     elif isinstance(choice, Powers):
         if (as_whole(choice.base) or 0) < 2:
             remedy = 'write e.g. powers(2, "m")'
@@ -86,12 +88,28 @@ def numbers_of(name: str, choice: Choice, extents: Mapping[str, int]) -> tuple[N
         raise wrong(f"symbol {name}: {shown(choice)} has no values", 'give numbers, or divisors("m")')
     else:
         found = choice
+        if isinstance(choice, range):
+            _check_count(name, len_of(choice))
     values: dict[Number, None] = {}
     for value in found:
         values[_number(name, value)] = None
+        tick(f"listing the values of {name}")
     if not values:
         raise wrong(f"symbol {name} has no values to sweep over", "give at least one number")
     return tuple(values)
+
+
+def len_of(numbers: range) -> int:
+    """Its length, of any size; `len` ends at 2^63."""
+    return max(0, -((numbers.start - numbers.stop) // numbers.step))
+
+
+def _check_count(name: str, count: int) -> None:
+    """Raises Refused for more values than can be counted together, MemoryUp where a limit has no room."""
+    if count > MAX_CHOICES:
+        remedy = f"give it at most {MAX_CHOICES:,} values, e.g. its divisors or powers"
+        raise Refused(f"symbol {name} has {count:,} values", remedy)
+    charge(_EACH * count, f"listing the {count:,} values of {name}", "give it fewer values")
 
 
 def _number(name: str, value: object) -> Number:

@@ -99,8 +99,8 @@ def _choice(random: Random) -> str:
 
 
 def _choices(text: str, _: Path) -> None:
+    from polymodel.governor import bytes_of
     from polymodel.sweep.choices import choice_of
-    from polymodel.sweep.parallel import bytes_of
 
     for read in (lambda: choice_of("TM", text), lambda: bytes_of(text)):
         _tried(read)

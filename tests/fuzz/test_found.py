@@ -12,6 +12,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.governor import bytes_of
 from polymodel.spec.numbers import evaluate_number
 from polymodel.spec.scan import MAX_OPERATORS
 from polymodel.spec.setexpr import parse_set
@@ -21,7 +22,6 @@ from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.template import render
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.expressions import constraint
-from polymodel.sweep.parallel import bytes_of
 from polymodel.sweep.spill import read_table, write_table
 from tests.report.test_found_page import MAPPING
 from tests.sweep.small import OBJECTIVES, matmul, same

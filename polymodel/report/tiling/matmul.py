@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
+from math import inf
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import soft, until
 from polymodel.report.page import CSS, noted
 from polymodel.report.table import Table
 from polymodel.report.tiling.inputs import Source, factor, operand
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TABLES = ("summary", "orders", "tiles", "candidates", "pieces")
+SEARCH = 30.0  # seconds
 _MOST = 12  # candidates that are printed
 _EXACT = (
     "words, fetches, pairs, multiplies: exact counts of the patterns (values all one, nothing cancels); "
@@ -67,7 +69,7 @@ def tile_matmul(
     bandwidth: float = 1.0,
     overbook: float = 0.1,
     grid: Sequence[Sequence[int]] | None = None,
-    time_limit: float = 30.0,
+    time_limit: float | None = None,
     names: Sequence[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> MatmulTiling:
@@ -79,7 +81,8 @@ def tile_matmul(
     overbooked (a share `overbook` of the tiles may exceed the buffer), or search, which compares all by
     `objective`: words or time. `order`: loops, outermost first, e.g. "ikj", or several (all six). `pes`,
     `bandwidth`: multiplies and words a cycle. `grid`: sizes that are tried along i, k and j. A search that
-    takes longer than `time_limit` seconds says what it left; `progress` is told what is being done.
+    takes longer than `time_limit` seconds (30) says what it left; if it is given, whatever else takes longer
+    raises TimeUp; `progress` is told what is being done.
     `names`: of the ranks of files, as for `tile`.
 
     Raises SpecError with all faults of the input; Refused where nothing fits, or the product is too large.
@@ -98,12 +101,13 @@ def tile_matmul(
         if made is None or isinstance(made, Transposed)
         else operand(made, "B", names, "tile_matmul")
     )
-    until = perf_counter() + time_limit
-    product = product_of(first, second, progress)
-    asked = Asked(buffers, machine, objective, orders, overbook, sizes, until, progress)
-    notes = (*told, *more)
+    end, notes = soft(time_limit or SEARCH), (*told, *more)
+    with until(inf if time_limit is None else end):
+        product = product_of(first, second, progress)
+    asked = Asked(buffers, machine, objective, orders, overbook, sizes, end, progress)
     if shape is not None:
-        best = given_tiles(product, shape, asked, chosen == "overbooked")
+        with until(inf if time_limit is None else end):
+            best = given_tiles(product, shape, asked, chosen == "overbooked")
         return MatmulTiling(product, asked, best, (best,), notes)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)

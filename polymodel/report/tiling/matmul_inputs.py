@@ -57,13 +57,13 @@ def orders_of(order: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def check_figures(objective: str, overbook: float, time_limit: float) -> None:
+def check_figures(objective: str, overbook: float, time_limit: float | None) -> None:
     faults = []
     if objective not in get_args(Objective):
         faults.append(Diagnostic(f"objective {objective!r} is unknown", "write words or time"))
     if not _is_number(overbook) or not 0 <= overbook < 1:
         faults.append(Diagnostic(f"overbook {overbook!r} is no share of tiles", "write e.g. 0.1"))
-    if not _is_number(time_limit) or not time_limit > 0:
+    if time_limit is not None and (not _is_number(time_limit) or not time_limit > 0):
         faults.append(Diagnostic(f"time_limit {time_limit!r} is no time", "write seconds, e.g. 30"))
     if faults:
         raise SpecError(faults)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.governor import charge, look
 from polymodel.sparse.files.text import Block, Faults, Text
 
 Field = Literal["real", "integer", "pattern", "complex"]
@@ -27,6 +28,7 @@ _COMMENTS = re.compile(rb"(?m)^[ \t\r]*[%#][^\n]*\n?")
 _LARGEST = 2**63 - 1
 # Blocks below this are read line by line: sooner done than another library is loaded.
 SMALL = 1 << 17
+_MADE = 3  # copies of all entries that are yet to be made of those that are read
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,13 @@ def _text(token: bytes) -> str:
 def read_entries(text: Text, rule: Rule, small: int = SMALL) -> Entries:
     """All entries up to the end of the file; faults go to `text.faults`, and their lines are left out."""
     found: list[Entries] = []
+    entries = 0
     for block in text.blocks():
+        look(f"reading {text.path}")
         found.append(bulk(block, rule, small) or one_by_one(block, rule, text.faults))
+        entries += found[-1].values.size
+        # Once more to join the blocks, and twice to sort the entries.
+        charge(_MADE * (rule.order + 1) * 8 * entries, f"reading {text.path}", "read a smaller file")
         if not text.faults.told:
             text.idle(block.data.count(b"\n") - found[-1].values.size)
     if not found:

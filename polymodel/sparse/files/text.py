@@ -16,9 +16,9 @@ from polymodel.errors import Diagnostic, Place, SpecError
 from polymodel.inputs import reading
 
 # Bytes of text in a file whose caller names no limit, and how many bytes one packed byte may become: deflate
-# reaches 1032, lists of numbers 20 at the most; small files may hold what they like.
+# reaches 1032, lists of entries 12 (and 20 at the most); small files may hold what they like.
 LIMIT = 8 * 10**9
-_RATIO, _SMALL = 250, 64 << 20
+_RATIO, _SMALL = 40, 32 << 20
 # Read at a time; a line has to fit in one piece.
 _PIECE = 8 << 20
 _LONGEST = 1 << 20
@@ -92,7 +92,7 @@ class Text:
     """Lines for a header, then the rest in blocks. Use as a context manager.
 
     `limit`: bytes of text, unpacked, beyond which the file is refused; without one 8 GB, and a packed file
-    may not grow more than 250-fold. What breaks off or cannot be unpacked
+    may not grow more than 40-fold. What breaks off or cannot be unpacked
     is a fault in `faults`, and makes the text `broken`.
     """
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 
 from polymodel.architecture.hierarchy import Component
 from polymodel.architecture.tile_rules import TileRules, words_of
 from polymodel.errors import Refused
+from polymodel.governor import soft
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape
 from polymodel.sparse.actions.zeros import MULTIPLY
@@ -171,7 +171,7 @@ def _asked(what: str, rules: TileRules, component: Component, widest: int) -> As
         wanted.objective,
         ORDERS if wanted.order is None else (wanted.order,),
         wanted.overbook,
-        until=perf_counter() + wanted.time_limit,
+        until=soft(wanted.time_limit),
     )
 
 

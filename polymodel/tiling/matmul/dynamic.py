@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import look
 from polymodel.tiling.matmul.growing import LEAST, Listed, Sides, band_end, limits_of, sides_of
 from polymodel.tiling.matmul.product import Product, changes
 from polymodel.tiling.matmul.walk import Traffic
@@ -131,6 +132,7 @@ def _band(sides: Sides, band: tuple[int, int], k_limit: Ints, found: list[tuple[
     at, k, steps, extent = 0, 0, 0, sides.s.shape[1]
     before = z.taken(z_first < 0)
     while at < ours.x.size:
+        look()
         end = min(ours.reach(at, sides.buffers[0], extent), int(k_limit[k]))
         to = ours.at(end)
         if to > at:

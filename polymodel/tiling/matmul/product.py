@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.governor import look
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.plane.operands import Transposed
 from polymodel.tiling.plane.pattern import Flags, Index, Ints
@@ -178,6 +179,7 @@ def _multiplied(a: Places, b: Places, progress: Progress | None) -> tuple[Places
     rows, cols, first, held = [], [], [], 0
     k_bits = _bits(a.shape[1])
     for from_row, keys, j_bits in _chunks(a, b):
+        look("multiplying")
         new = np.ones(keys.size, dtype=np.bool_)
         places = keys >> k_bits
         np.not_equal(places[1:], places[:-1], out=new[1:])

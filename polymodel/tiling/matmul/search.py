@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from polymodel.errors import Refused
+from polymodel.errors import Refused, TimeUp
+from polymodel.governor import look, until
 from polymodel.tiling.matmul.dynamic import GROWS, STEPS, Dynamic, Stationary, dynamic
 from polymodel.tiling.matmul.panels import Panels, panels_of
 from polymodel.tiling.matmul.product import Product
@@ -61,7 +62,7 @@ def search(
     """The candidates of these strategies. `overbook`: share of a tensor's tiles that may exceed its buffer.
 
     The best is never worse in the objective than any uniform shape of the grid in any order asked for, if
-    time allowed (else a note says so). Refused where nothing fits.
+    time allowed (else a note says so). Refused where nothing fits, TimeUp where nothing was found in time.
     """
     found: list[Candidate] = []
     notes: list[str] = []
@@ -76,6 +77,8 @@ def search(
     if "dynamic" in strategies:
         found += _dynamic(product, asked, notes)
     found.sort(key=lambda c: (not c.fits, *_value(c, asked)))
+    if not found and asked.late():
+        raise TimeUp("no tiles were found in time", "give more time_limit, or strategy panels")
     if not found or not found[0].fits:
         a, b, z = asked.buffers
         raise Refused(
@@ -176,7 +179,12 @@ def _dynamic(product: Product, asked: Asked, notes: list[str]) -> list[Candidate
             least = asked.machine.cycles(product.multiplies, 0, launches)
             return asked.late() or asked.value(0, least) > beat
 
-        made = dynamic(product, asked.buffers, stationary, grow, stop)
+        try:
+            with until(asked.until):
+                look()
+                made = dynamic(product, asked.buffers, stationary, grow, stop)
+        except TimeUp:
+            made = None
         if made is None:
             slow = f"over {STEPS:,} tiles, or worse already than the best of the others"
             why = "out of time" if asked.late() else slow

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
+from time import monotonic
 from typing import Literal
 
-from polymodel.errors import Refused
+from polymodel.errors import Refused, TimeUp
+from polymodel.governor import look, until
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.least import Bounds
 from polymodel.tiling.matmul.product import Places, Product
@@ -27,7 +28,7 @@ class Asked:
     """What a search wants: buffers (words for A, B and Z), machine, objective, orders of the loops.
 
     `over`: the share of a tensor's nonempty tiles that may exceed its buffer (0: none). `grid`: sizes to try
-    along i, k and j. `until`: when to stop (`perf_counter`). `progress` is told what is being done.
+    along i, k and j. `until`: when to stop (`monotonic`). `progress` is told what is being done.
     """
 
     buffers: Shape
@@ -43,7 +44,7 @@ class Asked:
         return words if self.objective == "words" else cycles
 
     def late(self) -> bool:
-        return perf_counter() > self.until
+        return monotonic() > self.until
 
     def tell(self, text: str) -> None:
         if self.progress is not None:
@@ -120,10 +121,15 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
     Shapes that a lower bound shows not to better `beat`, or the best so far, are passed over.
     """
     grid = asked.grid or grid_for(product)
-    queue, fitting = _queue(product, grid, asked)
-    if not fitting and asked.grid is None:
-        grid = _finer(grid)
-        queue, fitting = _queue(product, grid, asked)
+    tried = len(grid[0]) * len(grid[1]) * len(grid[2])
+    try:
+        with until(asked.until):
+            queue, fitting = _queue(product, grid, asked)
+            if not fitting and asked.grid is None:
+                grid = _finer(grid)
+                queue, fitting = _queue(product, grid, asked)
+    except TimeUp:
+        return Shapes((), tried, tried, 0, tried)  # so many may fit
     found: list[Shaped] = []
     done = refused = 0
     for waiting in queue:
@@ -131,8 +137,9 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
             break
         done += 1
         try:
-            shaped = _counted(product, waiting, asked, beat)
-        except Refused:  # too many pairs to hold: told as a shape that was left
+            with until(asked.until):
+                shaped = _counted(product, waiting, asked, beat)
+        except (Refused, TimeUp):  # too many pairs to hold: told as a shape that was left
             refused += 1
             continue
         if shaped is not None:
@@ -142,7 +149,6 @@ def best_shapes(product: Product, asked: Asked, beat: float = inf) -> Shapes:
     later = sum(waiting.value < beat for waiting in queue[done:])
     left = later + refused + fitting - len(queue)
     found.sort(key=lambda x: (asked.value(x.traffic.words, x.cycles), x.cycles, x.traffic.words))
-    tried = len(grid[0]) * len(grid[1]) * len(grid[2])
     return Shapes(tuple(found), tried, fitting, fitting - len(found) - left, left)
 
 
@@ -182,6 +188,7 @@ def _cuts(
             # A tile made of whole tiles of which one is too large is too large.
             if not share and any(r % x == 0 and c % y == 0 for x, y in failed):
                 continue
+            look()
             tiles = tiles_of(places, (r, c))
             over = tiles.over(buffer)
             if over > share * tiles.count:
@@ -200,6 +207,7 @@ def _counted(product: Product, waiting: _Waiting, asked: Asked, beat: float) -> 
     largest = waiting.cuts[0].largest, waiting.cuts[1].largest, waiting.cuts[2].largest
     found: list[Shaped] = []
     for order in asked.orders:
+        look()
         least = waiting.words[order[-1]]
         if asked.value(least, machine.cycles(product.multiplies, least, uniform.effectual)) >= beat:
             continue

@@ -1,0 +1,117 @@
+"""`--time-limit` and `--memory`: the same for every command that can take long."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from math import inf
+from time import monotonic
+
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.governor import bytes_of, limits, seconds_of
+
+# Commands that keep the best so far end by themselves; what they need to print it comes on top.
+_SEARCHES = {"explore": "print the best so far", "sweep": "print what was found so far"}
+_SHORT = ("schema", "new", "import")  # the kinds of import have them
+_TAIL, _LEAST_TAIL = 0.25, 3.0
+_LAST = 2.0  # seconds after which a process that does not even look is killed
+# What the process loads in any case is no part of --memory.
+_LOADED = (
+    "pandas", "pyarrow.parquet", "scipy.sparse", "islpy", "polymodel.evaluate", "polymodel.explore.run",
+    "polymodel.report.export", "polymodel.sweep.run",
+)  # fmt: skip
+
+
+def add_limits(parser: argparse.ArgumentParser, name: str) -> None:
+    """The options of one command; none for those that never take long."""
+    if name in _SHORT:
+        return
+    end = _SEARCHES.get(name, "stop")
+    parser.add_argument("--time-limit", metavar="S", help=f"after S seconds {end} (default: no limit)")
+    rows = "; and of kept rows (default: 1GB of rows)" if name == "sweep" else " (default: no limit)"
+    parser.add_argument("--memory", metavar="SIZE", help=f"at most so much memory, e.g. 2GB{rows}")
+    parser.set_defaults(searches=name in _SEARCHES)
+
+
+@contextmanager
+def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
+    """Run a command within its limits. `alone`: this process runs nothing else, and may be killed.
+
+    Raises SpecError for wrong limits, TimeUp and MemoryUp where they are passed.
+    """
+    seconds, size = _read(options) if hasattr(options, "searches") else (inf, inf)
+    if seconds == size == inf:
+        yield
+        return
+    with ExitStack() as stack:
+        if seconds < inf:
+            seconds += max(_LEAST_TAIL, _TAIL * seconds) if options.searches else 0.0
+            if alone:
+                stack.enter_context(_outlasted(seconds))
+        if size < inf:
+            for name in _LOADED:
+                importlib.import_module(name)
+        stack.enter_context(limits(seconds, options.memory))
+        yield
+
+
+def _read(options: argparse.Namespace) -> tuple[float, float]:
+    """Both limits; the first also as `options.seconds`. A search tells wrong ones with its other faults."""
+    from polymodel.spec.numbers import plain_number
+
+    text = getattr(options, "time_limit", None)
+    number = None if text is None else plain_number(text)
+    options.seconds = text if number is None else number
+    faults: list[Diagnostic] = []
+    seconds = size = inf
+    try:
+        seconds = seconds_of(options.seconds)
+    except SpecError:
+        faults.append(Diagnostic(f"--time-limit {text} is no time", "write seconds above 0, e.g. 30"))
+    memory = getattr(options, "memory", None)
+    try:
+        size = bytes_of(memory)
+    except SpecError:
+        faults.append(Diagnostic(f"--memory {memory} is no amount of memory", "write e.g. 500MB or 2GB"))
+    if faults and not options.searches:
+        raise SpecError(faults)
+    return seconds, size
+
+
+@contextmanager
+def _outlasted(seconds: float) -> Iterator[None]:
+    """A process beside this one ends it soon after the deadline: a call into a library may not look at all.
+
+    It waits on a pipe that closes with this process, however that ends.
+    """
+    wait, hold = os.pipe()
+    parent, end = os.getpid(), monotonic() + seconds + _LAST
+    beside = os.fork()
+    if not beside:
+        os.close(hold)
+        _guard(parent, wait, end, f"the time limit is over, in a call that cannot be stopped: {seconds:g} s")
+    os.close(wait)
+    try:
+        yield
+    finally:
+        os.close(hold)
+        os.waitpid(beside, 0)
+
+
+def _guard(parent: int, wait: int, end: float, told: str) -> None:
+    """The whole life of the process beside. Signals to the group are for the other one."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for stream in (sys.stdin, sys.stdout):  # nobody waits for what it holds open
+        os.close(stream.fileno())
+    over, _, _ = select.select([wait], [], [], max(end - monotonic(), 0.0))
+    if not over:
+        os.write(2, f"killed: {told}\n  remedy: allow more time, or give a smaller problem\n".encode())
+        os.kill(parent, signal.SIGKILL)
+    os._exit(0)
