@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
+from polymodel.spec.output import record
 from polymodel.sweep import run as sweeping
 from polymodel.sweep import units
 from polymodel.sweep.stored import StoredColumns, write_rows
@@ -57,13 +58,16 @@ def test_a_spilled_sweep_resumes_and_leaves_no_stale_parts(tmp_path: Path) -> No
     broken = pm.sweep(matmul(), SYMBOLS, **options, progress=interrupt)
     assert not broken.complete
     assert list(tmp_path.glob("front-*.parquet"))
-    stale = tmp_path / "front-0-of-1-99.parquet"
-    stale.write_bytes(b"written just before the process was killed")
+    stale, foreign = (tmp_path / f"front-0-of-1-{n}.parquet" for n in (98, 99))
+    record(stale)
+    for file in (stale, foreign):
+        file.write_bytes(b"written just before the process was killed")
     again = pm.sweep(matmul(), SYMBOLS, **options)
     same(again, whole)
     assert again.complete
     assert again.before > 0
     assert not stale.exists()
+    assert foreign.exists()  # not in the journal: polymodel did not write it
 
 
 def test_a_missing_part_is_told(tmp_path: Path) -> None:
