@@ -42,8 +42,19 @@ def missing(wanted: str, made: str | None, drop: int) -> tuple[int, ...] | None:
 
 def made_once(made: str, np: int, nt: int) -> bool:
     """True if each element is touched at one stamp only, counters of instances included."""
+    return bool(_where(made, np, nt).is_single_valued())
+
+
+def made_apart(made: str, np: int, nt: int) -> tuple[int, ...]:
+    """An element that is touched at several stamps, any element if none is."""
+    where = _where(made, np, nt)
+    others = where.subtract(where.lexmin()).domain()
+    return sample(where.domain() if others.is_empty() else others) or ()
+
+
+def _where(made: str, np: int, nt: int) -> isl.Map:
+    """`{ [element] -> [stamp] }` of a factor."""
     points = parse_set(made)
     identity = isl.Map.identity(points.get_space().map_from_set()).intersect_domain(points)
     nx = points.dim(isl.dim_type.set) - np - nt
-    where = identity.project_out(isl.dim_type.in_, 0, np + nt).project_out(isl.dim_type.out, np + nt, nx)
-    return bool(where.is_single_valued())
+    return identity.project_out(isl.dim_type.in_, 0, np + nt).project_out(isl.dim_type.out, np + nt, nx)

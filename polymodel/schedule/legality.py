@@ -15,6 +15,7 @@ from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import needs, order
+from polymodel.schedule import elements
 from polymodel.schedule.executed import InPart, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.readers import check_readers
@@ -73,7 +74,7 @@ def unmade(cascade: Cascade) -> str:
                 continue
             views = [View(e, e.access_of(tensor), ()) for e in (producer, consumer)]
             blocks = partition(views)
-            element = _never(*(touch((v,), blocks).factors for v in views))
+            element = elements.never(*(touch((v,), blocks).factors for v in views))
             if element is not None:
                 message = f"{consumer.name} reads {tensor} but {producer.name} never produces it"
                 return _fault(tensor, views[0], element, message, "").message
@@ -133,7 +134,7 @@ def _dependence(
     where = f"{consumer} reads {tensor}"
     if problem.parts[producer]:
         return _made_again(problem, tensor, producer, consumer, views[0], (made, read))
-    never = _never(made, read)
+    never = elements.never(made, read)
     if never is not None:
         message = f"{where} but {producer} never produces it"
         return _fault(tensor, views[0], never, message, "shrink the consumer's ranks")
@@ -160,7 +161,7 @@ def _unfinished(
     """An element that is read before it is whole, because of a loop at one of the positions."""
     producer, consumer = pair
     for position in positions:
-        late = None if view.loops[position][1].spatial else _late(*factors, position)
+        late = None if view.loops[position][1].spatial else elements.late(*factors, position)
         if late is not None:
             node, loop, _ = view.loops[position]
             return _fault(
@@ -217,14 +218,13 @@ def _made_again(
         above = sum(1 for i, _, _ in view.loops if i < home.id)
         apart = tuple(_by_instance(f, above) for f in pair[0]), tuple(_by_instance(f, above) for f in pair[1])
         late = _unfinished(problem, tensor, (producer, consumer), view, apart, inner)
-        return late or _let_go(
-            problem, tensor, producer, consumer, [p for p in inner if view.loops[p][0] < home.id]
-        )
+        below = [p for p in inner if view.loops[p][0] < home.id]
+        return late or _let_go(problem, tensor, producer, consumer, node, below)
     shared = len(view.loops)  # all above the split: an iteration's results are read in that iteration
     lacking = [order.missing(b.text, a.text, 0) for a, b in zip(*pair, strict=True)]
     if all(x is None for x in lacking) and sum(1 for i, _ in tree.loops(producer) if i < home.id) <= shared:
         return None
-    element = _never(*pair) or {}
+    element = elements.never(*pair) or {}
     return _fault(
         tensor,
         view,
@@ -246,60 +246,38 @@ def _by_instance(factor: Factor, loops: int) -> Factor:
     return replace(factor, spatial=factor.spatial[len(moved) :], text=text)
 
 
-def _let_go(problem: Case, tensor: str, producer: str, consumer: str, loops: list[int]) -> Diagnostic | None:
-    """Below loops of the producer's own, its outermost storage holds only what their iteration makes."""
+def _let_go(
+    problem: Case, tensor: str, producer: str, consumer: str, node: int, loops: list[int]
+) -> Diagnostic | None:
+    """Below loops of the producer's own, its outermost storage holds only what their iteration makes.
+
+    `node`: the loop at which it is decided what the producer executes.
+    """
     if not loops:
         return None
     views = [_view(problem, e, tensor, loops[-1] + 1) for e in (producer, consumer)]
     blocks = partition(views)
     made, read = (touch((v,), blocks).factors for v in views)
-    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
-    if all(x is None for x in lacking):
-        return None
     named = ", ".join(
         f"{views[0].loops[p][1].variable_in(producer)} (node {views[0].loops[p][0]})" for p in loops
     )
-    return _fault(
-        tensor,
-        views[0],
-        _never(made, read) or {},
+    remedy = f"store {tensor} above these loops"
+    each = replace(views[0], versions=tuple(i for i, _, _ in views[0].loops if i <= node))
+    element = elements.in_part(touch((each,), partition((each,))).factors, len(each.access.projection))
+    if element is not None:
+        message = (
+            f"several iterations of the loops over {named} add up what {producer} makes of {tensor} for "
+            f"{consumer}, and its storage lies below them"
+        )
+        return _fault(tensor, each, element, message, remedy)
+    lacking = [order.missing(b.text, a.text, 0) for a, b in zip(made, read, strict=True)]
+    if all(x is None for x in lacking):
+        return None
+    message = (
         f"{consumer} reads {tensor} in another iteration of the loops over {named} than makes it, "
-        "and its storage lies below them",
-        f"store {tensor} above these loops",
+        "and its storage lies below them"
     )
-
-
-Element = dict[int, int]  # rank -> index
-
-
-def _never(made: tuple[Factor, ...], read: tuple[Factor, ...]) -> Element | None:
-    """An element that is read and made nowhere: a product lacks a point if one factor does."""
-    pairs = list(zip(made, read, strict=True))
-    for k, (a, b) in enumerate(pairs):
-        dims = len(a.spatial) + len(a.temporal)
-        lacking = order.missing(b.text, a.text, dims)
-        if lacking is not None:
-            others = [order.missing(g.text, None, len(g.spatial) + len(g.temporal)) or () for _, g in pairs]
-            return _element(read, [*others[:k], lacking, *others[k + 1 :]])
-    return None
-
-
-def _late(made: tuple[Factor, ...], read: tuple[Factor, ...], position: int) -> Element | None:
-    """An element produced later than it is read, the loops above `position` being equal."""
-    found = []
-    for a, b in zip(made, read, strict=True):
-        equal = sum(1 for t in a.temporal if t < position)
-        later = position in a.temporal
-        element = order.meeting(a.text, b.text, len(a.spatial), len(a.temporal), equal, later)
-        if element is None:
-            return None
-        found.append(element[: len(a.ranks)])
-    return _element(made, found)
-
-
-def _element(factors: tuple[Factor, ...], parts: list[tuple[int, ...]]) -> Element:
-    pairs = zip(factors, parts, strict=True)
-    return {rank: value for f, part in pairs for rank, value in zip(f.ranks, part, strict=True)}
+    return _fault(tensor, views[0], elements.never(made, read) or {}, message, remedy)
 
 
 def _home(problem: Case, tensor: str, producer: str, consumer: str, reuse: Reuse | None) -> Diagnostic | None:
@@ -389,7 +367,7 @@ def _uses(problem: Case, einsum: str, tensor: str) -> bool:
     return tensor in problem.cascade[einsum].tensors
 
 
-def _fault(tensor: str, view: View, element: Element, message: str, remedy: str) -> Diagnostic:
+def _fault(tensor: str, view: View, element: elements.Element, message: str, remedy: str) -> Diagnostic:
     if element:
         ranks = view.access.ranks
         named = ", ".join(f"{ranks[r]}={v}" for r, v in sorted(element.items()))

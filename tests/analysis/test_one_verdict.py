@@ -134,6 +134,51 @@ def test_the_referee_sees_operations_that_never_execute(tmp_path: Path) -> None:
     assert (found.consumer, found.reason) == ("Z", "some operations that produce it never execute")
 
 
+def _shared(file: Path, changes: dict[str, str]) -> tuple[pm.Spec, pm.Problem]:
+    text = SHARED
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text, encoding="utf-8")
+    spec = pm.load(file)
+    assert spec.mapping is not None
+    return spec, pm.Problem(spec.workload, spec.arch, spec.mapping)
+
+
+def test_sums_that_start_afresh_in_each_iteration_of_a_loop_above(tmp_path: Path) -> None:
+    """Z is executed again in the one iteration over k, once for each n that it sums up; nobody reads it."""
+    changes = {
+        "Z[m, n] = ": "Z[m] = ",
+        "Spatial {rank_variable: {T: k, Z: n}, tile_shape: 1, component: PE, name: X": (
+            "Temporal {rank_variable: n, tile_shape: 1"
+        ),
+    }
+    spec, problem = _shared(tmp_path / "again.yaml", changes)
+    with pytest.raises(SpecError, match="Z would make its results in part: the loops over n "):
+        pm.evaluate(spec)
+    found = violation(problem)
+    assert found is not None
+    assert (found.consumer, found.reason) == ("Z", "an iteration of the loops above makes it in part")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sums_in_instances_of_a_storage_below_what_infers_them(tmp_path: Path, engine: str) -> None:
+    """Each instance has a part of T, which is executed as the loop over n needs it."""
+    changes = {
+        "M: 3, K: 1, N: 2": "J: 4, K: 2, N: 4",
+        "T[m, n] = A[m, k] * W[k, n]": "T[j] = A[j, k] * W[k]",
+        "Z[m, n] = T[m, n] * V[n]": "Z[n] = T[J=n] * V[n]",
+        "  - !Spatial": "  - !Temporal {rank_variable: n, tile_shape: 2}\n  - !Spatial",
+        "  - !Temporal {rank_variable: k, tile_shape: 1}\n": "",
+        "{name: X, fanout: 2}": "{name: X, fanout: 2, may_reuse: All}",
+    }
+    spec, problem = _shared(tmp_path / "parts.yaml", changes)
+    assert violation(problem) is not None
+    told = r"iterations of the loops over k \(node 2\) add up what T makes of T for Z, .*T\[J=0\]"
+    with pytest.raises(SpecError, match=told):
+        pm.evaluate(spec, engine=engine)
+
+
 def _run(total: int, seed: int) -> Found:
     every = Found()
     for found in campaign(total, seed, 1):

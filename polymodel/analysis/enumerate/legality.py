@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from polymodel.analysis.engine import Problem
@@ -90,23 +90,15 @@ def _between(made: EinsumWalk, read: EinsumWalk, tensor: str, chains: Chains) ->
 def _stale(home: BuffetWalk, made: EinsumWalk, read: EinsumWalk, tensor: str) -> Violation | None:
     """An element that is executed again and again, and that a read finds missing or half made."""
     position = made.einsum.accesses.index(made.einsum.access_of(tensor))
-    whole: dict[Element, int] = defaultdict(int)
-    for values in points(made.einsum):
-        point = dict(zip(made.einsum.rank_variables, values, strict=True))
-        whole[tuple(e.value(point) for e in made.einsum.accesses[position].projection)] += 1
-    done: dict[tuple[Time, Element], int] = defaultdict(int)
+    whole = _whole(made, position)
     last: dict[tuple[Place, Element, Time], Time] = {}
     held: dict[tuple[Place, Element, Time], int] = defaultdict(int)
     names = made.einsum.name, read.einsum.name, tensor
     for o in made.operations:
         x, p = o.elements[position], o.place[: home.n_place]
-        done[o.time[: made.decided[0]], x] += 1
         run = home.run[o.time[: home.n_time]][p][x]
         last[p, x, run] = max(o.time, last.get((p, x, run), o.time))
         held[p, x, run] += 1
-    for (_, x), count in sorted(done.items()):
-        if count % whole[x]:
-            return Violation(*names, x, "an iteration of the loops above makes it in part")
     position = read.einsum.accesses.index(read.einsum.access_of(tensor))
     for o in read.operations:
         x, p = o.elements[position], o.place[: home.n_place]
@@ -187,11 +179,37 @@ def _left_out(walk: EinsumWalk) -> Violation | None:
     return Violation(name, name, output.tensor, element, "some operations that produce it never execute")
 
 
+def _whole(walk: EinsumWalk, position: int) -> dict[Element, int]:
+    """How many operations make each element of the access at `position`."""
+    whole: dict[Element, int] = defaultdict(int)
+    for values in points(walk.einsum):
+        point = dict(zip(walk.einsum.rank_variables, values, strict=True))
+        whole[tuple(e.value(point) for e in walk.einsum.accesses[position].projection)] += 1
+    return whole
+
+
+def _made_in_part(walk: EinsumWalk) -> Violation | None:
+    """An element that some stamp of the loops above makes in part: its results start afresh in each."""
+    if walk.decided == (0, 0):
+        return None
+    times, places = walk.decided
+    for access in walk.einsum.outputs:
+        position = walk.einsum.accesses.index(access)
+        whole = _whole(walk, position)
+        done = Counter((o.time[:times], o.place[:places], o.elements[position]) for o in walk.operations)
+        for (_, _, x), count in sorted(done.items()):
+            if count != whole[x]:
+                reason = "an iteration of the loops above makes it in part"
+                return Violation(walk.einsum.name, walk.einsum.name, access.tensor, x, reason)
+    return None
+
+
 def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chains) -> Violation | None:
     """The first rule that the mapping breaks, None if it is legal."""
-    left_out = next((f for f in map(_left_out, walks.values()) if f), None)
-    if left_out:
-        return left_out
+    for alone in (_left_out, _made_in_part):
+        found = next((f for f in map(alone, walks.values()) if f), None)
+        if found:
+            return found
     for tensor in problem.cascade.tensors:
         producer = problem.cascade.producer(tensor)
         if producer is None or producer.name not in walks:
