@@ -215,8 +215,9 @@ COMMANDS = {
 def run(arguments: list[str]) -> tuple[int, str, float, float]:
     """Exit code, stderr, seconds and peak MB of a command in a process of its own."""
     code = (
-        "import resource, sys\nfrom polymodel.cli import main\ncode = main()\n"
-        "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "import sys\nfrom polymodel.cli import main\ncode = main()\n"
+        "status = open('/proc/self/status').read()\n"  # ru_maxrss is inherited from the process that forks
+        "peak = int(status.split('VmHWM:')[1].split()[0]) / 1024\n"
         "print('peak', peak, file=sys.stderr)\nsys.exit(code)"
     )
     begun = time.monotonic()
