@@ -47,22 +47,23 @@ def spec(
     size: object = "inf",
     reuse: str = "refill",
     sizes: tuple[int, int, int] = (12, 8, 7),
+    rate: float = 3,
 ) -> pm.Spec:
     """A matmul of uneven tiles on two memories, perhaps with a spatial loop over n below the second."""
     m, n, k = sizes
     every = ["A", "B", "Z"]
     glb_nodes: list[dict[str, Any]] = [
         {"type": "Storage", "component": "GLB", "tensors": every, "reuse": reuse},
-        loop("m", 1),
+        *([] if spatial == "m" else [loop("m", 1)]),
     ]
     nodes: list[dict[str, Any]] = [memory("DRAM", "inf", 1.0, 8.0, dram), memory("GLB", size, 0.1, 16.0, glb)]
     if spatial:
-        nodes.append({"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 8}]})
+        nodes.append({"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 12}]})
         glb_nodes.append(
             {"type": "Spatial", "rank_variable": spatial, "tile_shape": 1, "component": "PE", "name": "X"}
         )
     actions = [
-        {"name": "compute", "energy": 0.5, "throughput": 3},
+        {"name": "compute", "energy": 0.5, "throughput": rate},
         {"name": "gated_compute", "energy": 0.01},
     ]
     nodes.append({"type": "Compute", "name": "MAC", "actions": actions} | ({"sparse": mac} if mac else {}))
@@ -109,6 +110,10 @@ case(
     densities={"A": 0.3, "B": 0.1},
 )
 case("bitmask", dram={"format": {"A": ["U", "B"], "Z": "CSR"}}, glb={"format": {"A": ["CP", "B"]}}, size=900)
+on_a = {"actions": [{"skip": "compute", "on": "A"}]}
+case("rows on instances", mac=on_a, spatial="m", densities={"A": 0.1}, rate=0.01)
+on_both = {"actions": [{"skip": "compute", "on": ["A", "B"]}]}
+case("two on instances", mac=on_both, spatial="m", densities={"A": 0.1, "B": 0.5}, rate=0.01)
 case("slides", dram=SKIP, glb={"format": {"A": "CSR"}}, reuse="slide")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.sparse.actions.busiest import parts_of_instances
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
 from polymodel.sparse.actions.links import Condition, Structure
@@ -34,9 +35,8 @@ def operations_by_instance(
             for k, c in enumerate(conditions)
             if counters.variable in listed[k].variables
         }
-        own = [i for i, _ in counters.loops if i in spatial]
-        if own:
-            place = group_numbers(digit_columns(counters, frozenset(own)), counters.size)
+        if any(i in spatial for i, _ in counters.loops):
+            place = parts_of_instances(counters, spatial)
             instances *= int(place.max()) + 1
             groups[len(listed)] = np.arange(counters.size)
             names.append(f"{counters.variable}@")

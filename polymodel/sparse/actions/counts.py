@@ -11,13 +11,14 @@ import numpy as np
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
 from polymodel.sparse.actions.balance import operations_by_instance
+from polymodel.sparse.actions.busiest import most_nonzeros, split_of
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.idle import idle_actions
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, effectual_only
-from polymodel.sparse.actions.records import KINDS, AccessCount, ComputeCount, SparseCounts
+from polymodel.sparse.actions.records import KINDS, AccessCount, BusiestLabel, ComputeCount, SparseCounts
 from polymodel.sparse.actions.storage import (
     Formats,
     Kept,
@@ -52,9 +53,9 @@ class EinsumCounts:
         sums = LinkSums(self.structure, self.data, self.tables)
         effectual, label = self._effectual(whole)
         skips = sums.looked(SKIPS)
-        turns, first = self._kept(sums, "operations", skips, whole, False)
+        turns, about = self._kept(sums, "operations", skips, whole, False)
         executed, second = self._kept(sums, "operations", sums.looked(ACTIONS), whole, False)
-        label = _worst(label, first, second)
+        label = _worst(label, about, second)
         every = sums.looked(ACTIONS).conditions
         # What is the same by its definition is the same number: a difference of roundings is no operation.
         if effectual_only(self.structure, self.data, ACTIONS):
@@ -62,27 +63,49 @@ class EinsumCounts:
         if sharpest(skips.conditions) == sharpest(every):
             turns = executed
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
-        busiest, about = self._busiest(sums, skips.conditions, dense, turns)
+        busiest, sure = self._busiest(sums, skips.conditions, dense, turns, about)
         return ComputeCount(
             dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
-            whole - turns, label, busiest, dense.instances, about,
+            whole - turns, label, busiest, dense.instances, sure,
         )  # fmt: skip
 
     def _busiest(
-        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number
-    ) -> tuple[Number, Label]:
-        """Operations of the instance that has most of them."""
+        self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Label
+    ) -> tuple[Number, BusiestLabel]:
+        """Operations of the instance that has most of them. `label`: of the operations of all, `turns`."""
         useful = sharpest(c for c in skips if not self.data[c.leader].dense)
         if not useful:
             return dense.busiest, "exact"
         if dense.instances == 1:
-            return turns, "exact" if all(self.data[c.leader].label == "exact" for c in useful) else "expected"
-        given = all(self.data[c.leader].actual is not None for c in useful)
-        if given and self.structure.box and sums.total("operations") == dense.operations:
+            return turns, label
+        followed = self.structure.box and sums.total("operations") == dense.operations
+        if followed and all(self.data[c.leader].actual is not None for c in useful):
             tables = {c: sums.table(c) for c in useful}
             found = operations_by_instance(self.structure, useful, tables)
             return int(found.max(initial=0)), "exact"
-        return dense.busiest * turns / dense.operations, "expected"
+        fullest = self._fullest(useful[0], dense) if followed and len(useful) == 1 else None
+        if fullest is not None:
+            return fullest
+        even = dense.busiest * dense.instances == dense.operations
+        mean, sure = dense.busiest * turns / dense.operations, even and label != "bound"
+        self.notes.append(
+            f"{self.structure.name}: operations of the busiest instance of {dense.component} are taken as "
+            f"the mean{', the least they can be' if sure else ''}: its time may be longer"
+        )
+        return mean, "lower bound" if sure else "estimate"
+
+    def _fullest(self, condition: Condition, dense: Compute) -> tuple[Number, BusiestLabel] | None:
+        """The same where one leader with a density model decides, point by point."""
+        spatial = {i for i, loop in self.structure.loops if loop.spatial}
+        splits = {c.variable: split_of(c, spatial, condition) for c in self.structure.counters}
+        if prod(s.most for s in splits.values()) != dense.busiest:
+            return None
+        access = self.structure.einsum.access_of(condition.leader)
+        found = most_nonzeros(access, self.data[condition.leader], splits)
+        if found is None:
+            return None
+        each = prod(s.most for v, s in splits.items() if v not in access.variables)
+        return found[0] * each, found[1]
 
     def _effectual(self, whole: int) -> tuple[Number, Label]:
         """Operations whose result may be nonzero: all factors are (of a sum: any term is)."""

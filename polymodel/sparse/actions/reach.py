@@ -282,15 +282,15 @@ def _chance(
     parts: int, points: tuple[int, int], even: bool, pair: Sequence[TensorData]
 ) -> tuple[float, bool]:
     total, sure = 0.0, True
-    for weight, first in _mixed(pair[0]):
-        for other, second in _mixed(pair[1]):
+    for weight, first in mixed(pair[0]):
+        for other, second in mixed(pair[1]):
             found, exactly = _uniform(parts, points, even, first, second)
             total += weight * other * found
             sure = sure and exactly
     return min(total, 1.0), sure
 
 
-def _mixed(data: TensorData) -> Iterable[tuple[float, Uniform]]:
+def mixed(data: TensorData) -> Iterable[tuple[float, Uniform]]:
     """A density between two whole numbers of nonzeros is a mixture of both (`TensorData.nonempty`)."""
     model = data.model
     assert isinstance(model, Uniform), "asked for uniform tensors only"

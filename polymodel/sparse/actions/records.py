@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from polymodel.sparse.density.model import Label
 
+# Of the busiest instance: `lower bound` is the mean of instances that the dense schedule gives equal shares;
+# `estimate` the mean where it is neither, as shares are unequal or the operations themselves are a bound.
+BusiestLabel = Literal["exact", "expected", "bound", "lower bound", "estimate"]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
 
@@ -39,7 +43,7 @@ class ComputeCount:
     """Operations of one Einsum, one execution: dense = effectual + ineffectual + gated + skipped.
 
     `effectual`: the result may be nonzero. `ineffectual`: executed, though a factor is zero. `busiest`: timed
-    operations of the instance that has most of them; exact of given data, else as if all were spared alike.
+    operations of the instance that has most of them, or the mean (`busiest_label`).
     """
 
     einsum: str
@@ -52,7 +56,7 @@ class ComputeCount:
     label: Label = "exact"
     busiest: float = 0
     instances: int = 1
-    busiest_label: Label = "exact"
+    busiest_label: BusiestLabel = "exact"
 
     @property
     def imbalance(self) -> float:

@@ -22,6 +22,7 @@ from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import is_union, require_known
 from polymodel.sparse.density.model import Floats
+from polymodel.sweep.sparse.busiest import Instances
 from polymodel.sweep.sparse.classes import Classes, classes_of, terms_of
 from polymodel.sweep.sparse.columns import Column, Settings, bound_problem
 from polymodel.sweep.sparse.contraction import Contraction
@@ -99,6 +100,11 @@ class LinkedSums:
         each = np.broadcast_to(dense, shape)[apart]
         changed[apart] = self._bounded(chain, kind, looked, each, nonzeros, points, some)
         return changed
+
+    def followed(self, dense: Array, points: Points) -> Array:
+        """Where operations are followed tile by tile."""
+        whole = self._total((), "operations", NOTHING, False, points)
+        return np.isclose(whole, dense, rtol=1e-13, atol=0)
 
     def _bounded(
         self,
@@ -224,6 +230,7 @@ class EinsumSweep:
         self.sums = LinkedSums(structure, columns, data)
         self.tilings = Tilings(structure, columns, data)
         self._effectual = self._share()
+        self._instances: dict[tuple[Condition, ...], Instances] = {}
 
     def _share(self) -> float:
         """Effectual operations, of all."""
@@ -243,6 +250,23 @@ class EinsumSweep:
         executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
         executed = np.maximum(executed, effectual)
         return executed, np.maximum(turns, executed)
+
+    def busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
+        """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
+        that the dense schedule gives one instance."""
+        mean = most * ratio(turns, dense)
+        useful = sharpest(self.sums.looked((), SKIPS).conditions)
+        if len(useful) != 1 or not self.structure.box or self.structure.einsum.is_copy:
+            return mean
+        if useful not in self._instances:
+            data = self.data[useful[0].leader]
+            self._instances[useful] = Instances(self.structure, self.sums.columns, useful[0], data)
+        instances = self._instances[useful]
+        found = instances.busiest(points.settings)
+        followed = self.sums.followed(dense, points) & np.isclose(
+            instances.dense(points.settings), most, rtol=1e-13, atol=0
+        )
+        return np.where(followed & ~np.isnan(found), found, mean)
 
     def access(
         self, node: int, component: str, tensor: str, kind: str, dense: Array, points: Points

@@ -104,20 +104,21 @@ class SparseFound(Found):
         return found
 
     @cached_property
-    def work(self) -> dict[Work, tuple[Array, Array]]:
-        """(executed, executed or gated) operations."""
+    def work(self) -> dict[Work, tuple[Array, Array, Array]]:
+        """(executed, executed or gated) operations, and the latter of the busiest instance."""
         found = {}
         for w in self.plan.work:
-            dense = self.dense(w.operations)
-            pair: tuple[Array, Array] | None = None
+            dense, most = self.dense(w.operations), self.dense(w.busiest)
+            three: tuple[Array, Array, Array] | None = None
             for sweep, points in self.parts(w.einsum):
-                one = sweep.compute(dense, points)
-                if pair is None:
-                    pair = one
-                else:
-                    pair = np.where(points.mask, one[0], pair[0]), np.where(points.mask, one[1], pair[1])
-            assert pair is not None, "every point has a structure"
-            found[w] = pair
+                executed, turns = sweep.compute(dense, points)
+                one = executed, turns, sweep.busiest(dense, most, turns, points)
+                if three is not None:
+                    x, y, z = (np.where(points.mask, n, o) for n, o in zip(one, three, strict=True))
+                    one = x, y, z
+                three = one
+            assert three is not None, "every point has a structure"
+            found[w] = three
         return found
 
     @cached_property
@@ -147,7 +148,7 @@ class SparseFound(Found):
                 each = action.whole_bits(bits) / (action.bits_per_action or 1) * action.energy * n
                 if each:
                     yield self.dense(linear) * share * each
-        for w, (executed, turns) in self.work.items():
+        for w, (executed, turns, _) in self.work.items():
             c, n = hierarchy[w.component], counts.executions(w.einsum)
             yield executed * (c.action("compute").energy * n)
             gated = c.action("gated_compute").energy * n
@@ -230,9 +231,9 @@ class SparseFound(Found):
             for load in self.plan.loads:
                 if load.einsum == einsum:
                     slowest = np.maximum(slowest, self._loaded(load))
-            for work, (executed, turns) in self.work.items():
+            for work, (executed, _, busiest) in self.work.items():
                 if work.einsum == einsum:
-                    slowest = np.maximum(slowest, self._computed(work, executed, turns))
+                    slowest = np.maximum(slowest, self._computed(work, executed, busiest))
             seconds = seconds + slowest
         return seconds
 
@@ -247,10 +248,9 @@ class SparseFound(Found):
             seconds = seconds + np.where((dense[0] + dense[1]) > 0, c.fill_drain_latency, 0.0)
         return seconds * self.plan.counts.executions(load.einsum)
 
-    def _computed(self, work: Work, executed: Array, turns: Array) -> Array:
-        c, dense = self.plan.problem.hierarchy[work.component], self.dense(work.operations)
-        seconds = self.dense(work.busiest) * ratio(turns, dense) / c.action("compute").throughput
-        seconds = seconds + c.fill_drain_latency
+    def _computed(self, work: Work, executed: Array, busiest: Array) -> Array:
+        c = self.plan.problem.hierarchy[work.component]
+        seconds = busiest / c.action("compute").throughput + c.fill_drain_latency
         return np.where(np.asarray(executed) > 0, seconds, 0.0) * self.plan.counts.executions(work.einsum)
 
     @cached_property

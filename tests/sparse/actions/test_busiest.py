@@ -1,0 +1,201 @@
+"""The busiest instance: exact of known rows, the mean of the maximum of uniform data, else a lower bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import polymodel as pm
+from polymodel.analysis.engine import Problem
+from polymodel.analysis.enumerate import ENGINE
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.sparse.actions.counts import sparse_counts
+from polymodel.sparse.actions.data import TensorData, dense_data
+from polymodel.sparse.actions.records import ComputeCount
+from polymodel.sparse.density import RankNnz, Uniform
+from polymodel.sparse.tensor import SparseTensor
+from tests.sparse.actions.literal import Literal
+from tests.sparse.actions.small import rule, small_problems
+from tests.sparse.actions.test_literal import legal, ranks, shapes
+
+M, K, N = 64, 48, 3
+
+
+def spec(*tiles: dict[str, object], fanout: int = 8, leaders: object = "A") -> pm.Spec:
+    """A matmul on an array of multipliers that skip on the nonzeros of A."""
+    mac = {
+        "type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1, "throughput": 1}],
+        "sparse": {"actions": [{"skip": "compute", "on": leaders}]},
+    }  # fmt: skip
+    every = ["A", "B", "Z"]
+    action = [{"name": n, "energy": 1} for n in ("read", "write")]
+    dram = {"type": "Memory", "name": "DRAM", "size": "inf", "actions": action, "tensors": {"keep": "All"}}
+    pe = {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": fanout}]}
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [dram, pe, mac]},
+            "workload": {
+                "rank_sizes": {"M": M, "K": K, "N": N},
+                "bits_per_value": {"All": 8},
+                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": every},
+                    *tiles,
+                    *({"type": "Temporal", "rank_variable": v, "tile_shape": 1} for v in "mnk"),
+                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
+                ]
+            },
+        }
+    )
+
+
+def spatial(variable: str, tile: int) -> dict[str, object]:
+    where = {"component": "PE", "name": "X"}
+    return {"type": "Spatial", "rank_variable": variable, "tile_shape": tile, **where}
+
+
+def temporal(variable: str, tile: int) -> dict[str, object]:
+    return {"type": "Temporal", "rank_variable": variable, "tile_shape": tile}
+
+
+def rows() -> np.ndarray:
+    """Rows of a power law: few hold most of the nonzeros."""
+    ordered = np.minimum(K, 60 / np.arange(1, M + 1) ** 0.9).astype(np.int64)
+    return np.random.default_rng(5).permutation(ordered)
+
+
+def count_of(found: pm.Spec, **densities: object) -> ComputeCount:
+    (count,) = pm.sparsify(pm.evaluate(found), densities=densities).counts.compute
+    return count
+
+
+def with_rows(histogram: np.ndarray, seed: int = 3) -> SparseTensor:
+    """Data with so many nonzeros in each row."""
+    draw = np.random.default_rng(seed)
+    points = [(m, k) for m, n in enumerate(histogram) for k in draw.choice(K, n, replace=False)]
+    return SparseTensor.from_coo("A", ("M", "K"), (M, K), np.array(points).T, [1] * len(points))
+
+
+@pytest.mark.parametrize(
+    ("tiles", "place"),
+    [
+        ((spatial("m", 8),), np.arange(M) // 8),
+        ((temporal("m", 8), spatial("m", 1)), np.arange(M) % 8),
+        ((temporal("k", 6), temporal("m", 16), spatial("m", 2)), np.arange(M) % 16 // 2),
+    ],
+)
+def test_known_rows_say_which_instance_has_most(
+    tiles: tuple[dict[str, object], ...], place: np.ndarray
+) -> None:
+    histogram = rows()
+    found = count_of(spec(*tiles), A={"rank_nnz": {"rank": "M", "histogram": histogram.tolist()}})
+    wanted = N * int(np.bincount(place, histogram).max())
+    assert (found.busiest, found.busiest_label) == (wanted, "exact")
+    assert found.imbalance == pytest.approx(wanted * 8 / (N * histogram.sum()))
+    assert found.imbalance > 1.2
+    data = with_rows(histogram)
+    report = pm.sparsify(pm.evaluate(spec(*tiles)), {"A": data})
+    (given_data,) = report.counts.compute
+    assert (given_data.busiest, given_data.busiest_label) == (wanted, "exact")
+    assert report.total_latency == wanted
+
+
+def test_a_uniform_tensor_gives_the_mean_of_the_maximum() -> None:
+    """Against the mean over drawn data, within four standard errors."""
+    tiles, nnz = (temporal("m", 8), spatial("m", 1)), M * K // 8
+    found = count_of(spec(*tiles), A=0.125)
+    draw = np.random.default_rng(11)
+    most = []
+    for _ in range(2000):
+        points = draw.choice(M * K, nnz, replace=False)
+        most.append(N * np.bincount(points // K % 8).max())
+    assert found.busiest_label == "expected"
+    assert abs(found.busiest - np.mean(most)) < 4 * np.std(most) / len(most) ** 0.5
+    assert found.busiest > 1.1 * nnz * N / 8
+
+
+def test_instances_that_share_the_leader_have_equal_parts() -> None:
+    found = count_of(spec(spatial("n", 1), fanout=3), A=0.125)
+    assert (found.busiest, found.busiest_label) == (M * K // 8, "expected")
+    assert found.imbalance == 1
+
+
+@pytest.mark.parametrize(
+    ("tiles", "leaders", "densities", "label"),
+    [
+        ((spatial("m", 8),), ["A", "B"], {"A": 0.125, "B": 0.5}, "lower bound"),
+        ((spatial("m", 9),), ["A", "B"], {"A": 0.125, "B": 0.5}, "estimate"),
+        ((spatial("k", 6),), "A", {"A": {"rank_nnz": {"rank": "M", "histogram": [6] * M}}}, "lower bound"),
+        ((spatial("k", 6),), "A", {"A": {"fixed_structured": {"rank": "K", "n": 1, "m": 3}}}, "expected"),
+    ],
+)
+def test_a_mean_is_not_called_the_maximum(
+    tiles: tuple[dict[str, object], ...], leaders: object, densities: dict[str, object], label: str
+) -> None:
+    found = count_of(spec(*tiles, leaders=leaders), **densities)
+    assert found.busiest_label == label
+    whole = spec(*tiles, leaders=leaders)
+    dense = pm.evaluate(whole).analysis.compute[0]
+    assert found.busiest == pytest.approx(dense.busiest * found.timed / found.dense)
+
+
+def one_leader(problem: Problem) -> Problem:
+    """The same with a compute unit that skips on A."""
+    skips = SparseRules(actions=(rule("skip", (), ("A",)),))
+    parts = (replace(c, sparse=skips if c.name == "MAC" else None) for c in problem.hierarchy.components)
+    return replace(problem, hierarchy=Hierarchy(tuple(parts)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_problems(), st.data())
+def test_the_mean_over_all_placements(problem: Problem, data: st.DataObject) -> None:
+    problem = one_leader(problem)
+    legal(problem)
+    shape = shapes(problem)["A"]
+    points = list(product(*map(range, shape)))
+    n = data.draw(st.integers(0, min(2, len(points))))
+    placed = list(combinations(points, n))
+    assume(len(placed) <= 120)
+    known = {t: dense_data(t) for t in ("B", "Z")}
+    known["A"] = TensorData("A", Uniform.of(ranks(problem, "A"), shape, nnz=n))
+    (count,) = sparse_counts(problem, ENGINE.analyse(problem), known).compute
+    walk, total = Literal(problem), 0
+    for chosen in placed:
+        walk({"A": set(chosen)})
+        total += max(walk.timed.values(), default=0)
+    assert count.busiest_label in ("exact", "expected")
+    assert count.busiest == pytest.approx(total / len(placed), rel=2e-6, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(small_problems(), st.data())
+def test_rows_over_all_placements(problem: Problem, data: st.DataObject) -> None:
+    """Exact where rows stay whole; else no more than the mean of the maximum, where shares are even."""
+    problem = one_leader(problem)
+    legal(problem)
+    m, k = shapes(problem)["A"]
+    histogram = data.draw(st.lists(st.integers(0, min(k, 2)), min_size=m, max_size=m))
+    each = [list(combinations([(i, j) for j in range(k)], n)) for i, n in enumerate(histogram)]
+    assume(np.prod([len(x) for x in each]) <= 150)
+    known = {t: dense_data(t) for t in ("B", "Z")}
+    known["A"] = TensorData("A", RankNnz.of(ranks(problem, "A"), (m, k), histogram))
+    (count,) = sparse_counts(problem, ENGINE.analyse(problem), known).compute
+    walk, most = Literal(problem), []
+    for chosen in product(*each):
+        walk({"A": {p for row in chosen for p in row}})
+        most.append(max(walk.timed.values(), default=0))
+    if count.busiest_label == "exact":
+        assert set(most) == {count.busiest}
+    elif count.busiest_label == "expected":
+        assert count.busiest == pytest.approx(np.mean(most), rel=2e-6, abs=1e-6)
+    elif count.busiest_label == "lower bound":
+        assert count.busiest <= np.mean(most) + 1e-9
