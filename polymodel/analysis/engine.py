@@ -44,4 +44,10 @@ class Engine(Protocol):
 
     name: str
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis: ...
+    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+        """Count a mapping that has passed the gate (`schedule.gate.require_legal`), as `evaluate` asks it.
+
+        Legality is not asked again: called directly on an illegal mapping, an engine may count what no
+        hardware could execute, and say nothing.
+        """
+        ...

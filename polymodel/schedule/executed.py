@@ -33,8 +33,8 @@ from polymodel.schedule.touch import (
 from polymodel.workload.einsum import Cascade, TensorAccess
 
 
-class InPart(Refused):
-    """An iteration of the loops above would make, or read, some results of an Einsum in part."""
+class Unexecutable(Refused):
+    """The mapping lets no order of execution be: a fault of it, to the gate, and not a limit of ours."""
 
 
 class Mixed(Exception):
@@ -48,7 +48,8 @@ class Mixed(Exception):
 def executed(cascade: Cascade, tree: LoopTree, reuse: Reuse | None = None) -> dict[str, tuple[Part, ...]]:
     """The parts of every Einsum of the tree; empty for one that each loop above it binds.
 
-    `reuse` overrides the policies that say what is still held. Raises Refused for what is not covered.
+    `reuse` overrides the policies that say what is still held. Raises Unexecutable for what
+    has no order of execution, Refused for what is not covered.
     """
     found = _Inference(cascade, tree, reuse)
     for name in reversed(tree.einsums):
@@ -80,7 +81,7 @@ class _Inference:
         if name in self.parts:
             return self.parts[name]
         if name in self.open:
-            raise Refused(
+            raise Unexecutable(
                 f"what {name} executes depends on itself: loops above it bind Einsums that need each other",
                 "bind a rank variable of each Einsum with rank_variable: {Einsum: variable}",
             )
@@ -106,7 +107,7 @@ class _Inference:
         """All iterations at every stamp that Einsums bound by the innermost such loop run through."""
         for i, loop, _ in d.loops:
             if loop.spatial and d.ties[i] == "repeated":
-                raise Refused(
+                raise Unexecutable(
                     f"{d.name} would execute all over in every instance of {loop.component}.{loop.dim} "
                     "at one time",
                     "move that loop into the branches that have its rank variable",
@@ -146,7 +147,7 @@ class _Inference:
                 if not bound or not _steps(self.cascade, self.tree, maker.name, node):
                     continue
                 if not self.made_at_first(maker.name, d.name, tensor, node):
-                    raise InPart(
+                    raise Unexecutable(
                         f"{d.name} executes in every iteration of the loop over {v} (node {node}), and each "
                         f"makes only a part of what {maker.name} gives it",
                         f"move the loop over {v} below the split, or bind a rank variable of {d.name}: "
@@ -246,7 +247,7 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
         outer = sum(1 for a in f.spatial if a < above), sum(1 for a in f.temporal if a < above)
         text = needs.first_need(f.text, len(f.spatial), len(f.temporal), *outer)
         if text is None:
-            raise Refused(
+            raise Unexecutable(
                 f"several instances would produce the same elements of {tensor} into one storage at one time",
                 f"store {tensor} below the spatial loop, or make that loop temporal",
             )
@@ -372,10 +373,10 @@ def _set(dims: str, options: Iterable[list[str]]) -> str:
     return f"{{ [{dims}] : {body} }}"
 
 
-def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> InPart:
+def _in_part(d: Decision, loops: list[tuple[int, Loop, int]]) -> Unexecutable:
     """Some iteration of the loops would make results in part."""
     named = ", ".join(f"{loop.variable_in(d.name)} (node {i})" for i, loop, _ in loops)
-    return InPart(
+    return Unexecutable(
         f"{d.name} would make its results in part: the loops over {named} stand above a loop "
         f"(node {d.node}) that binds none of its variables",
         "move them below the split, or bind a rank variable with rank_variable: {Einsum: variable}",

@@ -16,7 +16,7 @@ from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import needs, order
 from polymodel.schedule import elements
-from polymodel.schedule.executed import InPart, executed
+from polymodel.schedule.executed import Unexecutable, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
 from polymodel.schedule.readers import check_readers
 from polymodel.schedule.reductions import unreduced
@@ -45,8 +45,8 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
     cascade, tree = problem.cascade, problem.tree
     try:
         case = Case(problem, executed(cascade, tree, reuse))
-    except InPart as partial:
-        return (Diagnostic(partial.message, partial.remedy, path="mapping", code="illegal-dependence"),)
+    except Unexecutable as why:
+        return (Diagnostic(why.message, why.remedy, path="mapping", code="illegal-dependence"),)
     found += unreduced(cascade, problem.hierarchy, tree, case.parts)
     for tensor in cascade.tensors:
         producer = cascade.producer(tensor)

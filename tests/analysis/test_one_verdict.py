@@ -119,6 +119,7 @@ mapping:
     - !Nested {nodes: [!Compute {einsum: T, component: MAC}]}
     - !Nested {nodes: [!Compute {einsum: Z, component: MAC}]}
 """
+SPREAD = "Spatial {rank_variable: {T: k, Z: n}, tile_shape: 1, component: PE, name: X"
 
 
 def test_the_referee_sees_operations_that_never_execute(tmp_path: Path) -> None:
@@ -149,9 +150,7 @@ def test_sums_that_start_afresh_in_each_iteration_of_a_loop_above(tmp_path: Path
     """Z is executed again in the one iteration over k, once for each n that it sums up; nobody reads it."""
     changes = {
         "Z[m, n] = ": "Z[m] = ",
-        "Spatial {rank_variable: {T: k, Z: n}, tile_shape: 1, component: PE, name: X": (
-            "Temporal {rank_variable: n, tile_shape: 1"
-        ),
+        SPREAD: "Temporal {rank_variable: n, tile_shape: 1",
     }
     spec, problem = _shared(tmp_path / "again.yaml", changes)
     with pytest.raises(SpecError, match="Z would make its results in part: the loops over n "):
@@ -177,6 +176,48 @@ def test_sums_in_instances_of_a_storage_below_what_infers_them(tmp_path: Path, e
     told = r"iterations of the loops over k \(node 2\) add up what T makes of T for Z, .*T\[J=0\]"
     with pytest.raises(SpecError, match=told):
         pm.evaluate(spec, engine=engine)
+
+
+NO_ORDER = {
+    "would execute all over in every instance of PE.X": {
+        "T[m, n] = A[m, k] * W[k, n]": "T[m] = A[m, k] * W[k]",
+        "Z[m, n] = T[m, n] * V[n]": "Z[n] = V[n]",
+        "  - !Temporal {rank_variable: k, tile_shape: 1}\n": "",
+        "{rank_variable: {T: k, Z: n}": "{rank_variable: n",
+    },
+    "depends on itself": {
+        "T[m, n] = A[m, k] * W[k, n]": "T[j] = A[j, k] * W[k]",
+        "Z[m, n] = T[m, n] * V[n]": "Z[n] = T[J=n] * V[n]",
+        SPREAD: "Temporal {rank_variable: n, tile_shape: 1",
+        "M: 3": "J: 2",
+    },
+    "several instances would produce the same elements of T": {
+        "Z[m, n] = T[m, n] * V[n]": "Z[n, i] = T[M=i] * V[n]",
+        "T[m, n] = A[m, k] * W[k, n]": "T[m] = A[m, k] * W[k]",
+        "tensors: [A, W, V, Z]": "tensors: [A, W, V, Z, T]",
+        SPREAD: "Spatial {rank_variable: n, tile_shape: 1, component: PE, name: X",
+        "  - !Storage {component: RF, tensors: [T]}\n": "",
+        "  - !Temporal {rank_variable: k, tile_shape: 1}\n": "",
+    },
+}
+
+
+@pytest.mark.parametrize("told", NO_ORDER)
+def test_what_has_no_order_of_execution_is_a_fault_to_every_door(
+    tmp_path: Path, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "order.yaml"
+    spec, _ = _shared(file, NO_ORDER[told])
+    for engine in ENGINES:
+        with pytest.raises(SpecError, match=told) as fault:
+            pm.evaluate(spec, engine=engine)
+        assert [d.code for d in fault.value.diagnostics] == ["illegal-dependence"]
+    assert cli.main(["validate", str(file)]) == 2
+    assert told in capsys.readouterr().err
+    text = file.read_text(encoding="utf-8").replace("tile_shape: 1", "tile_shape: TN")
+    file.write_text(text + "symbols: {TN: 1}\n", encoding="utf-8")
+    swept: Any = pm.sweep(pm.load(file), {"TN": [1, 2]}, objectives=("energy",), keep="all")
+    assert any(told in why for why in swept.infeasible)
 
 
 def _run(total: int, seed: int) -> Found:
