@@ -19,6 +19,7 @@ from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, effectual_only
 from polymodel.sparse.actions.records import KINDS, AccessCount, BusiestLabel, ComputeCount, SparseCounts
+from polymodel.sparse.actions.rounding import at_most
 from polymodel.sparse.actions.storage import (
     Formats,
     Kept,
@@ -63,6 +64,9 @@ class EinsumCounts:
         if sharpest(skips.conditions) == sharpest(every):
             turns = executed
         executed, turns = max(executed, effectual), max(turns, executed, effectual)
+        turns = at_most(turns, whole)
+        executed = at_most(executed, turns)
+        effectual = at_most(effectual, executed)
         busiest, sure = self._busiest(sums, skips.conditions, dense, turns, about)
         return ComputeCount(
             dense.einsum, dense.component, whole, effectual, executed - effectual, turns - executed,
@@ -156,8 +160,9 @@ class EinsumCounts:
     def _record(
         self, row: Traffic, kind: str, dense: int, held: Number, turns: Number, actual: Number, label: Label
     ) -> AccessCount:
-        turns = min(turns, held)
-        actual = min(actual, turns)
+        held = at_most(held, dense)
+        turns = at_most(turns, held)
+        actual = at_most(actual, turns)
         how = self.formats.known.get((row.component, row.tensor))
         metadata, about = 0.0, label
         if how is not None:

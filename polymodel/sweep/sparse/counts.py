@@ -18,6 +18,7 @@ from polymodel.sparse.actions.counts import ACTIONS, SKIPS
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, Meeting, effectual_only, looked_at
+from polymodel.sparse.actions.rounding import at_most
 from polymodel.sparse.actions.storage import Formats, Kept, transfer_digits
 from polymodel.sparse.actions.sums import NOTHING, overlaps
 from polymodel.sparse.actions.zeros import is_union, require_known
@@ -249,7 +250,8 @@ class EinsumSweep:
         turns = self.sums.kept((), "operations", self.sums.looked((), SKIPS), dense, False, points)
         executed = self.sums.kept((), "operations", self.sums.looked((), ACTIONS), dense, False, points)
         executed = np.maximum(executed, effectual)
-        return executed, np.maximum(turns, executed)
+        turns = at_most(np.maximum(turns, executed), dense)
+        return at_most(executed, turns), turns
 
     def busiest(self, dense: Array, most: Array, turns: Array, points: Points) -> Array:
         """Timed operations of the instance that has most of them (`EinsumCounts._busiest`); `most`: of those
@@ -287,8 +289,9 @@ class EinsumSweep:
         self, node: int, component: str, tensor: str, kind: str, dense: Array, held: Array, turns: Array,
         actual: Array, how: Kept | None, points: Points,
     ) -> Moved:  # fmt: skip
-        turns = np.minimum(turns, held)
-        actual = np.minimum(actual, turns)
+        held = at_most(held, dense)
+        turns = at_most(turns, held)
+        actual = at_most(actual, turns)
         if how is None:
             return Moved(dense, actual, turns - actual, 0.0)
         digits = transfer_digits(self.structure, tensor, node, kind)
