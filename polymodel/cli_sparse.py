@@ -215,6 +215,7 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
 
     from polymodel.cli_common import symbols
     from polymodel.cli_written import check_html
+    from polymodel.inputs import claim
     from polymodel.report.execution import TABLES, ExecutionReport
     from polymodel.report.execution_pictures import is_small, pictures
     from polymodel.report.several import formatted_tables
@@ -224,6 +225,9 @@ def run_execute(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         raise SpecError([_no_teaal(options.spec)])
     _check_table(options.table, TABLES)
     check_html(options.html)
+    if options.out:
+        made = [(e.name, len(spec.teaal.declaration[e.name])) for e in spec.teaal.expressions]
+        claim(*(_result_file(Path(options.out), *one) for one in made))
     given, sizes = symbols(options.set), rank_sizes(options.size)
     slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
     tensors = tensors_of(options, spec, sizes)
@@ -287,11 +291,15 @@ def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictu
 def _result(folder: Path, tensor: SparseTensor) -> Path:
     from polymodel.sparse.files import write_tensor
 
-    path = folder / f"{tensor.name}.{'mtx' if len(tensor.ranks) == 2 else 'tns'}"
+    path = _result_file(folder, tensor.name, len(tensor.ranks))
     folder.mkdir(parents=True, exist_ok=True)
     with writing(path):
         write_tensor(tensor, path)
     return path
+
+
+def _result_file(folder: Path, name: str, ranks: int) -> Path:
+    return folder / f"{name}.{'mtx' if ranks == 2 else 'tns'}"
 
 
 def add_tensaurus_options(parser: argparse.ArgumentParser) -> None:

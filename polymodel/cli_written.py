@@ -12,7 +12,10 @@ from polymodel.inputs import claim, claim_in
 
 # What commands write into a folder, by option: all of it, or as much as can be told before work begins.
 _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
-    "evaluate": {"out": ("*.csv", "*.parquet", "*.svg", "report.*")},
+    "evaluate": {
+        "out": ("sparse_*.csv", "tiling_*.csv", "sparse.html", "report.json", "report.html", "report.txt")
+        + ("cascade.svg", "architecture.svg", "looptree.svg")
+    },
     "show": {"out": ("cascade.svg", "architecture.svg", "looptree.svg")},
     "timeline": {"out": ("timeline_*",)},
     "sweep": {
@@ -56,6 +59,17 @@ def claim_outputs(options: argparse.Namespace) -> None:
     for name, patterns in _WRITTEN.get(options.name_of_command, {}).items():
         if getattr(options, name, None):
             claim_in(getattr(options, name), *patterns)
+    if options.name_of_command == "evaluate" and options.out:
+        _claim_tables(options.out, options.parquet)
+
+
+def _claim_tables(folder: str, parquet: bool) -> None:
+    """Those of a report."""
+    from polymodel.report.report import TABLES
+
+    claim_in(folder, *(f"{name}.csv" for name in TABLES))
+    if parquet:
+        claim_in(folder, "sparse_*.parquet", "tiling_*.parquet", *(f"{name}.parquet" for name in TABLES))
 
 
 def check_html(file: str | None) -> None:

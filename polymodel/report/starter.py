@@ -128,8 +128,8 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
     """Write one file, or the three parts into a folder (`target` ends with / or is one); what was written.
 
     `with_schema`: the schema of any spec comes beside it, and the files name it, so that an editor completes
-    keys on every computer that the folder is copied to. SpecError for files that exist already, and for a
-    folder for one part alone.
+    keys on every computer that the folder is copied to. SpecError for files that exist already, unless it is
+    this very schema, and for a folder for one part alone.
     """
     from polymodel.spec.schemas import schema_text
 
@@ -141,18 +141,30 @@ def write_starter(target: str, kind: str, with_schema: bool) -> list[Path]:
         texts = {path / f"{part}.yaml": text for part, text in PARTS.items()}
     else:
         texts = {path: STARTERS[kind]}
-    there = [p for p in texts if p.exists()]
-    if there:
-        raise SpecError([Diagnostic("exists already", "name a new file", "", Place(str(p))) for p in there])
     name = f"teaal.{SCHEMA_FILE}" if kind == "teaal" else SCHEMA_FILE
+    schemas = [next(iter(texts)).parent / name] if with_schema else []
+    schema = schema_text("teaal" if kind == "teaal" else "spec") if with_schema else ""
+    taken = [(p, "name a new file") for p in texts if p.exists()]
+    taken += [(p, "move it away, or leave --schema out") for p in schemas if _is_other(p, schema)]
+    if taken:
+        faults = [Diagnostic("exists already", remedy, "", Place(str(p))) for p, remedy in taken]
+        raise SpecError(faults)
+    schemas = [p for p in schemas if not p.exists()]
     line = modeline(f"./{name}") if with_schema else ""
     for file, text in texts.items():
         with writing(file):
             if len(texts) > 1:
                 file.parent.mkdir(parents=True, exist_ok=True)
             write_text(file, line + text)
-    schemas = [next(iter(texts)).parent / name] if with_schema else []
     for file in schemas:
         with writing(file):
-            write_text(file, schema_text("teaal" if kind == "teaal" else "spec"))
+            write_text(file, schema)
     return [*texts, *schemas]
+
+
+def _is_other(file: Path, text: str) -> bool:
+    """Whether there is something of that name which is no file with this text."""
+    with writing(file):
+        return file.exists() and not (
+            file.is_file() and file.read_text(encoding="utf-8", errors="replace") == text
+        )

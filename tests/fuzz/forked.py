@@ -40,11 +40,11 @@ for asked in sys.stdin:
     with open(os.environ["TOLD"] + "err", encoding="utf-8", errors="replace") as file:
         print(json.dumps([ended, file.read()]), flush=True)
 """
-# No file may outgrow 1500 bytes: what the system says then is what it says of a full disk.
+# No file may outgrow so many bytes: what the system says then is what it says of a full disk.
 FULL = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))
 """
 # The superuser may write anywhere, unless it gives up that it may (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH).
 HUMBLE = """

@@ -23,10 +23,18 @@ OTHERS = (
     "front-0-of-1-mine.parquet", "front-0-of-1-0-01234567.parquet", "found-0-mine.bin",
 )  # fmt: skip
 KINDS = {"--html": "*.html", "--plot": "*.svg"}
+SOURCES = ("validate", "show", "evaluate", "timeline", "sweep", "explore")
+# Arguments without an option that are read. Any other is taken to name a place to write to.
+READ = frozenset(
+    [f"{name} sources" for name in SOURCES]
+    + [f"{name} {given}" for name in ("execute", "traffic") for given in ("spec", "tensors")]
+    + ["compare a", "compare b", "sparse files", "tile files", "tensaurus kernel", "tensaurus file"]
+    + ["import timeloop files", "import onnx model", "schema kind"]
+)
 
 
 def options_that_write() -> Iterator[str]:
-    """`COMMAND --option` of all that name a place to write to."""
+    """`COMMAND --option`, or `COMMAND argument`, of all that name a place to write to."""
 
     def of(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
         for action in parser._actions:
@@ -35,6 +43,8 @@ def options_that_write() -> Iterator[str]:
                     yield from of(inner, f"{name} {word}".strip())
             elif action.option_strings and action.metavar in ("DIR", "FILE"):
                 yield f"{name} {action.option_strings[-1]}"
+            elif not action.option_strings and f"{name} {action.dest}" not in READ:
+                yield f"{name} {action.dest}"
 
     return of(build_parser(), "")
 
@@ -43,6 +53,7 @@ def test_every_writing_option_is_tried() -> None:
     """Whoever adds one adds a line to `EVERY`."""
     tried = {f"{line.split()[0]} {word}" for line in EVERY for word in line.split() if word.startswith("--")}
     tried |= {f"import {line.split()[1]} --out" for line in EVERY if line.startswith("import")}
+    tried |= {"new file" for line in EVERY if line.startswith("new saved/")}
     assert set(options_that_write()) <= tried
 
 
@@ -136,3 +147,39 @@ def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
             write()
     assert (here / "s.yaml").read_text(encoding="utf-8") == text
     write_text(here / "s.yaml", "mine to change")  # outside of a command a file is its owner's
+
+
+@pytest.mark.parametrize(("suffix", "ranks"), [("mtx", "K, M"), ("tns", "M")])
+def test_a_result_that_is_an_input_is_told_before_anything_runs(
+    suffix: str,
+    ranks: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of `execute --out`: results are named after tensors of the spec."""
+    here = made(tmp_path, "here")
+    monkeypatch.chdir(here)
+    text = f"einsum:\n  declaration:\n    A: [K, M]\n    Z: [{ranks}]\n  expressions:\n"
+    (here / "copy.yaml").write_text(f"{text}  - Z[{ranks.lower()}] = A[k, m]\n", encoding="utf-8")
+    source = f"saved/Z.{suffix}"
+    shutil.copy(here / "a.mtx", here / source)
+    if suffix == "tns":
+        (here / source).write_text("1 1 1.0\n2 2 2.0\n", encoding="utf-8")
+    monkeypatch.setattr("polymodel.sparse.execute.run.run", None)
+    assert main(["execute", "copy.yaml", f"A={source}", "--out", "saved"]) == 2
+    assert "it is an input" in capsys.readouterr().err
+
+
+def test_an_input_that_is_not_written_may_lie_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `evaluate --out`, which writes files of many names."""
+    here = made(tmp_path, "here")
+    monkeypatch.chdir(here)
+    fine, taken = here / "saved" / "spec.csv", here / "saved" / "energy.csv"
+    for file, code in ((fine, 0), (taken, 2)):
+        shutil.copy(here / "s.yaml", file)
+        assert main(["evaluate", str(file), "--set", "TM=4", "--out", "saved"]) == code
+        assert file.read_bytes() == (here / "s.yaml").read_bytes()
+    assert "cannot write saved/energy.csv: it is the input" in capsys.readouterr().err

@@ -164,6 +164,20 @@ def test_parts_are_the_whole(tmp_path: Path) -> None:
     assert len(caught.value.diagnostics) == len(PARTS)
 
 
+def test_a_schema_of_somebody_else_stays(tmp_path: Path) -> None:
+    schema = tmp_path / "polymodel.schema.json"
+    write_starter(str(tmp_path / "first.yaml"), "spec", with_schema=True)
+    assert [p.name for p in write_starter(str(tmp_path / "next.yaml"), "spec", with_schema=True)] == [
+        "next.yaml"
+    ]
+    schema.write_text("{}", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        write_starter(str(tmp_path / "new.yaml"), "spec", with_schema=True)
+    assert "leave --schema out" in caught.value.diagnostics[0].remedy
+    assert schema.read_text(encoding="utf-8") == "{}"
+    assert not (tmp_path / "new.yaml").exists()
+
+
 def test_a_folder_takes_no_single_part(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         write_starter(f"{tmp_path / 'new'}/", "teaal", with_schema=False)
