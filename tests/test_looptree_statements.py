@@ -36,7 +36,7 @@ from tests.report.test_ffmr import chains
 from tests.test_looptree_document import lowered, used
 
 Found = Callable[["Move"], bool]  # checks a statement, and tells whether anything changed
-MANY = pytest.mark.parametrize("count", [10, pytest.param(500, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("count", [30, pytest.param(500, marks=pytest.mark.slow)])
 
 
 @dataclass(frozen=True)

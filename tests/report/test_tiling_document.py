@@ -38,7 +38,8 @@ def test_every_option_of_the_command_is_explained() -> None:
     (commands,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     options = {text for a in commands.choices["tile"]._actions for text in a.option_strings}
     (table,) = re.findall(r"^\| option \|.*\n(?:\|.*\n)+", PAGE, re.MULTILINE)
-    told = [text for line in table.splitlines()[2:] for text in re.findall(r"`(--\w+)`", line.split("|")[1])]
+    named = (line.split("|")[1] for line in table.splitlines()[2:])
+    told = [text for cell in named for text in re.findall(r"`(--[\w-]+)`", cell)]
     assert sorted(told) == sorted(options - {"-h", "--help"})
 
 

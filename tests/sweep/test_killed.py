@@ -25,7 +25,7 @@ SMALL_UNITS = """
     from tests.sweep.small import OBJECTIVES, SYMBOLS, live, matmul
     run.LINES, run.BLOCK, units.SAVE_EVERY = 2, 64, 0.0
     store = os.getcwd()
-    def die(*ignored):
+    def die(*ignored, **too):
         os.kill(os.getpid(), signal.SIGKILL)
     def after(times, action, then=die):
         left = [times]
