@@ -146,7 +146,7 @@ def held(folder: Path) -> dict[str, bytes]:
         if not file.name.startswith(".") and file.name not in OWN:
             data, end = file.read_bytes(), ENDS.get(file.suffix, b"")
             assert data.endswith(end), file.name
-            name = "found" if file.name.startswith("found-") else file.name  # named after their folder, too
+            name = "found" if file.name.startswith("found-") else file.name  # their names are drawn by lot
             found[name] = end or SECONDS.sub(b"", data)
     return found
 
