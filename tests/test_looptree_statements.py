@@ -36,7 +36,7 @@ from tests.report.test_ffmr import chains
 from tests.test_looptree_document import lowered, used
 
 Found = Callable[["Move"], bool]  # checks a statement, and tells whether anything changed
-MANY = pytest.mark.parametrize("count", [30, pytest.param(500, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("count", [80, pytest.param(500, marks=pytest.mark.slow)])
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def test_data_reuse_stays_or_decreases_when_a_storage_node_moves_lower(count: in
         return low > high
 
     tally = on_generated_moves(count, statement)
-    assert tally[True] > 3, tally
+    assert tally[True] >= 3, tally
 
 
 @MANY
