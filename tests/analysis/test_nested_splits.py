@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -241,3 +242,59 @@ def test_sweeps_and_closed_forms_have_the_peaks_that_evaluate_has() -> None:
         tiles = {r["einsum"]: r["bits"] for r in cells if (r["component"], r["measure"]) == ("GLB", "tile")}
         assert tiles == {w.einsum: w.bits for w in held}
     assert set(swept.frame["feasible"]) == {True, False}
+
+
+WINDOWS = """
+arch:
+  nodes:
+    - !Memory {name: DRAM, size: inf, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+    - !Memory {name: GLB, size: 1000, actions: [{name: read, energy: 1}, {name: write, energy: 1}]}
+    - !Compute {name: MAC, actions: [{name: compute, energy: 1}]}
+workload:
+  rank_sizes: {P4: 2, R4: 3, P3: 4, R3: 1, P2: 4, R2: 3, P1: 6, R1: 1, P0: 11}
+  bits_per_value: {All: 8}
+  einsums:
+    - T1[p1] = T0[P0=2*p1+r1] * W1[r1]
+    - T2[p2] = T1[P1=p2+r2] * W2[r2]
+    - T3[p3] = T2[P2=p3+r3] * W3[r3]
+    - T4[p4] = T3[P3=p4+r4] * W4[r4]
+mapping:
+  nodes:
+    - !Storage {component: DRAM, tensors: [T0, W1, W2, W3, T3, W4, T4]}
+    - !Temporal {rank_variable: p4, tile_shape: 2}
+    - !Storage {component: GLB, tensors: [T2], reuse: keep_previous}
+    - !Sequential
+      nodes:
+        - !Nested
+          nodes:
+            - !Storage {component: GLB, tensors: [T1]}
+            - !Sequential
+              nodes:
+                - !Nested
+                  nodes: [!Temporal {rank_variable: p1, tile_shape: 4}, !Compute {einsum: T1, component: MAC}]
+                - !Nested {nodes: [!Compute {einsum: T2, component: MAC}]}
+        - !Nested
+          nodes:
+            - !Temporal {rank_variable: p4, tile_shape: 2}
+            - !Sequential
+              nodes:
+                - !Nested
+                  nodes:
+                    - !Storage {component: GLB, tensors: [W3], reuse: keep_previous}
+                    - !Storage {component: GLB, tensors: [T3]}
+                    - !Compute {einsum: T3, component: MAC}
+                - !Nested
+                  nodes:
+                    - !Storage {component: GLB, tensors: [T3, W4, T4]}
+                    - !Compute {einsum: T4, component: MAC}
+"""
+
+
+def test_loops_of_another_branch_are_not_this_einsums(tmp_path: Path) -> None:
+    """W3 stays while T1 runs; the loop over p4 in its branch is none of T1's."""
+    file = tmp_path / "windows.yaml"
+    file.write_text(WINDOWS, encoding="utf-8")
+    spec = pm.load(file)
+    assert spec.mapping is not None
+    given = Problem(spec.workload, spec.arch, spec.mapping)
+    assert not differences(SYMBOLIC.analyse(given), REFEREE.analyse(given))

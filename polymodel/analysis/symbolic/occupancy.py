@@ -282,7 +282,9 @@ def _stamps(bare: Space, items: list[Item]) -> list[Stamp]:
         for axes in cartesian(*some)
     }
     gone = {a for i in items for a, _ in (*i.not_first, *i.not_last)}
-    gone |= {a for i in items for a in i.node.space.shrinking}
+    for item in items:  # the loops of a buffet in another branch are this Einsum's above the split only
+        shrinking = item.node.space.shrinking
+        gone |= {a for a in shrinking if item.shared is None or a < item.shared}
     open_ = [a for a in sorted(gone) if bare.axes[a].grows]
     steps: tuple[Role, ...] = ("first", "second", "third")
     found: dict[tuple[tuple[int, Role], ...], Stamp] = {}
