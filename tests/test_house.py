@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import os
 import re
 import subprocess
@@ -34,6 +35,15 @@ def tracked() -> tuple[Path, ...]:
 
 def sources(*folders: str) -> list[Path]:
     return [p for p in tracked() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in folders]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """Each file is parsed once, without a look for garbage at every few nodes, and forgotten in the end."""
+    gc.disable()
+    yield
+    syntax.cache_clear()
+    gc.enable()
 
 
 @functools.cache

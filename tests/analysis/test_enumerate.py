@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.enumerate import ENGINE, violation
+from polymodel.analysis.enumerate import ENGINE, execute, violation
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import Split
 from tests.analysis.small import (
@@ -24,6 +24,7 @@ from tests.analysis.small import (
     rule,
     spread,
 )
+from tests.seeds import seeds
 
 MATMUL = einsum("E0", "A[m,k]", "B[k,n]", "C[m,n]", sizes={"m": 4, "n": 2, "k": 3})
 TWO_LEVEL = (
@@ -276,7 +277,9 @@ def test_imperfect_and_initial_tiles() -> None:
     assert (a.tile_max, a.tile_total, a.visits) == (6, 12, 3)
 
 
-def test_too_many_points_are_refused() -> None:
-    big = einsum("E0", "A[m]", "B[m]", "C[m]", sizes={"m": 301_000})
+@pytest.mark.parametrize("limit", seeds(1, [3_000, execute.POINT_LIMIT]))
+def test_too_many_points_are_refused(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "POINT_LIMIT", limit)
+    big = einsum("E0", "A[m]", "B[m]", "C[m]", sizes={"m": limit + 1_000})
     with pytest.raises(Refused, match="too many"):
         ENGINE.analyse(problem(big, dram("A", "B", "C"), mac()))

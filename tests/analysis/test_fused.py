@@ -66,9 +66,9 @@ def run_many(count: int) -> Counter[str]:
 
 
 def test_fused_chains_agree() -> None:
-    tally = run_many(300)
-    assert tally["inferred"] > 30, tally
-    assert tally["broken"] > 5, tally
+    tally = run_many(80)
+    assert tally["inferred"] > 8, tally
+    assert tally["broken"] > 1, tally
     assert tally["refused"] < 0.1 * tally["kept"], tally
 
 

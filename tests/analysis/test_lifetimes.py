@@ -71,13 +71,13 @@ def run_many(count: int, drawn: SearchStrategy[Problem]) -> Counter[str]:
 
 
 def test_products_agree_with_the_referee() -> None:
-    tally = run_many(200, problems())
+    tally = run_many(60, problems())
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"]
 
 
 def test_products_agree_where_loops_infer_what_executes() -> None:
-    tally = run_many(150, lawless_fused())
-    assert tally["examples"] > 50
+    tally = run_many(50, lawless_fused())
+    assert tally["examples"] > 15
     assert tally["refused"] <= REFUSED_AT_MOST * tally["examples"]
 
 

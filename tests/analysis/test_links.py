@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from polymodel.mapping.looptree import Loop, Reuse, StorageNode
 from tests.analysis.test_agreement import drawing
 from tests.cost.cases import chain
 from tests.generators import problems
+from tests.seeds import seeds
 
 REFUSED_AT_MOST = 0.01
 SETTINGS: dict[str, Any] = {
@@ -98,11 +100,12 @@ def test_fills_that_another_einsum_pays_for_are_no_refill() -> None:
     assert loads["E1", "GLB", "GLB"] == ((320, 160),)
 
 
-def test_hops_and_refills_agree() -> None:
+@pytest.mark.parametrize("count", seeds(1, [60, 200]))
+def test_hops_and_refills_agree(count: int) -> None:
     tally: Counter[str] = Counter()
     policies = st.sampled_from([None, None, "refill", "slide", "keep_previous"])
 
-    @settings(max_examples=200, **SETTINGS)
+    @settings(max_examples=count, **SETTINGS)
     @given(linked_problems(), policies)
     def agree(problem: Problem, reuse: Reuse | None) -> None:
         compare(problem, reuse, tally)

@@ -228,11 +228,11 @@ def _run(total: int, seed: int) -> Found:
 
 
 def test_doors_agree_on_generated_specs() -> None:
-    found = _run(100, 7)
+    found = _run(30, 7)
     assert found.differences == []
-    assert found.counts["fused"] >= 40
-    assert found.counts["illegal"] >= 25
-    assert found.counts["closed"] >= 30
+    assert found.counts["fused"] >= 12
+    assert found.counts["illegal"] >= 7
+    assert found.counts["closed"] >= 9
 
 
 @pytest.mark.slow

@@ -156,9 +156,9 @@ def run_many(count: int) -> Counter[str]:
 
 
 def test_tiles_per_einsum_agree() -> None:
-    tally = run_many(100)
-    assert tally["kept"] > 20, tally
-    assert tally["broken"] > 5, tally
+    tally = run_many(40)
+    assert tally["kept"] > 8, tally
+    assert tally["broken"] > 1, tally
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from tests.analysis.test_symbolic import POLICIES, named
 from tests.analysis.test_symbolic_fused import fused_layers_agree
 from tests.first_tiles import first_tile_problems
 from tests.layers import fused_layers
+from tests.seeds import seeds
 
 
 def run_many(count: int) -> Counter[str]:
@@ -57,7 +58,7 @@ def run_many(count: int) -> Counter[str]:
 
 
 def test_fused_layers_agree_with_the_referee() -> None:
-    assert fused_layers_agree(120, 11, 0.4) > 0.5
+    assert fused_layers_agree(40, 11, 0.4) > 0.5
 
 
 @pytest.mark.slow
@@ -173,8 +174,9 @@ def layers_in_symbols(count: int) -> int:
     return closed
 
 
-def test_fused_layers_in_symbols_give_the_numbers() -> None:
-    assert layers_in_symbols(4) > 2
+@pytest.mark.parametrize("count", seeds(1, [1, 4]))
+def test_fused_layers_in_symbols_give_the_numbers(count: int) -> None:
+    assert layers_in_symbols(count) > count // 2
 
 
 def test_what_is_left_of_a_tile_may_be_nothing() -> None:
@@ -189,7 +191,7 @@ def test_what_is_left_of_a_tile_may_be_nothing() -> None:
 
 
 def test_first_tiles_agree_with_the_referee() -> None:
-    tally = run_many(200)
+    tally = run_many(60)
     assert tally["closed"] > 0.5 * tally["examples"], tally
 
 

@@ -171,18 +171,18 @@ def run_many(
 
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_timelines_agree_with_the_referee(strategy: Any) -> None:
-    tally = run_many(strategy, 30)
-    assert min(tally["tile"], tally["live"]) > 20, tally
-    assert tally["varying"] > 5, tally
-    assert tally["joined"] > 2, tally
+    tally = run_many(strategy, 15)
+    assert min(tally["tile"], tally["live"]) > 10, tally
+    assert tally["varying"] > 2, tally
+    assert tally["joined"] > 0, tally
 
 
 @pytest.mark.parametrize("strategy", [problems(), fused_problems()], ids=["plain", "fused"])
 def test_lives_by_products_agree(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     only_products(monkeypatch)
-    tally = run_many(strategy, 30, compare_products)
-    assert tally["live"] > 15, tally
-    assert min(tally["varying"], tally["joined"]) > 2, tally
+    tally = run_many(strategy, 15, compare_products)
+    assert tally["live"] > 7, tally
+    assert min(tally["varying"], tally["joined"]) > 0, tally
 
 
 @pytest.mark.slow

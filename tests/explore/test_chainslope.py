@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.explore.chainslope import ChainPoint, ChainSlope
 from tests.explore.chain_walker import slopes
+from tests.seeds import seeds
 
 EVERY = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain", "best")
 FUSED = ("ffmr_drop", "ffmr_retain")
@@ -75,7 +76,7 @@ def moved(found: ChainSlope, point: ChainPoint, unit: str = "elements") -> int:
     return int(outer[f"read_{unit}"].sum() + outer[f"write_{unit}"].sum())
 
 
-@pytest.mark.parametrize("unit", ["words", "bits"])
+@pytest.mark.parametrize("unit", seeds(1, ["bits", "words"]))
 def test_every_point_is_what_evaluate_counts(unit: str) -> None:
     bits = {"A": 8, "B": 4, "C": 4, "T": 16, "Z": 16}
     spec = chain(PAIR, sized("m=12 k=10 n=6 p=8"), bits)

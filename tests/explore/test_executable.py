@@ -9,6 +9,7 @@ import pytest
 import polymodel as pm
 from polymodel.explore.chainslope import ChainSlope
 from tests.graphs import document, graph
+from tests.seeds import seeds
 
 PROJECTION = "T[m, n] = A[m, k] * B[k, n]"
 SMALL: dict[str, tuple[tuple[str, ...], dict[str, int]]] = {
@@ -62,7 +63,7 @@ def executed(name: str) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", seeds(2, sorted(SMALL, key=len)))
 def test_every_point_that_is_shown_can_be_executed(name: str) -> None:
     einsums, sizes = SMALL[name]
     slope = pm.graph_slope(graph(*einsums, **sizes))

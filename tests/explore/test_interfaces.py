@@ -35,7 +35,7 @@ def some_spec(pick: random.Random) -> pm.Spec:
     return spec_of(einsums, sizes, pick.choice([120, 300, 800]), pick.choice([0, 24, 100]), [fan])
 
 
-@pytest.mark.parametrize("seed", seeds(2, range(8)))
+@pytest.mark.parametrize("seed", seeds(1, [1, 0, *range(2, 8)]))
 def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)
     spec = some_spec(pick)
@@ -50,7 +50,7 @@ def test_bounds_lose_no_point_of_the_front(seed: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(bounded, free, rtol=1e-12)
 
 
-@pytest.mark.parametrize("seed", seeds(2, [1, 3, 16, 47, 23, 26, 30, 35]))
+@pytest.mark.parametrize("seed", seeds(1, [3, 1, 16, 47, 23, 26, 30, 35]))
 @pytest.mark.parametrize("objectives", [("energy",), ("energy", "latency")])
 def test_rough_dives_lose_no_point_of_the_front(
     objectives: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
@@ -86,8 +86,8 @@ def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
 
 def test_einsums_of_one_shape_are_looked_at_side_by_side() -> None:
     """They share the lower regions of a hierarchy that is cut in two."""
-    sizes = {"M": 8, "N": 8, "K": 8, "P": 8, "Q": 8}
-    spec = spec_of(LONG, sizes, 1000, 100, [])
+    sizes = {"M": 4, "N": 4, "K": 4, "P": 4, "Q": 4}
+    spec = spec_of(LONG, sizes, 400, 48, [])
     both = [
         search(spec.workload, spec.arch, Request(limits=Limits(max_fused_loops=1), workers=workers))
         for workers in (1, 3)

@@ -11,6 +11,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.evaluate import evaluate_problem
 from polymodel.explore.records import Limits, Request, Sizes
 from polymodel.explore.search import search
+from tests.seeds import seeds
 
 WORK = {
     "matmul": ["C[m,n] = A[m,k] * B[k,n]"],
@@ -55,7 +56,7 @@ def front(spec: pm.Spec, sizes: Sizes) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("kind", WORK)
-@pytest.mark.parametrize("sizes", ["divisors", "all"])
+@pytest.mark.parametrize("sizes", seeds(1, ["divisors", "all"]))
 def test_what_is_live_never_costs_more_than_whole_tiles(kind: str, sizes: Sizes) -> None:
     pick = Random(kind)
     for _ in range(2):

@@ -228,10 +228,10 @@ def test_loops_that_must_run_once_are_stated() -> None:
 
 
 def test_forms_hold_for_other_extents_and_tiles() -> None:
-    tally = run_many(250)
+    tally = run_many(80)
     assert tally["equal"] >= 0.3 * tally["problems"], tally
     assert tally["narrower"] <= 0.1 * tally["compared"], tally
-    assert min(tally["fused"], tally["ones"]) >= 20, tally
+    assert min(tally["fused"], tally["ones"]) >= 6, tally
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.analysis.test_agreement import drawing
 from tests.fused import fused_problems, ranks
 from tests.generators import problems
+from tests.seeds import seeds
 from tests.workloads import box
 
 MACHINE = Hierarchy(tuple(Component(n, "memory") for n in ("DRAM", "GLB")) + (Component("MAC", "compute"),))
@@ -103,7 +104,8 @@ def run_many(count: int, test: Callable[[Problem], None]) -> None:
     cast(Callable[[], None], run)()
 
 
-def test_the_tree_needs_what_the_formula_says_or_less() -> None:
+@pytest.mark.parametrize("count", seeds(1, [60, 200]))
+def test_the_tree_needs_what_the_formula_says_or_less(count: int) -> None:
     tally: Counter[str] = Counter()
 
     def compare(problem: Problem) -> None:
@@ -115,7 +117,7 @@ def test_the_tree_needs_what_the_formula_says_or_less() -> None:
                 f"{c.variant} {'sure' if c.equal else 'equal' if c.tree_bits == c.formula_bits else 'less'}"
             ] += 1
 
-    run_many(200, compare)
+    run_many(count, compare)
     for case in (
         "ffmr_drop sure",
         "ffmr_retain sure",
@@ -125,10 +127,11 @@ def test_the_tree_needs_what_the_formula_says_or_less() -> None:
     assert tally["ffmr_drop less"] + tally["ffmr_retain less"] > 0, tally
 
 
-def test_halos_policies_and_inferred_einsums_need_no_more_than_the_formula() -> None:
+@pytest.mark.parametrize("count", seeds(1, [50, 150]))
+def test_halos_policies_and_inferred_einsums_need_no_more_than_the_formula(count: int) -> None:
     counted: Counter[bool] = Counter()
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
     @given(problems() | fused_problems())
     def compare(problem: Problem) -> None:
         try:
@@ -159,7 +162,8 @@ def alone(problem: Problem, name: str) -> Problem:
     return Problem(Cascade((one,)), problem.hierarchy, LoopTree(tuple(nodes)))
 
 
-def test_accesses_are_those_of_each_einsum_alone() -> None:
+@pytest.mark.parametrize("count", seeds(1, [15, 60]))
+def test_accesses_are_those_of_each_einsum_alone(count: int) -> None:
     def moves(problem: Problem, name: str) -> dict[tuple[str, str], tuple[int, ...]]:
         return {
             (t.component, t.tensor): (t.reads_fill, t.reads_drain, t.writes_fill, t.writes_drain)
@@ -171,7 +175,7 @@ def test_accesses_are_those_of_each_einsum_alone() -> None:
         for e in problem.cascade:
             assert moves(problem, e.name) == moves(alone(problem, e.name), e.name), drawing(problem)
 
-    run_many(60, agree)
+    run_many(count, agree)
 
 
 def three(tile: int, rows: int) -> Problem:

@@ -24,6 +24,7 @@ from polymodel.schedule.relations import schedule_relation
 from tests.analysis.test_agreement import SETTINGS, drawing
 from tests.conv_pair import COLUMNS, HOLD, ROWS, pair_text
 from tests.fused import fused_problems
+from tests.seeds import seeds
 
 
 def pair(folder: Path, nodes: str, weights: str = "") -> pm.Spec:
@@ -102,8 +103,9 @@ def test_the_schedule_of_an_inferred_einsum_has_several_stamps_for_what_is_recom
     assert theta.wrap().count_val().to_python() == 9 * 144
 
 
-def test_schedules_and_tile_relations_have_what_is_counted() -> None:
-    @settings(max_examples=60, **SETTINGS)
+@pytest.mark.parametrize("count", seeds(1, [15, 60]))
+def test_schedules_and_tile_relations_have_what_is_counted(count: int) -> None:
+    @settings(max_examples=count, **SETTINGS)
     @given(fused_problems().filter(unbound))
     def agree(problem: Problem) -> None:
         try:
@@ -126,8 +128,9 @@ def test_schedules_and_tile_relations_have_what_is_counted() -> None:
     agree()
 
 
-def test_retained_executes_each_iteration_once() -> None:
-    @settings(max_examples=60, **SETTINGS)
+@pytest.mark.parametrize("count", seeds(1, [15, 60]))
+def test_retained_executes_each_iteration_once(count: int) -> None:
+    @settings(max_examples=count, **SETTINGS)
     @given(fused_problems().filter(unbound))
     def once(problem: Problem) -> None:
         try:

@@ -79,6 +79,7 @@ mapping:
       - !Temporal {rank_variable: p, tile_shape: 1}
       - !Compute {einsum: Z, component: MAC}
 """
+FEW: Mapping[str, list[int]] = {"TM": [5], "TN": [2, 9], "TK": [4]}
 TILES: Mapping[str, list[int]] = {"TM": [1, 5, 6], "TN": [2, 4, 9], "TK": [1, 4, 10]}
 
 WINDOW = """
@@ -147,22 +148,32 @@ def check(one: pm.Spec, symbols: Mapping[str, Any], count: int, more: str = "") 
         assert (found.frame["sparse_" + name] > 0).all()
 
 
-def test_fused_einsums_with_a_sparse_tensor_between(tmp_path: Path) -> None:
-    check(loaded(tmp_path, CHAIN), TILES, 27, "accesses:NoC")
+@pytest.mark.parametrize(("tiles", "count"), seeds(1, [(FEW, 2), (TILES, 27)]))
+def test_fused_einsums_with_a_sparse_tensor_between(
+    tmp_path: Path, tiles: Mapping[str, list[int]], count: int
+) -> None:
+    check(loaded(tmp_path, CHAIN), tiles, count, "accesses:NoC")
 
 
-def test_windows(tmp_path: Path) -> None:
-    check(loaded(tmp_path, WINDOW), {"TC": [1, 3], "TP": [1, 3, 8], "TQ": [2, 5]}, 12)
+WINDOWS = [({"TC": [3], "TP": [3, 8], "TQ": [2]}, 2), ({"TC": [1, 3], "TP": [1, 3, 8], "TQ": [2, 5]}, 12)]
 
 
-def test_several_architectures(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tiles", "count"), seeds(1, WINDOWS))
+def test_windows(tmp_path: Path, tiles: Mapping[str, list[int]], count: int) -> None:
+    check(loaded(tmp_path, WINDOW), tiles, count)
+
+
+@pytest.mark.parametrize("rows", seeds(1, [[12], [2, 12]]))
+def test_several_architectures(tmp_path: Path, rows: list[int]) -> None:
     one = loaded(tmp_path, CHAIN)
-    tiles = {"TM": [2, 12], "TN": [4], "TK": [5]}
-    check(one, {**tiles, "SIZE": [700, 2000], "JOULES": [1.0, 7.0]}, 8)
+    tiles = {"TM": rows, "TN": [4], "TK": [5]}
+    check(one, {**tiles, "SIZE": [700, 2000], "JOULES": [1.0, 7.0]}, 4 * len(rows))
 
 
-def test_symbols_that_follow_from_others(tmp_path: Path) -> None:
-    check(loaded(tmp_path, CHAIN), {"TM": [1, 2, 3, 6], "TN": "TM + 1", "TK": "min(TM, 5)"}, 4)
+@pytest.mark.parametrize("rows", seeds(1, [[1, 6], [1, 2, 3, 6]]))
+def test_symbols_that_follow_from_others(tmp_path: Path, rows: list[int]) -> None:
+    symbols = {"TM": rows, "TN": "TM + 1", "TK": "min(TM, 5)"}
+    check(loaded(tmp_path, CHAIN), symbols, len(rows))
 
 
 @pytest.mark.parametrize("keep", seeds(1, ["top", "front", "all"]))

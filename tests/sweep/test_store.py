@@ -49,11 +49,11 @@ def same(a: Any, b: Any) -> None:
 
 
 # Each way to keep points with another moment first, then the rest of the table.
-FIRST = [(1, "front"), (4, "all"), (9, "top")]
+FIRST = [(1, "front"), (9, "top"), (4, "all")]
 BROKEN = FIRST + [pair for pair in product((1, 4, 9), ("front", "all", "top")) if pair not in FIRST]
 
 
-@pytest.mark.parametrize(("after", "keep"), seeds(3, BROKEN))
+@pytest.mark.parametrize(("after", "keep"), seeds(2, BROKEN))
 def test_a_resumed_sweep_is_an_uninterrupted_one(
     spec: pm.Spec, tmp_path: Path, keep: Any, after: int
 ) -> None:
