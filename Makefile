@@ -26,7 +26,7 @@ demo: $(READY)
 	$(PY) -m polymodel.cli evaluate tpu_v4i gpt3_6.7B/fused --var N_TOKENS=2048 --out $(OUT) --parquet
 
 test: lint types browser
-	$(PY) -m pytest -n $(JOBS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile
 
 test-slow: $(READY) editor
 	POLYMODEL_RANDOM=1 POLYMODEL_LONG=1 POLYMODEL_YAML_SERVER=$(SERVER) $(PY) -m pytest -n $(JOBS) -m "slow or hypothesis"

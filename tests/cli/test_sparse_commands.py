@@ -17,6 +17,7 @@ from polymodel.cli_common import waiting
 from polymodel.report.execution import TITLES as EXECUTED
 from polymodel.report.traffic import TITLES as MOVED
 from polymodel.sparse.files import read_tensor
+from tests.seeds import seeds
 
 MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "relations.mtx.gz")
 SIZES = ("--size", "I=4", "--size", "J=4", "--size", "K=4")
@@ -65,16 +66,19 @@ def test_sparse_formats(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "heads"),
-    [
-        (("sparse", MATRIX), ["What density models expect, beside exact counts"]),
-        (("tensaurus", "SpMM", MATRIX), ["Kernel on the Tensaurus accelerator"]),
-        (("tensaurus", "--published"), ["What the paper states"]),
-        (
-            ("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES),
-            [*EXECUTED.values(), "Fibertrees", "Y in space and time"],
-        ),
-        (("traffic", "teaal/gamma_traffic", *GAMMA), list(MOVED.values())),
-    ],
+    seeds(
+        4,
+        [
+            (("sparse", MATRIX), ["What density models expect, beside exact counts"]),
+            (("tensaurus", "SpMM", MATRIX), ["Kernel on the Tensaurus accelerator"]),
+            (
+                ("execute", "tensaurus/spmm", "A=random:0.5", "B=dense", *SIZES),
+                [*EXECUTED.values(), "Fibertrees", "Y in space and time"],
+            ),
+            (("traffic", "teaal/gamma_traffic", *GAMMA), list(MOVED.values())),
+            (("tensaurus", "--published"), ["What the paper states"]),
+        ],
+    ),
 )
 def test_pages_name_their_tables(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], heads: list[str]

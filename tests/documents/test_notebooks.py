@@ -13,11 +13,13 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from tests.documents.page import ROOT
+from tests.seeds import seeds
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+QUICK = 3  # of these, the first
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", seeds(QUICK, NOTEBOOKS), ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
     monkeypatch.setenv("MPLBACKEND", "agg")

@@ -164,10 +164,13 @@ def roomy(case: Case) -> tuple[float, ...]:
 
 @pytest.mark.parametrize(
     ("kind", "every"),
-    [
-        *((kind, False) for kind in KINDS),
-        *((kind, True) for kind in KINDS if "spatial" not in kind),
-    ],
+    seeds(
+        9,
+        [
+            *((kind, False) for kind in KINDS),
+            *((kind, True) for kind in KINDS if "spatial" not in kind),
+        ],
+    ),
 )
 def test_the_referees_formulas_are_an_engines_counts(kind: str, every: bool) -> None:
     """Mappings drawn from the whole space. Ours holds no less than the exact peak, and mostly just that."""

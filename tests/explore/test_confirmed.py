@@ -134,7 +134,7 @@ def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
 
 def test_a_tensor_that_two_fused_einsums_read_is_no_bug() -> None:
     """Each has to store X by itself for the search to count it; told by name, with what to do."""
-    sizes, text = {"M": 8, "P": 8, "H": 2, "E": 4}, "O[h, m, e] = S[h, m, p] * X[h, p, e]"
+    sizes, text = {"M": 4, "P": 4, "H": 2, "E": 2}, "O[h, m, e] = S[h, m, p] * X[h, p, e]"
     workload = {"rank_sizes": sizes, "bits_per_value": {"All": 8}}
     first = "S[h, m, p] = Q[h, m, e] * X[h, p, e]"
     spec = pm.load({"workload": {**workload, "einsums": [first, text]}}, "simple_two_level")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.explore.rules import Rules
 from tests.graphs import choices, graph, random_graph, referee
+from tests.seeds import seeds
 
 PROJECTION = "T[m, n] = A[m, k] * B[k, n]"
 GRAPHS = {
@@ -48,7 +49,7 @@ GRAPHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", seeds(4, GRAPHS))
 def test_curves_are_those_of_every_mapping(name: str) -> None:
     """Fused loops, sizes, orders, uneven tensors, groups and lives, all of them counted by walking."""
     slope = pm.graph_slope(GRAPHS[name], equal_outer_sizes=False)
@@ -100,7 +101,7 @@ def counted(slope: Any, point: Any) -> tuple[int, dict[str, int]]:
     return total + sum(slope.graph.shared[t].elements for t in once), footprints
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", seeds(4, GRAPHS))
 def test_every_mapping_of_a_point_is_what_evaluate_counts(name: str) -> None:
     slope = pm.graph_slope(GRAPHS[name])
     for point in slope["tiled_fused"].points:

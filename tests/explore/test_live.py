@@ -55,7 +55,9 @@ def front(spec: pm.Spec, sizes: Sizes) -> list[tuple[float, float]]:
     return [(c.energy, c.latency) for c in found]
 
 
-@pytest.mark.parametrize("kind", WORK)
+@pytest.mark.parametrize(
+    "kind", seeds(3, ["matmul", "strided", "fused", *(k for k in WORK if k.startswith("conv"))])
+)
 @pytest.mark.parametrize("sizes", seeds(1, ["divisors", "all"]))
 def test_what_is_live_never_costs_more_than_whole_tiles(kind: str, sizes: Sizes) -> None:
     pick = Random(kind)

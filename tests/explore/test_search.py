@@ -68,7 +68,7 @@ def some_machine(pick: random.Random) -> Spec:
     return spec_of(einsums, sizes, pick.choice([100, 200, 400]), pick.choice([24, 64]), fans)
 
 
-@pytest.mark.parametrize("seed", seeds(2, range(4)))
+@pytest.mark.parametrize("seed", seeds(1, range(4)))
 def test_a_hierarchy_cut_in_two_has_the_same_front(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pick = random.Random(seed)
     spec = some_machine(pick)
@@ -83,7 +83,7 @@ def test_a_hierarchy_cut_in_two_has_the_same_front(seed: int, monkeypatch: pytes
     np.testing.assert_allclose(cut, whole, rtol=1e-12)
 
 
-@pytest.mark.parametrize("einsums", [CHAIN, RESIDUAL, ATTENTION])
+@pytest.mark.parametrize("einsums", seeds(1, [CHAIN, RESIDUAL, ATTENTION]))
 def test_bounds_rule_out_nothing_that_is_best(einsums: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {r: 8 for r in "MNKPEF" if any(r.lower() in e for e in einsums)}
     spec = spec_of(einsums, sizes, 800, 0, [])

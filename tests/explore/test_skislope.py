@@ -15,6 +15,7 @@ from polymodel.analysis.enumerate import ENGINE as ENUMERATE
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.explore.orders import as_indexed, order_classes
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
+from tests.seeds import seeds
 
 Curve = list[tuple[int, int]]
 
@@ -182,10 +183,10 @@ def referee(spec: pm.Spec, bypass: bool = False) -> Curve:
 
 @pytest.mark.parametrize(
     ("extents", "stride", "dilation"),
-    [
+    seeds(4, [
         ((6, 3), 1, 1), ((5, 3), 2, 1), ((6, 2), 1, 2), ((4, 3), 3, 1), ((5, 4), 2, 3), ((4, 4), 2, 2),
         ((7, 3), 1, 3),
-    ],
+    ]),
 )  # fmt: skip
 def test_windows_of_one_rank_equal_the_referee(extents: tuple[int, int], stride: int, dilation: int) -> None:
     p, r = extents

@@ -93,6 +93,7 @@ def test_the_next_run_goes_on_after_a_time_limit(tmp_path: Path, whole: object) 
     assert answer(explored(tmp_path, resume=False)) == whole
 
 
+@pytest.mark.slow
 def test_terminated_on_the_command_line(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "polymodel", "explore", "matmul_chain_3", "edge_npu", "--store", "saved"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.forked import ROOT, Parent
 from tests.fuzz.test_written import EVERY, made
+from tests.seeds import seeds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc")
 # Sent as the command is about to write its first file.
@@ -31,16 +31,7 @@ sys.addaudithook(hook)
 LINES = [line for line in EVERY if "--html" not in line]
 
 
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
-    running = Parent(tmp_path_factory.mktemp("told"))
-    for number, line in enumerate(LINES):
-        running.run(made(tmp_path_factory.mktemp("fine"), str(number)), line, None)
-    yield running
-    running.end()
-
-
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", seeds(8, LINES))
 def test_terminated_while_it_writes(line: str, parent: Parent, tmp_path: Path) -> None:
     """It ends as by Ctrl-C: a code of its own, a word, nothing half and nothing hidden."""
     here = made(tmp_path, "here")

@@ -15,7 +15,8 @@ from polymodel.cli import build_parser, main
 from polymodel.report.export import save
 from polymodel.spec.output import write_text
 from tests.fuzz.forked import Parent
-from tests.fuzz.test_written import EVERY, made
+from tests.fuzz.test_written import EVERY, SOME, made
+from tests.seeds import seeds
 
 # What is no polymodel's, whatever it is called.
 OTHERS = (
@@ -57,17 +58,7 @@ def test_every_writing_option_is_tried() -> None:
     assert set(options_that_write()) <= tried
 
 
-@pytest.fixture(scope="module")
-def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
-    running = Parent(tmp_path_factory.mktemp("told"))
-    for number, line in enumerate(EVERY):
-        code, errors = running.run(made(tmp_path_factory.mktemp("fine"), str(number)), line, None)
-        assert code == 0, (line, errors)
-    yield running
-    running.end()
-
-
-@pytest.mark.parametrize("line", EVERY)
+@pytest.mark.parametrize("line", SOME)
 def test_files_of_others_stay(line: str, parent: Parent, tmp_path: Path) -> None:
     here = made(tmp_path, "here")
     for name in OTHERS:
@@ -87,7 +78,9 @@ def linked(source: Path, target: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["hard", pytest.param("soft", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("line", [w for w in EVERY if not w.startswith(("schema", "new", "import"))])
+@pytest.mark.parametrize(
+    "line", seeds(6, [w for w in EVERY if not w.startswith(("schema", "new", "import"))])
+)
 def test_an_output_that_is_an_input(line: str, how: str, parent: Parent, tmp_path: Path) -> None:
     """Under each name that the command writes, a link to what it reads: nothing is written at all."""
     first = made(tmp_path, "first")

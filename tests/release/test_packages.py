@@ -138,6 +138,7 @@ def test_a_clean_environment(version: str, built: tuple[Path, Path], tmp_path: P
     assert run(command, "--version", cwd=tmp_path).strip() == f"polymodel {wheel.name.split('-')[1]}"
 
 
+@pytest.mark.slow
 def test_types_are_seen_by_those_who_use_the_package(tmp_path: Path) -> None:
     """mypy knows what the facade answers, and objects to what is wrong."""
     (tmp_path / "use.py").write_text(

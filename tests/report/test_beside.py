@@ -10,6 +10,7 @@ import polymodel as pm
 from polymodel.cli import main
 from polymodel.report.export import whole_text
 from polymodel.report.report_page import to_html
+from tests.seeds import seeds
 
 
 def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:
@@ -69,13 +70,16 @@ mapping:
 
 @pytest.mark.parametrize(
     ("density", "more", "code", "told"),
-    [
-        # 10 values of 8 bits; compressed 16 bits each that is not zero.
-        (0.1, "", 0, "yes"),
-        (0.9, "", 1, "NO on sparse data (expected: GLB is too small"),
-        (0.1, ", Z", 0, "yes on sparse data (expected); NO with every zero stored"),
-        (0.9, ", Z", 1, "NO"),
-    ],
+    seeds(
+        3,
+        [
+            # 10 values of 8 bits; compressed 16 bits each that is not zero.
+            (0.1, "", 0, "yes"),
+            (0.9, "", 1, "NO on sparse data (expected: GLB is too small"),
+            (0.1, ", Z", 0, "yes on sparse data (expected); NO with every zero stored"),
+            (0.9, ", Z", 1, "NO"),
+        ],
+    ),
 )
 def test_what_fits_is_decided_by_the_sparse_data_as_in_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], density: float, more: str, code: int, told: str

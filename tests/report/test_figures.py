@@ -24,6 +24,7 @@ from polymodel.explore.graphslope import GraphSlope
 from polymodel.explore.skislope import SkiSlope
 from polymodel.report import figures, plots_sparse, plots_tensaurus
 from polymodel.report.figures import new_axes, whole_figure
+from tests.seeds import seeds
 
 SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}
 
@@ -191,7 +192,10 @@ def test_the_list_of_plots_is_complete() -> None:
     assert methods <= set(draws())
 
 
-def test_a_cell_that_ends_with_a_plot_shows_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("as_value", seeds(1, [True, False]))  # of a cell that ends with a semicolon: none
+def test_a_cell_that_ends_with_a_plot_shows_it_once(
+    as_value: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A notebook shows the last value of a cell, and then every figure that is open."""
     (tmp_path / "stub_inline.py").write_text(INLINE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -201,15 +205,14 @@ def test_a_cell_that_ends_with_a_plot_shows_it_once(tmp_path: Path, monkeypatch:
     drawn: list[object] = []
     monkeypatch.setattr("IPython.display.display", lambda shown, **options: drawn.append(shown))
     for name, draw in draws().items():
-        for as_value in (True, False):  # of a cell that ends with a semicolon there is none
-            plt.close("all")
-            made = draw()
-            assert len(plt.get_fignums()) == 1, name
-            values = [made] if as_value else []
-            times = sum("image/png" in formatter.format(value)[0] for value in values)
-            times += sum("image/png" in formatter.format(plt.figure(n))[0] for n in plt.get_fignums())
-            assert times + len(drawn) == 1, (name, as_value)
-            drawn.clear()
+        plt.close("all")
+        made = draw()
+        assert len(plt.get_fignums()) == 1, name
+        values = [made] if as_value else []
+        times = sum("image/png" in formatter.format(value)[0] for value in values)
+        times += sum("image/png" in formatter.format(plt.figure(n))[0] for n in plt.get_fignums())
+        assert times + len(drawn) == 1, name
+        drawn.clear()
     assert isinstance(made, Axes)
     panels = pm.tile(pm.random_tensor(["I", "J"], (9, 9), 0.2, 1)).plot_tilers()
     plt.close("all")

@@ -27,6 +27,7 @@ from polymodel.tiling.fits.fit import Elements
 from polymodel.tiling.plane.operands import Alone, Rolled, pattern_of
 from polymodel.tiling.plane.pattern import Pattern, Rects
 from polymodel.tiling.tilers.trees import btree, simple
+from tests.seeds import seeds
 
 matplotlib.use("agg")
 
@@ -124,7 +125,7 @@ def test_tiles_that_do_not_fit_are_red() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 1000), (1000, 3), (2, 2)])
-@pytest.mark.parametrize("points", [0, 1, 40])
+@pytest.mark.parametrize("points", seeds(2, [0, 40, 1]))
 def test_any_shape_draws(shape: tuple[int, int], points: int) -> None:
     ax = plot_tiles(tiled(pattern(*shape, points), 16))
     ax.figure.canvas.draw()

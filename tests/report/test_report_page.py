@@ -19,6 +19,7 @@ from polymodel.report.provenance import spec_text
 from polymodel.report.report import TABLES, Report
 from polymodel.report.tips import component_tips, node_tips
 from polymodel.spec.whole import files_as_read
+from tests.seeds import seeds
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = [
@@ -126,7 +127,7 @@ def test_only_its_own_script_may_run(gpt3: Report) -> None:
     assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|XMLHttp", script)
 
 
-@pytest.mark.parametrize(("workload", "arch", "mapping"), SPECS)
+@pytest.mark.parametrize(("workload", "arch", "mapping"), seeds(2, SPECS))
 def test_the_spec_in_a_page_gives_the_same_report(
     workload: str, arch: str, mapping: str, tmp_path: Path
 ) -> None:

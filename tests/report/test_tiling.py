@@ -18,6 +18,7 @@ from polymodel.report.tiling.tables import every
 from polymodel.report.tiling.tile import COLUMNS
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.plane.operands import Second
+from tests.seeds import seeds
 
 matplotlib.use("agg")
 MATRICES = Path(__file__).resolve().parents[1] / "data" / "matrices"
@@ -133,8 +134,8 @@ def test_zeros_and_duplicates_of_a_file_are_told(tmp_path: Path) -> None:
     assert found.tiles["nnz_a"].max() == 1
 
 
-@pytest.mark.parametrize("tiler", ["best", "simple", "btree", "qtree+merge"])
-@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("tiler", seeds(3, ["best", "simple", "qtree+merge", "btree"]))
+@pytest.mark.parametrize("op", seeds(1, ["multiply", "add"]))
 @pytest.mark.parametrize(
     ("shape", "points"), [((5, 7), 0), ((5, 7), 1), ((1, 33), 12), ((33, 1), 12), ((1, 1), 1), ((13,), 5)]
 )

@@ -19,6 +19,7 @@ import polymodel as pm
 from polymodel.spec.output import JOURNAL, clear_unfinished, record
 from polymodel.sweep import lock, units
 from polymodel.sweep import run as sweeping
+from tests.seeds import seeds
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -261,10 +262,7 @@ def test_three_that_race_for_what_is_left_by_the_dead(tmp_path: Path, links: boo
     assert not (tmp_path / "inside").exists()
 
 
-SLOW = [pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]  # ends a process as SIGKILL does
-
-
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, *SLOW])
+@pytest.mark.parametrize("ending", seeds(1, [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
 def test_ended_at_random_moments_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: signal.Signals
 ) -> None:

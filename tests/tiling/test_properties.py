@@ -20,6 +20,7 @@ from polymodel.tiling.plane.counts import Counts
 from polymodel.tiling.plane.operands import Alone, Rolled, Second, Transposed, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tilers import named as tilers
+from tests.seeds import seeds
 from tests.tiling import slow
 from tests.tiling.test_operands import Points, held, tensor
 from tests.tiling.test_stored import bits
@@ -211,7 +212,7 @@ EDGES: dict[str, tuple[Points, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", seeds(1, OPS))
 @pytest.mark.parametrize("case", EDGES)
 @pytest.mark.parametrize("name", TILERS)
 def test_edge_cases(name: str, case: str, op: Op) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
+from tests.seeds import seeds
 
 # A call of each seeded kind and the digest of its places and values: no platform and no version changes them.
 MADE = {
@@ -144,13 +145,16 @@ def test_all_faults_are_told_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [
-        ("banded", {"rows": 10**9, "width": 10}),
-        ("stencil", {"height": 10**5, "width": 10**5}),
-        ("power-law", {"shape": [10, 10], "entries": 101}),
-        ("power-law", {"shape": [2**40, 2**40], "entries": 5}),
-        ("power-law", {"shape": [256, 256], "entries": 60000, "skew": 99}),
-    ],
+    seeds(
+        4,
+        [
+            ("banded", {"rows": 10**9, "width": 10}),
+            ("stencil", {"height": 10**5, "width": 10**5}),
+            ("power-law", {"shape": [10, 10], "entries": 101}),
+            ("power-law", {"shape": [2**40, 2**40], "entries": 5}),
+            ("power-law", {"shape": [256, 256], "entries": 60000, "skew": 99}),
+        ],
+    ),
 )
 def test_too_much_is_refused(kind: str, options: dict[str, int]) -> None:
     with pytest.raises(Refused):

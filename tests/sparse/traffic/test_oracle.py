@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.seeds import seeds
 from tests.sparse.traffic import data
 from tests.sparse.traffic.oracle import metrics
 
 
 @pytest.mark.parametrize("name", data.DESIGNS)
-@pytest.mark.parametrize("case", data.cases("teaal_arch_traffic.json"), ids=lambda c: c["id"])
+@pytest.mark.parametrize("case", seeds(2, data.cases("teaal_arch_traffic.json")), ids=lambda c: c["id"])
 def test_accelerators(case: dict, name: str) -> None:
     given = {t: data.points(case[t]) for t in "AB"}
     run = case["accelerators"][name]
@@ -17,7 +18,7 @@ def test_accelerators(case: dict, name: str) -> None:
     assert metrics(spec, run["params"], given, case["dims"], data.WALKED.get(name)) == run["metrics"]
 
 
-@pytest.mark.parametrize("case", data.cases("tensaurus_spmm_dram.json"), ids=lambda c: c["case"])
+@pytest.mark.parametrize("case", seeds(3, data.cases("tensaurus_spmm_dram.json")), ids=lambda c: c["case"])
 def test_buffets_of_spmm(case: dict) -> None:
     inputs = next(c for c in data.cases("tensaurus_spmm.json") if c["id"] == case["case"])
     given = {"A": data.points(inputs["A"]), "B": data.points(inputs["operands"]["B"])}

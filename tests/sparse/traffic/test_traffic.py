@@ -9,6 +9,7 @@ import yaml
 
 from polymodel.sparse.traffic import traffic
 from polymodel.spec.teaal import read_teaal
+from tests.seeds import seeds
 from tests.sparse.traffic import data
 from tests.sparse.traffic.oracle import metrics
 from tests.sparse.traffic.specs import DECLARED, as_cache, random_points, random_spec
@@ -22,7 +23,7 @@ def both(text: str, symbols: dict, sizes: dict, given: dict, walked: dict | None
     return found, metrics(data.plain(text), symbols, given, sizes, walked)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(20, range(80)))
 def test_random_specs(seed: int) -> None:
     spec, sizes, walked = random_spec(seed)
     rng = Random(seed)
@@ -32,7 +33,7 @@ def test_random_specs(seed: int) -> None:
     assert ours == slow
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(15, range(50)))
 def test_caches_that_drop_the_least_recently_used(seed: int) -> None:
     """Inputs share a small cache; what fits and what does not, in the order of the loops."""
     spec, sizes, walked = random_spec(seed)
@@ -46,7 +47,7 @@ def test_caches_that_drop_the_least_recently_used(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", data.DESIGNS)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(3, range(12)))
 def test_designs_on_random_data(name: str, seed: int) -> None:
     """The ranks to be walked over their shape are found in the formats."""
     rng = Random(seed)

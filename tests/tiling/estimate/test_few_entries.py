@@ -42,18 +42,21 @@ def _off(
 
 @pytest.mark.parametrize(
     ("shape", "density", "fit", "op", "tiler"),
-    [
-        ((37, 911), 0.5, Words(60), "add", "simple"),
-        ((37, 911), 0.5, Words(60), "add", "qtree"),
-        ((150, 150), 0.9, Words(60), "multiply", "qtree"),
-        ((150, 150), 0.9, Words(60), "multiply", "btree"),
-        ((131, 134), 0.7, Words(400), "add", "columns"),
-        ((1, 3000), 0.2, Elements(50), "multiply", "strips"),  # 600 entries are 12 full strips
-        ((200, 200), 0.05, Elements(3), "multiply", "qtree"),
-        ((200, 200), 0.05, Elements(3), "multiply", "simple"),
-        ((200, 200), 0.05, Elements(3), "add", "strips"),
-        ((200, 200), 0.05, Elements(3), "multiply", "columns"),
-    ],
+    seeds(
+        6,
+        [
+            ((37, 911), 0.5, Words(60), "add", "simple"),
+            ((37, 911), 0.5, Words(60), "add", "qtree"),
+            ((150, 150), 0.9, Words(60), "multiply", "qtree"),
+            ((150, 150), 0.9, Words(60), "multiply", "btree"),
+            ((131, 134), 0.7, Words(400), "add", "columns"),
+            ((1, 3000), 0.2, Elements(50), "multiply", "strips"),  # 600 entries are 12 full strips
+            ((200, 200), 0.05, Elements(3), "multiply", "qtree"),
+            ((200, 200), 0.05, Elements(3), "multiply", "simple"),
+            ((200, 200), 0.05, Elements(3), "add", "strips"),
+            ((200, 200), 0.05, Elements(3), "multiply", "columns"),
+        ],
+    ),
 )
 def test_little_memories(shape: tuple[int, int], density: float, fit: Fit, op: Op, tiler: str) -> None:
     model = Uniform.of(RANKS, shape, density=density)

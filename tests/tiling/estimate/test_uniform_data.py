@@ -86,7 +86,7 @@ def _compare(shape: tuple[int, int], density: float, fit: Fit, seeds: int) -> li
     return wrong
 
 
-@pytest.mark.parametrize(("shape", "density"), seeds(3, QUICK))
+@pytest.mark.parametrize(("shape", "density"), seeds(1, [QUICK[1], *QUICK[:1], *QUICK[2:]]))
 def test_entries_are_met_within_5_percent(shape: tuple[int, int], density: float) -> None:
     assert _compare(shape, density, Elements(128), 8) == []
 
@@ -130,9 +130,9 @@ def test_one_operand_alone_has_no_products(name: str) -> None:
     assert found.nonempty > 100
 
 
-@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("op", seeds(1, ["multiply", "add"]))
 @pytest.mark.parametrize(("shape", "density"), [((911, 37), 0.2), ((300, 300), 0.05), ((900, 20), 0.3)])
-@pytest.mark.parametrize("capacity", [1000, 2000])
+@pytest.mark.parametrize("capacity", seeds(1, [1000, 2000]))
 def test_long_strips_of_words(op: Op, shape: tuple[int, int], density: float, capacity: int) -> None:
     """Of many rows in a strip each takes words too; not so many as if the strip were the whole matrix."""
     fit, model = Words(capacity), Uniform.of(("I", "J"), shape, density=density)

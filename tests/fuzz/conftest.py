@@ -1,0 +1,21 @@
+"""The process that command lines are forked from, one for all tests of what commands write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fuzz.forked import Parent
+from tests.fuzz.test_written import EVERY, made
+
+
+@pytest.fixture(scope="session")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parent]:
+    """It has run every line once, where nothing is in the way."""
+    running = Parent(tmp_path_factory.mktemp("told"))
+    for number, line in enumerate(EVERY):
+        code, errors = running.run(made(tmp_path_factory.mktemp("fine"), str(number)), line, None)
+        assert code == 0, (line, errors)
+    yield running
+    running.end()
