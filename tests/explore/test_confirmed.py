@@ -12,6 +12,7 @@ from polymodel.errors import InternalError, SpecError
 from polymodel.explore import confirm, run
 from polymodel.explore.records import Candidate, Found
 from tests.explore.conftest import OBJECTIVES
+from tests.seeds import seeds
 
 
 def _changed(found: Found, **values: float) -> Found:
@@ -132,9 +133,10 @@ def test_what_evaluate_refuses_keeps_the_figures_of_the_search(
         found[0].figures  # noqa: B018  # they are counted when looked at
 
 
-def test_a_tensor_that_two_fused_einsums_read_is_no_bug() -> None:
+@pytest.mark.parametrize(("m", "e"), seeds(1, [(4, 2), (8, 4)]))
+def test_a_tensor_that_two_fused_einsums_read_is_no_bug(m: int, e: int) -> None:
     """Each has to store X by itself for the search to count it; told by name, with what to do."""
-    sizes, text = {"M": 4, "P": 4, "H": 2, "E": 2}, "O[h, m, e] = S[h, m, p] * X[h, p, e]"
+    sizes, text = {"M": m, "P": m, "H": 2, "E": e}, "O[h, m, e] = S[h, m, p] * X[h, p, e]"
     workload = {"rank_sizes": sizes, "bits_per_value": {"All": 8}}
     first = "S[h, m, p] = Q[h, m, e] * X[h, p, e]"
     spec = pm.load({"workload": {**workload, "einsums": [first, text]}}, "simple_two_level")

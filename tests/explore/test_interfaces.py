@@ -84,10 +84,10 @@ def test_where_tile_sizes_are_too_many_to_list_none_is_lost(
     np.testing.assert_allclose(unlisted, listed, rtol=1e-12)
 
 
-def test_einsums_of_one_shape_are_looked_at_side_by_side() -> None:
+@pytest.mark.parametrize(("size", "glb", "rf"), seeds(1, [(4, 400, 48), (8, 1000, 100)]))
+def test_einsums_of_one_shape_are_looked_at_side_by_side(size: int, glb: int, rf: int) -> None:
     """They share the lower regions of a hierarchy that is cut in two."""
-    sizes = {"M": 4, "N": 4, "K": 4, "P": 4, "Q": 4}
-    spec = spec_of(LONG, sizes, 400, 48, [])
+    spec = spec_of(LONG, dict.fromkeys("MNKPQ", size), glb, rf, [])
     both = [
         search(spec.workload, spec.arch, Request(limits=Limits(max_fused_loops=1), workers=workers))
         for workers in (1, 3)
