@@ -117,7 +117,7 @@ def _tensor(name: str, data: Mapping[str, Any], shape: list[int]) -> SparseTenso
 def _inputs(case: str, folder: Path) -> Mapping[str, Any]:
     """The case of this name among the files in the folder, in those beside it, otherwise among our copies."""
     for place, pattern in ((folder, "*.json"), (folder.parent, "*/*.json"), (COPIES, "*.json")):
-        for path in sorted(place.glob(pattern)):
+        for path in sorted(filter(Path.is_file, place.glob(pattern))):
             found = _named(path).get(case)
             if found is not None:
                 return found

@@ -91,15 +91,17 @@ def test_a_wrong_number_is_found(tmp_path: Path) -> None:
 
 
 def test_inputs_are_taken_from_beside_the_file(tmp_path: Path) -> None:
-    """B with zeros: A and B are compared, not Y; an unknown case is a fault."""
+    """B with zeros: A and B are compared, not Y; an unknown case is a fault, a folder is no file."""
+    folder = tmp_path / "cases/buffets"
+    (folder / "lock.json").mkdir(parents=True)
     inputs = json.loads((data.CASES / "tensaurus_spmm.json").read_text())
     inputs["cases"] = inputs["cases"][:1]
     inputs["cases"][0]["operands"]["B"]["dense"][2] = [0, 1, 0, 7]
-    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+    (folder / "inputs.json").write_text(json.dumps(inputs))
     runs = json.loads((data.CASES / FILES["buffets"]).read_text())
     runs["cases"] = [runs["cases"][0], {**runs["cases"][0], "case": "SpMM/nowhere"}]
-    (tmp_path / "runs.json").write_text(json.dumps(runs))
-    found, lost = teaal_traffic.check(tmp_path / "runs.json")
+    (folder / "runs.json").write_text(json.dumps(runs))
+    found, lost = teaal_traffic.check(folder / "runs.json")
     assert found.mismatches[0] == "B on root, A.J on I0 MainMemory B read: ours 448, reference 512"
     assert not any(" Y " in m or "MainMemory time" in m for m in found.mismatches)
     assert "the inputs of SpMM/nowhere" in lost.fault
