@@ -95,9 +95,11 @@ def _axis(
         if uses.of(name) and uses.of(name) <= mine:
             columns[name] = of_text(texts[name], {**fixed, **columns})
     legal = np.ones(total, bool)
+    known = {**fixed, **columns}
     for chain in chains:
-        if any(s in columns for s in names_in(chain)):
-            legal &= _fits(chain, {**fixed, **columns})
+        # Chains of numbers only count as well: what an inferred loop may take depends on loops above it.
+        if known.keys() >= set(names_in(chain)):
+            legal &= _fits(chain, known)
     kept = legal.copy()
     for c in where:
         if uses.of_all(c.names) and uses.of_all(c.names) <= mine:

@@ -18,7 +18,6 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.analysis.symbolic.forms import ZERO, Form, Peak
-from polymodel.analysis.symbolic.meets import Meet
 
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
@@ -194,9 +193,10 @@ class SymbolicAnalysis:
 
     @cached_property
     def meetings(self) -> frozenset[frozenset[str]]:
-        """Symbols of different chains on which one factor depends."""
+        """Symbols on which one factor depends, of one chain or of several: windows over two rank variables,
+        and a producer's loops below those of the consumer that it is inferred from."""
         atoms = {a for form in self._forms() for product, _ in form.terms for a in product}
-        return frozenset(a.symbols for a in atoms if isinstance(a, Meet))
+        return frozenset(a.symbols for a in atoms if len(a.symbols) > 1)
 
     def _forms(self) -> Iterator[Form]:
         for row in (*self.buffets, *self.traffic, *self.compute, *self.loads, *self.tolls):
