@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from polymodel.evaluate import evaluate_problem as evaluate_problem
     from polymodel.evaluate import execute as execute
     from polymodel.evaluate import traffic as traffic
-    from polymodel.explore.answer import Front as Front
-    from polymodel.explore.chainslope import chain_slope as chain_slope
-    from polymodel.explore.designspace import design_space as design_space
-    from polymodel.explore.graphslope import graph_slope as graph_slope
-    from polymodel.explore.mapspace import mapspace as mapspace
-    from polymodel.explore.records import Limits as Limits
-    from polymodel.explore.run import explore as explore
-    from polymodel.explore.skislope import ski_slope as ski_slope
     from polymodel.governor import limits as limits
     from polymodel.importers.imported import Imported as Imported
     from polymodel.importers.onnx import import_onnx as import_onnx
@@ -48,6 +40,10 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec as Spec
     from polymodel.loading import load as load
     from polymodel.loading import mapping_to_yaml as mapping_to_yaml
+    from polymodel.mapper.front import Front as Front
+    from polymodel.mapper.mapspace import mapspace as mapspace
+    from polymodel.mapper.records import Limits as Limits
+    from polymodel.mapper.run import explore as explore
     from polymodel.mapping.looptree import LoopTree as LoopTree
     from polymodel.report.compare import compare as compare
     from polymodel.report.compiled import compile_cell as compile_cell
@@ -77,6 +73,10 @@ if TYPE_CHECKING:
     from polymodel.report.tiling.tune import Tuning as Tuning
     from polymodel.report.tiling.tune import tune_tiling as tune_tiling
     from polymodel.report.traffic import TrafficReport as TrafficReport
+    from polymodel.slopes.chain_slope import chain_slope as chain_slope
+    from polymodel.slopes.design_space import design_space as design_space
+    from polymodel.slopes.graph_slope import graph_slope as graph_slope
+    from polymodel.slopes.ski_slope import ski_slope as ski_slope
     from polymodel.sparse.density import Actual as Actual
     from polymodel.sparse.density import Banded as Banded
     from polymodel.sparse.density import FixedStructured as FixedStructured
@@ -127,13 +127,14 @@ _LAZY = {
     "traffic": "polymodel.evaluate",
     "TrafficReport": "polymodel.report.traffic",
     "closed_forms": "polymodel.evaluate",
-    "chain_slope": "polymodel.explore.chainslope",
-    "design_space": "polymodel.explore.designspace",
-    "graph_slope": "polymodel.explore.graphslope",
-    "Front": "polymodel.explore.answer",
-    "Limits": "polymodel.explore.records",
-    "mapspace": "polymodel.explore.mapspace",
-    "ski_slope": "polymodel.explore.skislope",
+    "chain_slope": "polymodel.slopes.chain_slope",
+    "design_space": "polymodel.slopes.design_space",
+    "graph_slope": "polymodel.slopes.graph_slope",
+    "explore": "polymodel.mapper.run",
+    "Front": "polymodel.mapper.front",
+    "Limits": "polymodel.mapper.records",
+    "mapspace": "polymodel.mapper.mapspace",
+    "ski_slope": "polymodel.slopes.ski_slope",
     "Sweep": "polymodel.sweep.result",
     "ExecutionReport": "polymodel.report.execution",
     **dict.fromkeys(("draw_architecture", "draw_cascade", "draw_looptree"), "polymodel.report.draw"),
@@ -200,7 +201,6 @@ __all__ = [
     "SpecError",
     "TimeUp",
     "evaluate",
-    "explore",
     "sweep",
     *_LAZY,
 ]
@@ -215,8 +215,8 @@ def __getattr__(name: str) -> object:
 
 
 class _Facade(ModuleType):
-    """Importing the modules `polymodel.evaluate`, `polymodel.explore` and `polymodel.sweep` would put them
-    where the functions of these names belong."""
+    """Importing the modules `polymodel.evaluate` and `polymodel.sweep` would put them where the functions of
+    these names belong."""
 
     @property
     def evaluate(self) -> object:
@@ -225,14 +225,6 @@ class _Facade(ModuleType):
     @evaluate.setter
     def evaluate(self, module: ModuleType) -> None:
         """Ignore the module that the import system puts here."""
-
-    @property
-    def explore(self) -> object:
-        return importlib.import_module("polymodel.explore.run").explore
-
-    @explore.setter
-    def explore(self, module: ModuleType) -> None:
-        """Ignore the package that the import system puts here."""
 
     @property
     def sweep(self) -> object:

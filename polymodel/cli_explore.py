@@ -17,9 +17,9 @@ from polymodel.cli_written import add_html, check_html
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
-    from polymodel.explore.answer import Front
-    from polymodel.explore.records import Progress
     from polymodel.loading import Spec
+    from polymodel.mapper.front import Front
+    from polymodel.mapper.records import Progress
 
 FINE, NOTHING, INTERRUPTED = 0, 1, 130
 
@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     """Explore and print the front; exit code 1 if there is no valid mapping, 130 if it was interrupted."""
-    from polymodel.explore.run import explore
+    from polymodel.mapper.run import explore
 
     if options.out:  # told before minutes of work
         with writing(options.out):

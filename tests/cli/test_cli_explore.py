@@ -12,8 +12,8 @@ import polymodel as pm
 from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, REFUSED, main
 from polymodel.cli_explore import INTERRUPTED, Bar
 from polymodel.errors import InternalError
-from polymodel.explore import run as exploring
-from polymodel.explore.records import Progress
+from polymodel.mapper import run as exploring
+from polymodel.mapper.records import Progress
 
 Captured = pytest.CaptureFixture[str]
 SMALL = (

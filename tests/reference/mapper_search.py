@@ -14,8 +14,8 @@ import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.errors import PolymodelError
 from polymodel.evaluate import evaluate_problem
-from polymodel.explore.records import Candidate, Found, Limits, Request
-from polymodel.explore.search import search
+from polymodel.mapper.records import Candidate, Found, Limits, Request
+from polymodel.mapper.search import search
 from tests.reference.common import Outcome
 from tests.reference.mapper_spec import Numbers, minimum_usage, spec_of
 

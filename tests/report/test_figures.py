@@ -19,11 +19,11 @@ from matplotlib.figure import Figure
 
 import polymodel as pm
 from benchmarks import pruning
-from polymodel.explore.chainslope import ChainSlope
-from polymodel.explore.graphslope import GraphSlope
-from polymodel.explore.skislope import SkiSlope
 from polymodel.report import figures, plots_sparse, plots_tensaurus
 from polymodel.report.figures import new_axes, whole_figure
+from polymodel.slopes.chain_slope import ChainSlope
+from polymodel.slopes.graph_slope import GraphSlope
+from polymodel.slopes.ski_slope import SkiSlope
 from tests.seeds import seeds
 
 SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}

@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.explore.answer import Front
+from polymodel.mapper.front import Front
 from polymodel.report.found_page import MOST_ROWS, MOST_TREES, picked
 from polymodel.sweep.result import Sweep
 from tests.report.test_report_page import checked

@@ -1,1 +1,0 @@
-"""Searches over mappings: the ski slope of one Einsum."""

@@ -1,0 +1,148 @@
+"""How much was looked at, and whether to go on: every long step of a search asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from polymodel.mapper.checkpoints import Finished
+from polymodel.mapper.records import Progress, Request, Stage
+
+BEAT = 0.5  # seconds after which the search tells again where it is
+GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
+
+
+class Late(Exception):
+    """The time of a search is over; never leaves the search."""
+
+
+def always() -> bool:
+    """No limit."""
+    return True
+
+
+@dataclass
+class Tally:
+    """How much was looked at; `going_on`: whether there is time for more; `finished`: steps done before."""
+
+    templates: int = 0
+    points: int = 0
+    kept: int = 0
+    too_large: int = 0
+    going_on: Callable[[], bool] = field(default=always, repr=False, compare=False)
+    finished: Finished | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return self.templates, self.points, self.kept, self.too_large
+
+    def add(self, counts: Sequence[int]) -> None:
+        """What a step looked at that was done before."""
+        templates, points, kept, too_large = counts
+        self.templates += templates
+        self.points += points
+        self.kept += kept
+        self.too_large += too_large
+
+    def ask(self) -> None:
+        """Raises Late once time is over."""
+        if not self.going_on():
+            raise Late
+
+
+@dataclass
+class Tallies:
+    """Tallies and seconds of the steps of a search, by name."""
+
+    fresh: Callable[[], Tally]
+    known: dict[str, tuple[Tally, float]] = field(default_factory=dict)
+
+    @contextmanager
+    def counted(self, of: str) -> Iterator[Tally]:
+        """Count what a step looks at, together with what it looked at before."""
+        tally, seconds = self.known.get(of) or (self.fresh(), 0.0)
+        begun = time.perf_counter()
+        yield tally
+        self.known[of] = tally, seconds + time.perf_counter() - begun
+
+    def records(self) -> tuple[Stage, ...]:
+        return tuple(
+            Stage(of, t.templates, t.points, t.kept, t.too_large, seconds)
+            for of, (t, seconds) in self.known.items()
+        )
+
+
+@dataclass
+class Watch:
+    """The clock of a search, and what it tells. `outer`: who tells instead, of a part that is no step."""
+
+    request: Request
+    begun: float
+    total: int
+    done: int = 0
+    late: bool = False
+    end: float | None = None
+    outer: Watch | None = None
+    at: str = ""
+    best: float | None = None
+    told: float = 0.0
+    tallies: list[Tally] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        limit = self.request.time_limit
+        self.end = None if limit is None else self.begun + limit
+
+    def going_on(self) -> bool:
+        if self.end is not None and time.perf_counter() > self.end:
+            self.late = True
+        if self.request.stop is not None and self.request.stop():
+            self.late = True
+        teller = self.outer or self
+        if time.perf_counter() - teller.told > BEAT:
+            teller.say()
+        return not self.late
+
+    def silent(self) -> Watch:
+        """The same clock, whose steps do not count; what it looks at is told all the same."""
+        return Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
+
+    def grace(self, seconds: float) -> Watch:
+        """A clock with so much time from now on, whatever the limit is."""
+        other = Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
+        other.end = time.perf_counter() + seconds
+        return other
+
+    def share(self, part: float) -> Callable[[], bool]:
+        """Whether there is time left, of this part of the limit from now on."""
+        limit = self.request.time_limit
+        end = None if limit is None else time.perf_counter() + part * limit
+        return lambda: self.going_on() and (end is None or time.perf_counter() < end)
+
+    def tally(self, going_on: Callable[[], bool] | None = None) -> Tally:
+        """A new tally, which counts to what is told."""
+        tally = Tally(going_on=going_on or self.going_on, finished=self.request.finished)
+        (self.outer or self).tallies.append(tally)
+        return tally
+
+    def look(self, at: str) -> None:
+        """Tell what is looked at from now on."""
+        teller = self.outer or self
+        teller.at = at if self.outer is None else f"first guess, {at}"
+        teller.say()
+
+    def tell(self, of: str, best: float | None = None) -> None:
+        """Tell that a step is done. Where there are more than were foreseen, one more is to come."""
+        self.done += 1
+        if self.done > self.total:
+            self.total = self.done + 1
+        self.at, self.best = of, best
+        self.say()
+
+    def say(self) -> None:
+        """Tell where the search stands."""
+        self.told = time.perf_counter()
+        if self.request.progress is not None:
+            looked = sum(t.points for t in self.tallies)
+            self.request.progress(Progress(self.done, self.total, self.at, self.best, looked))

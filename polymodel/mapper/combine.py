@@ -1,0 +1,380 @@
+"""Points of one template: the candidates of its rank variables, combined group by group.
+
+After each step those go that exceed a memory or a fanout, that a known whole mapping rules out, and, where
+many are left, those that another one beats in every product so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.dominance import undominated
+from polymodel.mapper.partials import Figures, Points
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.templates import Template
+from polymodel.mapper.terms import Costs, Factors, Form, Term
+from polymodel.mapper.tilechains import TileChains
+
+Array = Any
+PRUNE_ABOVE = 20_000
+BLOCK = 2**18  # points made at once
+
+
+@dataclass(frozen=True)
+class Interest:
+    """What later steps look at: energy, latency, and which memories (positions) hold tiles of several
+    Einsums or are an objective; `buffers`: positions of the latter; `relaxed`: exchanged tensors take no
+    space. `eps`: share by which the objectives may be above those of points that are left out; `rough`: by
+    which the space may, too (where any good mapping will do). `added`: what the rest of a whole mapping
+    adds to energy and latency at least: shares are of the whole."""
+
+    energy: bool
+    latency: bool
+    memories: tuple[int, ...]
+    buffers: tuple[int, ...] = ()
+    relaxed: bool = False
+    eps: float = 0.0
+    rough: float = 0.0
+    added: tuple[float, float] = (0.0, 0.0)
+
+    def figures(self, energy: Array, latency: Array, peaks: Sequence[Array]) -> list[Array]:
+        """The objectives' figures of points: energy and latency, as far as wanted, then peaks."""
+        found = [energy] if self.energy else []
+        return [*found, *([latency] if self.latency else []), *peaks]
+
+    def compared(
+        self, energy: Array, latency: Array, peaks: Sequence[Array], space: Sequence[Array]
+    ) -> list[Array]:
+        """The same and what takes space, as far as they are told apart."""
+        objectives = self.figures(energy, latency, peaks)
+        if self.eps:
+            objectives = self.figures(energy + self.added[0], latency + self.added[1], peaks)
+            objectives = [coarse(f, self.eps) for f in objectives]
+        return [*objectives, *((coarse(f, self.rough) for f in space) if self.rough else space)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Points of one template: see `Pmappings`. `below`: positions in the lower region, if there is one."""
+
+    keys: Array
+    energy: Array
+    latency: Array
+    local: Array
+    above: Array
+    number: int
+    choice: Array
+    lower: int = -1
+    below: Array | None = None
+
+    def figures(self, interest: Interest) -> list[Array]:
+        space = [*self.local, *(row for slot in self.above for row in slot)]
+        return interest.compared(self.energy, self.latency, (), space)
+
+    def only(self, kept: Array) -> Part:
+        return replace(
+            self,
+            keys=self.keys[:, kept],
+            energy=self.energy[kept],
+            latency=self.latency[kept],
+            local=self.local[:, kept],
+            above=self.above[:, :, kept],
+            choice=self.choice[kept],
+            below=None if self.below is None else self.below[kept],
+        )
+
+    def undominated(self, interest: Interest) -> Part:
+        return self.only(undominated(self.figures(interest), group_numbers(self.keys, len(self.energy))))
+
+
+def coarse(figure: Array, eps: float) -> Array:
+    """Figures by the cell of a logarithmic grid they lie in."""
+    with np.errstate(divide="ignore"):
+        found: Array = np.floor(np.log(figure) / np.log1p(eps))
+    return found
+
+
+def group_numbers(keys: Array, n: int) -> Array:
+    """Equal columns get equal numbers."""
+    if not len(keys):
+        return np.zeros(n, np.int64)
+    if len(keys) == 1:
+        return keys[0]
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+class Combination:
+    """Partial candidates: the product of every term over the groups joined so far."""
+
+    def __init__(
+        self,
+        space: EinsumSpace,
+        template: Template,
+        chains: tuple[TileChains, ...],
+        found: Costs,
+        interest: Interest,
+        bound: Bound | None,
+        ask: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.interest, self.ask = interest, ask
+        self.space, self.template, self.chains, self.costs = space, template, chains, found
+        self.bound = bound
+        factors = Factors(space, chains)
+        forms: list[Form] = [found.energy, *found.besides, *(form for _, form, _ in found.times)]
+        terms = {t: None for form in forms for t in form}
+        terms.update({t: None for t, _ in found.nodes})
+        self.terms = tuple(terms)
+        depth = template.depth
+        ones = {t: np.ones(1) for t in self.terms}
+        self.points = Points(ones, np.ones((len(space.fanouts), 1)), np.zeros((depth, 1), np.int64), {}, 1)
+        self.left = list(space.groups)
+        self.factors = {(t, g): factors.of(t, g).reshape(-1) for t in self.terms for g in space.groups}
+        timed = interest.latency or space.leak > 0
+        self.forms = ([found.energy, *found.besides] if interest.energy else []) + (
+            [f for _, f, _ in found.times] if timed else []
+        )
+        where = [i for i, m in enumerate(space.memories) if i in interest.memories or m.capacity < np.inf]
+        self.figures = Figures(space, template, found, self.factors, self.forms, where, interest.relaxed)
+        self.too_large = 0
+        if not self.left:
+            one = self.points
+            self.points = self._hopeful_of(one.paired(one, *self._fitting(one, one, 1)))
+
+    @property
+    def n(self) -> int:
+        return self.points.n
+
+    @property
+    def keys(self) -> Array:
+        return self.points.keys
+
+    def add(self, group: tuple[int, ...]) -> None:
+        """Combine with the candidates of another group of rank variables. Raises Late once time is over."""
+        before, mine = self.points, self._candidates(group)
+        self.left.remove(group)
+        every = 1.0
+        others = [g for g in self.space.groups if g != group]
+        if before.n * mine.n > PRUNE_ABOVE and others:
+            m = mine.n
+            mine = self._undominated(mine, others)
+            every = m / mine.n
+        prune = bool(self.left)  # at the end what comes next compares them, and knows better which
+        rows = max(1, BLOCK // max(mine.n, 1))
+        parts: list[Points] = []
+        for begin in range(0, max(before.n, 1), rows):
+            self.ask()
+            block = before.between(begin, begin + rows)
+            part = self._hopeful_of(block.paired(mine, *self._fitting(block, mine, every)))
+            if part.n > PRUNE_ABOVE and before.n > rows and prune:
+                part = self._undominated(part, self.left)
+            parts.append(part)
+        self.points = _together(parts) if len(parts) != 1 else parts[0]
+        if self.n > PRUNE_ABOVE and prune:
+            self.ask()
+            self.points = self._undominated(self.points, self.left)
+
+    def _candidates(self, group: tuple[int, ...]) -> Points:
+        """All candidates of a group by itself."""
+        counts = tuple(self.chains[v].count for v in group)
+        m = prod(counts)
+        position = dict(zip(group, np.unravel_index(np.arange(m), counts), strict=True))
+        spread = [
+            prod_of([self.chains[v].spread[f][p] for v, p in position.items()], m)
+            for f in range(len(self.space.fanouts))
+        ]
+        keys = np.zeros((self.template.depth, m), np.int64)
+        for k, v in enumerate(self.template.shape.prefix):
+            mine = next((b for b in group if v in self.space.bundles[b]), None)
+            if mine is not None:
+                keys[k] = self.chains[mine].keys[k][position[mine]]
+        values = {t: self.factors[t, group] for t in self.terms}
+        points = Points(values, np.array(spread).reshape(-1, m), keys, position, m)
+        wanted = np.ones(m, bool)
+        for row, sizes in zip(keys, self.bound.sizes if self.bound is not None else (), strict=False):
+            wanted &= (row == 0) | np.isin(row, sizes)
+        return points.only(wanted)
+
+    def _hopeful_of(self, points: Points) -> Points:
+        """Points that no known whole mapping rules out."""
+        if self.bound is not None and points.n and points.index:
+            points = points.only(self._hopeful(points, self.bound))
+        return points
+
+    def _fitting(self, some: Points, mine: Points, every: float) -> tuple[Array, Array]:
+        """Positions of the pairs that no memory and no fanout rules out, whatever the other variables do;
+        each stands for `every` ones. Looked at first, so that all else is worked out for few of them."""
+        fits = np.ones((some.n, mine.n), bool)
+        for m, memory in enumerate(self.space.memories):
+            if not np.isinf(memory.capacity):
+                fits &= self._held_by(some, mine, m) <= memory.capacity
+        completions = prod(self.chains[b].count for group in self.left for b in group)
+        self.too_large += int((fits.size - int(fits.sum())) * every) * completions
+        # Copies use no fanout, and the region above a cut leaves them to the one below.
+        above = self.space.copy or self.template.bottom
+        reach = 0 if above else self.space.units[self.template.unit].fanouts
+        for number, f in enumerate(self.space.fanouts):
+            wide = some.spread[number][:, None] * mine.spread[number][None, :]
+            fits &= wide <= f.width
+            if f.least and number < reach:
+                fits &= wide * self._most(number) >= f.least * f.width
+        rows, columns = np.nonzero(fits)
+        return rows, columns
+
+    def _rest(self, term: Term, extreme: Callable[[Array], Any]) -> float:
+        """The smallest or largest factor that the groups not joined yet can give."""
+        return prod(float(extreme(self.factors[term, g])) for g in self.left)
+
+    def _hopeful(self, points: Points, bound: Bound) -> Array:
+        """Points whose best completion no known whole mapping beats."""
+
+        def least(form: Form) -> Array:
+            found = np.zeros(points.n)
+            for t, c in form.items():
+                found = found + points.values[t] * (c * self._rest(t, np.min if c > 0 else np.max))
+            return found
+
+        latency = np.zeros(points.n)
+        for _, form, fixed in self.costs.times:
+            latency = np.maximum(latency, least(form) + fixed)
+        latency = latency * self.space.times
+        energy = least(self.costs.energy) * self.space.times + self.space.leak * latency
+        peaks = [self._held(points, m) for m in self.interest.buffers]
+        return bound.coarser.hopeful(self.interest.figures(energy, latency, peaks))
+
+    def _held(self, points: Points, memory: int) -> Array:
+        """The least bits in a memory."""
+        found = np.zeros(points.n)
+        for t, bits in self._nodes(memory):
+            found = found + points.values[t] * bits
+        return found
+
+    def _held_by(self, some: Points, mine: Points, memory: int) -> Array:
+        """The same of pairs [some, mine]."""
+        found = np.zeros((some.n, mine.n))
+        for t, bits in self._nodes(memory):
+            found += (some.values[t] * bits)[:, None] * mine.values[t][None, :]
+        return found
+
+    def _nodes(self, memory: int) -> Iterator[tuple[Term, float]]:
+        """What stands in a memory: terms, and the least bits of each by what is not joined yet."""
+        for n, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
+            if n.memory == memory and not (n.shared and self.interest.relaxed):
+                yield t, self._rest(t, np.min) * bits
+
+    def _most(self, fanout: int) -> int:
+        """The most instances that the groups not joined yet can use."""
+        return prod(int(self.chains[b].spread[fanout].max(initial=1)) for g in self.left for b in g)
+
+    def _undominated(self, points: Points, others: Sequence[tuple[int, ...]]) -> Points:
+        """Without those that another one beats, whatever the groups that are not among them give."""
+        figures = list(self.figures.of(points, others))
+        if self.interest.rough:
+            figures = [coarse(f, self.interest.rough) if f.min() > 0 else f for f in figures]
+        figures += self._ends(points)
+        return points.only(undominated(figures, group_numbers(points.keys, points.n)))
+
+    def ends(self) -> list[Array]:
+        """How often each prime divides the tile that the region needs, and those that it gives (negative)."""
+        return self._ends(self.points)
+
+    def _ends(self, points: Points) -> list[Array]:
+        found: list[Array] = []
+        for level, sign in ((1, 1), (-1, -1)):
+            if not (self.template.top if sign > 0 else self.template.bottom):
+                continue
+            for v, i in sorted(points.index.items()):
+                c = self.chains[v]
+                found += [sign * _multiplicity(c.tiles[level], p)[i] for p in primes(c.extent)]
+        return found
+
+    def part(self, number: int) -> Part:
+        """Energy, latency and space of every point."""
+        space = self.space
+        latency = np.zeros(self.n)
+        for _, form, fixed in self.costs.times:
+            latency = np.maximum(latency, self.form(form) + fixed)
+        latency = latency * space.times
+        local, above = self.slots()
+        energy = self.energy() + space.leak * latency
+        return Part(self.points.keys, energy, latency, local, above, number, self.choice())
+
+    def told_apart(self) -> list[Array]:
+        """Every form that matters, of every point."""
+        return [self.form(f) for f in self.forms]
+
+    def slots(self) -> tuple[Array, Array]:
+        """Bits [memories, n] in the branch, and [D, memories, n] above the fused loops, without exchanges."""
+        depth, memories = self.template.depth, self.interest.memories
+        slots = np.zeros((depth + 1, len(memories), self.n))
+        for node, (t, bits) in zip(self.template.nodes, self.costs.nodes, strict=True):
+            if not node.shared and node.memory in memories:
+                slots[min(node.level, depth), memories.index(node.memory)] += self.points.values[t] * bits
+        return slots[depth], slots[:depth]
+
+    def choice(self) -> Array:
+        """The number of every point among all combinations of the variables' candidates."""
+        counts = tuple(c.count for c in self.chains)
+        where = tuple(self.points.index[v] for v in range(len(counts)))
+        return np.ravel_multi_index(where, counts) if counts else np.zeros(self.n, np.int64)
+
+    def energy(self) -> Array:
+        """Joules of all actions, without leakage."""
+        return self.form(self.costs.energy) * self.space.times
+
+    def form(self, form: Form) -> Array:
+        return self._form(form, self.points)
+
+    def _form(self, form: Form, points: Points) -> Array:
+        found = np.zeros(points.n)
+        for t, c in form.items():
+            found = found + points.values[t] * c
+        return found
+
+
+def _together(parts: Sequence[Points]) -> Points:
+    first = parts[0]
+    return Points(
+        {t: np.concatenate([p.values[t] for p in parts]) for t in first.values},
+        np.concatenate([p.spread for p in parts], axis=1),
+        np.concatenate([p.keys for p in parts], axis=1),
+        {b: np.concatenate([p.index[b] for p in parts]) for b in first.index},
+        sum(p.n for p in parts),
+    )
+
+
+@lru_cache(maxsize=4096)
+def primes(n: int) -> tuple[int, ...]:
+    """The primes that divide n."""
+    found, p = [], 2
+    while n > 1:
+        if n % p == 0:
+            found.append(p)
+            while n % p == 0:
+                n //= p
+        p = p + 1 if p * p <= n else n
+    return tuple(found)
+
+
+def _multiplicity(values: Array, p: int) -> Array:
+    """How often p divides each value."""
+    left, found = values.copy(), np.zeros(len(values), np.int64)
+    while True:
+        divides = left % p == 0
+        if not divides.any():
+            return found
+        found += divides
+        left = np.where(divides, left // p, left)
+
+
+def prod_of(arrays: Sequence[Array], n: int) -> Array:
+    found = np.ones(n)
+    for a in arrays:
+        found = found * a
+    return found

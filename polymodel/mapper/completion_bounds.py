@@ -1,0 +1,322 @@
+"""What the rest of the cascade costs at least, for every shape and tile size of an Einsum's fused loops.
+
+A whole mapping is a path: structure after structure of open loops, tile sizes and live tensors, one pmapping
+per step. Here a step costs the least of its shape, tile sizes and space (the memory less what is live), so
+that the shortest paths before and behind it bound all whole mappings it is part of. Shapes whose pmappings
+are known cost what these do; the others what `floors` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.budget import Tally
+from polymodel.mapper.join import Outlook, Rules, pairs
+from polymodel.mapper.lower_bounds import Floors
+from polymodel.mapper.pmappings import Pmappings
+from polymodel.mapper.records import Limits
+from polymodel.mapper.shape_choices import Choice, choices_of, entries_of, follows, most_keys, open_shapes
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.states import Structure, step
+from polymodel.mapper.templates import Passing, Shape
+
+Array = Any
+MOST_KEYS = 3_000_000  # tile sizes of all shapes of an Einsum; of more only the least space is looked at
+
+
+@dataclass
+class _Steps:
+    """The steps of one Einsum: from which state, over which tile sizes, to which state; `at` [levels, n]:
+    the entry of the table of least sums that is left beside tensors passing by."""
+
+    before: Array
+    over: Array
+    after: Array
+    at: Array
+
+    def only(self, kept: Array) -> _Steps:
+        return _Steps(self.before[kept], self.over[kept], self.after[kept], self.at[:, kept])
+
+
+@dataclass
+class _States:
+    """All states between two Einsums: tile sizes of each structure, numbered through from `first`."""
+
+    tiles: dict[Structure, Choice]
+    count: int
+
+
+class Interfaces:
+    """All paths, and what is known of their costs."""
+
+    def __init__(
+        self,
+        spaces: Sequence[EinsumSpace],
+        limits: Limits,
+        rules: Rules,
+        floors: Sequence[Floors],
+        passing: Sequence[Passing],
+        depth: int,
+        known: Known,
+        tally: Tally,
+    ) -> None:
+        """Raises Late once time is over."""
+        self.tally = tally
+        self.spaces, self.rules, self.edges = spaces, rules, known.edges
+        self.weights = known.weights
+        self.sums = known.sums + len(self.weights)
+        several = [
+            tuple(open_shapes(s, limits, p, depth, f))
+            for s, p, f in zip(spaces, passing, floors, strict=True)
+        ]
+        many = max(
+            sum(most_keys(s, x.prefix, limits.sizes) for x in mine)
+            for s, mine in zip(spaces, several, strict=True)
+        )
+        self.choices = [
+            tuple(choices_of(s, mine, limits.sizes if many <= MOST_KEYS else "", rules))
+            for s, mine in zip(spaces, several, strict=True)
+        ]
+        self.axis = rules.buffers[0] if rules.buffers else 0
+        self.usage = floors[0].ladders[self.axis] if rules.which else np.array([np.inf])
+        self.tables = [self._table(mine, f) for mine, f in zip(self.choices, floors, strict=True)]
+        self.states = [
+            _States({Structure((), ()): Choice(Shape((), ()), np.zeros((0, 1), int), np.zeros((0, 1)), 0)}, 1)
+        ]
+        self.steps: list[_Steps] = []
+        for i in range(len(spaces)):
+            steps, states = self._stage(i)
+            self.steps.append(steps)
+            self.states.append(states)
+        self.rest: list[Array] = []
+        self.least: list[Array] = []
+        self.behind: list[Array] = []
+
+    def _table(self, mine: Sequence[Choice], floors: Floors) -> Array:
+        """Least sums [sums, all tile sizes, levels of space and one that is no space]."""
+        n = sum(len(c) for c in mine)
+        found = np.full((self.sums, n, len(self.usage) + 1), np.inf)
+        for c in mine:
+            least = floors.of(c.shape.exchanges)
+            if least is None:
+                continue
+            at = [
+                np.minimum(np.searchsorted(x, (cap - own) * (1 - 1e-12)), len(x) - 1)[:, None]
+                for x, cap, own in zip(floors.ladders, self.rules.capacity, c.own, strict=True)
+            ]
+            fits = (c.own <= self.rules.capacity[:, None]).all(axis=0)[:, None]
+            if self.rules.which:
+                left = self.usage[None, :] - c.own[self.axis][:, None]
+                levels = floors.ladders[self.axis]
+                at[self.axis] = np.minimum(np.searchsorted(levels, left * (1 - 1e-12)), len(levels) - 1)
+                fits = fits & (left >= 0)
+            sums = least[(slice(None), *at)] if at else least[:, None, None]
+            sums = self._mixed(np.broadcast_to(sums, (len(sums), len(c), len(self.usage))))
+            found[:, c.places, :-1] = np.where(fits[None], sums, np.inf)
+        return found
+
+    def _mixed(self, sums: Array) -> Array:
+        """Sums [sums, ...] with their mixtures."""
+        if not len(self.weights):
+            return sums
+        with np.errstate(invalid="ignore"):
+            return np.concatenate([sums, np.tensordot(self.weights, sums, axes=1)])
+
+    def _stage(self, number: int) -> tuple[_Steps, _States]:
+        space, before = self.spaces[number], self.states[number]
+        wanted: dict[object, list[Choice]] = {}
+        for c in self.choices[number]:
+            for key in entries_of(space, c.shape):
+                wanted.setdefault(key, []).append(c)
+        groups: list[tuple[Array, Array, Array]] = []
+        reached: dict[Structure, list[int]] = {}
+        tiles: list[Array] = []
+        for structure, old in before.tiles.items():
+            self.tally.ask()
+            passing = self._passing(space, structure, old.keys)
+            for c in wanted.get(follows(space, structure), ()):
+                found = step(structure, space, c.shape, number, self.rules.lives)
+                if found is None:
+                    continue
+                for a, b in pairs(old.keys, c.keys, structure.depth):
+                    self.tally.points += len(a)
+                    fits = (passing[:, a] + c.own[:, b] <= self.rules.capacity[:, None]).all(axis=0)
+                    a, b = a[fits], b[fits]
+                    if len(a):
+                        reached.setdefault(found.after, []).append(len(groups))
+                        groups.append((old.first + a, c.first + b, self._left(passing[:, a])))
+                        tiles.append(c.keys[: found.after.depth, b])
+        after: list[Array] = [np.zeros(0, np.int64)] * len(groups)
+        states: dict[Structure, Choice] = {}
+        count = 0
+        for structure, mine in reached.items():
+            unique, which = _unique(np.concatenate([tiles[k] for k in mine], axis=1))
+            states[structure] = Choice(Shape((), ()), unique, np.zeros((0, 0)), count)
+            begin = 0
+            for k in mine:
+                end = begin + tiles[k].shape[1]
+                after[k] = count + which[begin:end]
+                begin = end
+            count += unique.shape[1]
+        if not groups:
+            none = np.zeros(0, np.int64)
+            return _Steps(none, none, none, np.zeros((len(self.edges), 0), np.int64)), _States({}, 0)
+        steps = _Steps(
+            np.concatenate([g[0] for g in groups]),
+            np.concatenate([g[1] for g in groups]),
+            np.concatenate(after),
+            np.concatenate([g[2] for g in groups], axis=1),
+        )
+        return steps, _States(states, count)
+
+    def _passing(self, space: EinsumSpace, structure: Structure, tiles: Array) -> Array:
+        """Bits of live tensors that the Einsum does not touch [memories, n]."""
+        which = self.rules.which
+        found = np.zeros((len(which), tiles.shape[1]))
+        for live in structure.live:
+            if space.operand(live.tensor) is None and live.memory in which:
+                found[which.index(live.memory)] += self.rules.lives.size(
+                    live.tensor, live.ranks[: live.depth], tiles[: live.depth]
+                )
+        return found
+
+    def _left(self, passing: Array) -> Array:
+        """Entries of the tables for what each level leaves [levels, n]."""
+        if not self.rules.which:
+            return np.zeros((1, passing.shape[1]), np.int64)
+        left = np.minimum(self.edges, self.rules.capacity[self.axis])[:, None] - passing[self.axis][None, :]
+        at = np.minimum(np.searchsorted(self.usage, left * (1 - 1e-12)), len(self.usage) - 1)
+        found: Array = np.where(left >= 0, at, len(self.usage))
+        return found
+
+    def work_out(self, bound: Known | None) -> None:
+        """Shortest paths; steps that no hopeful one goes over are dropped."""
+        ahead = [np.zeros((self.sums, len(self.edges), 1))]
+        for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
+            reached = ahead[-1][:, :, steps.before] + table[:, steps.over, steps.at]
+            ahead.append(_least(reached, steps.after, states.count))
+        behind = np.zeros((self.sums, len(self.edges), self.states[-1].count))
+        for structure, last in self.states[-1].tiles.items():
+            if self.rules.lives.inside and not structure.inside:
+                behind[:, :, last.places] = np.inf
+        self.rest, self.least, self.behind = [], [], [behind]
+        for i in range(len(self.steps) - 1, -1, -1):
+            steps, table = self.steps[i], self.tables[i]
+            costs = table[:, steps.over, steps.at]
+            outside = ahead[i][:, :, steps.before] + self.behind[0][:, :, steps.after]
+            n = table.shape[1]
+            self.rest.insert(0, _least(np.where(np.isfinite(costs), outside, np.inf), steps.over, n))
+            self.least.insert(0, _least(outside + costs, steps.over, n))
+            self.behind.insert(
+                0, _least(costs + self.behind[0][:, :, steps.after], steps.before, self.states[i].count)
+            )
+            if bound is not None and len(steps.over):
+                kept = self._hopeful(bound, outside + costs)
+                if not kept.all():
+                    self.steps[i] = steps.only(np.flatnonzero(kept))
+
+    def _hopeful(self, known: Known, sums: Array) -> Array:
+        n = sums.shape[2]
+        figures = [np.zeros(n)] * (self.sums - len(self.weights) + len(self.rules.buffers))
+        none = np.zeros((self.sums, len(self.edges)))
+        return Bound(known, none).hopeful(figures, sums)
+
+    def hopeful(self, number: int, known: Known | None) -> dict[Shape, Array]:
+        """Shapes of an Einsum that may be part of a good whole mapping, and at which tile sizes."""
+        open_ = np.zeros(self.tables[number].shape[1], bool)
+        open_[self.steps[number].over] = True
+        if known is not None:
+            open_ &= self._hopeful(known, self.least[number])
+        return {c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()}
+
+    def choice(self, number: int, shape: Shape) -> Choice:
+        return next(c for c in self.choices[number] if c.shape == shape)
+
+    def refine(
+        self,
+        number: int,
+        shape: Shape,
+        points: Pmappings | None,
+        some: Array | None = None,
+    ) -> None:
+        """From now on the shape costs what its pmappings do, at some of its tile sizes (None: at all)."""
+        c = self.choice(number, shape)
+        table = np.full((self.sums, len(c), len(self.usage) + 1), np.inf)
+        if points is not None and len(points):
+            place = c.of(points.keys)
+            at = np.zeros(len(points), np.int64)
+            if self.rules.which:
+                bits = points.local + points.above.sum(axis=0) + c.own[:, place]
+                at = np.minimum(
+                    np.searchsorted(self.usage, bits[self.axis] * (1 - 1e-12)), len(self.usage) - 1
+                )
+            figures = self.rules.interest.figures(points.energy, points.latency, ())
+            sums = np.stack(figures) if figures else np.zeros((0, len(points)))
+            for row, figure in zip(table, self._mixed(sums), strict=True):
+                np.minimum.at(row, (place, at), figure)
+            np.minimum.accumulate(table[:, :, :-1], axis=2, out=table[:, :, :-1])
+        if some is not None:
+            table[:, ~some] = 0.0
+        mine = self.tables[number]
+        mine[:, c.places] = np.maximum(mine[:, c.places], table)
+
+    def near_best(self, share: float) -> list[dict[Shape, Array]]:
+        """Per Einsum the shapes and tile sizes on paths no more than so much above the shortest, for every
+        level and sum."""
+        best = self.behind[0][:, :, :1]
+        found = []
+        for number, least in enumerate(self.least):
+            near = (least <= best * (1 + share)) & np.isfinite(least)
+            open_ = near.any(axis=(0, 1)) if self.sums else np.isfinite(least).any(axis=(0, 1))
+            found.append({c.shape: open_[c.places] for c in self.choices[number] if open_[c.places].any()})
+        return found
+
+    def rest_of(self, number: int, shape: Shape, keys: Array | None = None) -> Array:
+        """What a whole mapping costs besides this shape at least [sums, levels, tile sizes]."""
+        c = self.choice(number, shape)
+        mine = self.rest[number][:, :, c.places]
+        return mine if keys is None else mine[:, :, c.of(keys)]
+
+    def behind_of(self, number: int, structure: Structure, tiles: Array) -> Array:
+        """What the Einsums from `number` on cost at least behind states [sums, levels, n]."""
+        return self._behind(self.behind[number], number, structure, tiles)
+
+    def least_behind(self, number: int, structure: Structure, tiles: Array) -> Array:
+        """The same with all the space there is [sums, n]."""
+        return self._behind(self.behind[number][:, -1], number, structure, tiles)
+
+    def outlook(self, number: int, known: Known) -> Outlook:
+        """What the join behind an Einsum asks; `told` is all that the answers depend on."""
+        told = self.behind[number], self.states[number].tiles
+        return Outlook(known, partial(self.behind_of, number), partial(self.least_behind, number), told)
+
+    def _behind(self, table: Array, number: int, structure: Structure, tiles: Array) -> Array:
+        states = self.states[number].tiles.get(structure)
+        if states is None:
+            return np.full((*table.shape[:-1], tiles.shape[1]), np.inf)
+        return table[..., states.first + states.of(tiles)]
+
+
+def _unique(tiles: Array) -> tuple[Array, Array]:
+    """Unlike columns, and which one each is."""
+    if not len(tiles):
+        return np.zeros((0, 1), np.int64), np.zeros(tiles.shape[1], np.int64)
+    found, which = np.unique(tiles, axis=1, return_inverse=True)
+    return found, which.reshape(-1)
+
+
+def _least(values: Array, of: Array, count: int) -> Array:
+    """The least of values [..., n] of each number below `count`."""
+    found = np.full((*values.shape[:-1], count), np.inf)
+    if len(of):
+        order = np.argsort(of, kind="stable")
+        mine = of[order]
+        starts = np.flatnonzero(np.concatenate([[True], mine[1:] != mine[:-1]]))
+        found[..., mine[starts]] = np.minimum.reduceat(values[..., order], starts, axis=-1)
+    return found

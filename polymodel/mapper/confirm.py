@@ -1,0 +1,209 @@
+"""Every mapping that the search finds, evaluated: its figures must be those that the search gave it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, takewhile
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import InternalError, Refused, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.mapper.records import Candidate
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.report.report import Report
+from polymodel.sweep.parallel import scratch
+from polymodel.workload.einsum import Cascade
+
+if TYPE_CHECKING:
+    from polymodel.sparse.actions.data import TensorData
+
+Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where these are asked for
+
+CLOSE = 1e-9  # relative; sums of the same floats in another order differ by less
+START = 1.0  # seconds that other processes need to start
+LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, each a third of a second
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
+    they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
+    costs on sparse data, where these were asked for, and what they are (`label`)."""
+
+    energy: float
+    latency: float
+    buffers: tuple[tuple[str, float], ...]
+    confirmed: bool = True
+    sparse: tuple[float, float] | None = None
+    label: str = ""
+
+
+def searched(candidate: Candidate) -> Figures:
+    """The figures as the search gave them."""
+    return Figures(candidate.energy, candidate.latency, candidate.buffers, False)
+
+
+def confirmed(spec: Spec, candidate: Candidate, data: Data = None) -> Figures:
+    """The figures of `evaluate`. Raises InternalError if they are not those of the search. With `data` those
+    of sparse data as well: what the search says of energy and latency is then something else."""
+    try:
+        report = evaluate_problem(Problem(spec.workload, spec.arch, candidate.tree))
+    except SpecError as fault:
+        raise bug(spec, candidate, f"evaluate does not accept it: {fault.diagnostics[0].message}") from fault
+    if data is None:
+        return compared(spec, candidate, report)
+    from polymodel.report.sparse import with_data
+
+    found, sparse = fitting(spec, candidate, report), with_data(report, data)
+    return replace(found, sparse=(sparse.total_energy, sparse.total_latency), label=sparse.label)
+
+
+def compared(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+    """The figures of a report. Raises InternalError if they are not those of the search."""
+    found = fitting(spec, candidate, report)
+    for name, mine, theirs in (
+        ("energy", candidate.energy, found.energy),
+        ("latency", candidate.latency, found.latency),
+    ):
+        if abs(mine - theirs) > CLOSE * max(abs(mine), abs(theirs)):
+            raise bug(spec, candidate, f"its {name} is {theirs!r} to evaluate and {mine!r} to the search")
+    return found
+
+
+def fitting(spec: Spec, candidate: Candidate, report: Report) -> Figures:
+    """The same without a look at energy and latency: it fits, and its peaks are no more than was said."""
+    found = figures_of(report)
+    if not report.feasible:
+        raise bug(spec, candidate, "it does not fit: " + "; ".join(map(str, report.violations)))
+    peaks = dict(found.buffers)
+    for memory, bits in candidate.buffers:
+        if peaks.get(memory, 0) > bits * (1 + CLOSE):
+            what = f"the peak of {memory} is {peaks[memory]:.0f} bit to evaluate and {bits:.0f} to the search"
+            raise bug(spec, candidate, what)
+    return found
+
+
+def below(candidate: Candidate, found: Figures) -> bool:
+    """True if a peak is lower than the search counted it."""
+    peaks = dict(found.buffers)
+    return any(m in peaks and peaks[m] < bits * (1 - CLOSE) for m, bits in candidate.buffers)
+
+
+def figures_of(report: Report) -> Figures:
+    """Energy, latency and peaks of one report."""
+    peaks: dict[str, float] = {c.name: 0 for c in report.problem.hierarchy.components if c.kind == "memory"}
+    for n in report.costs.needs:
+        if n.counts:
+            peaks[n.component] = max(peaks[n.component], n.bits)
+    return Figures(report.total_energy, report.total_latency, tuple(peaks.items())[1:])
+
+
+def all_confirmed(
+    spec: Spec,
+    candidates: Sequence[Candidate],
+    workers: int,
+    done: Callable[[int], bool],
+    longest: float = LONGEST,
+    data: Data = None,
+) -> list[Figures]:
+    """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
+    those left keep the figures of the search. So do those not reached within so many seconds."""
+    begun, found = perf_counter(), list[Figures]()
+    for candidate in candidates:
+        if not done(len(found)):
+            break
+        passed, left = perf_counter() - begun, len(candidates) - len(found)
+        if passed > longest:
+            break
+        if workers > 1 and passed > START and passed * left > 2 * START * len(found):
+            return _together(spec, candidates, found, workers, done, longest, data)
+        found.append(_known(spec, candidate, data))
+    return found + [searched(c) for c in candidates[len(found) :]]
+
+
+def _together(
+    spec: Spec,
+    candidates: Sequence[Candidate],
+    found: list[Figures],
+    workers: int,
+    done: Callable[[int], bool],
+    longest: float,
+    data: Data,
+) -> list[Figures]:
+    """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
+    from joblib import Parallel, delayed
+
+    from polymodel.processes import workers as ending_with
+
+    begun, rest = perf_counter(), candidates[len(found) :]
+    size = max(1, len(rest) // (4 * workers))
+    shares = [rest[i : i + size] for i in range(0, len(rest), size)]
+    parallel = Parallel(n_jobs=workers, return_as="generator", temp_folder=scratch(), **ending_with())
+    running = parallel(delayed(_share)(spec, share, data) for share in shares)
+    try:
+        for part in running:
+            found += part
+            if not done(len(found)) or perf_counter() - begun > longest:
+                break
+    except KeyboardInterrupt:  # Ctrl-C reaches the processes as well
+        done(len(found))
+    finally:
+        with warnings.catch_warnings():  # joblib warns of shares left over, which is what was wanted
+            warnings.simplefilter("ignore", UserWarning)
+            running.close()
+    return found + [searched(c) for c in candidates[len(found) :]]
+
+
+def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Figures]:
+    return [_known(spec, c, data) for c in candidates]
+
+
+def _known(spec: Spec, candidate: Candidate, data: Data) -> Figures:
+    """The figures of `evaluate`, or of the search where `evaluate` refuses to count (lifetimes, mostly): the
+    refusal is told when the report is looked at."""
+    try:
+        return confirmed(spec, candidate, data)
+    except ReadTogether:
+        raise
+    except Refused:
+        return searched(candidate)
+
+
+class ReadTogether(Refused):
+    """Einsums below one loop each hold a tensor that none of them hands on, and the search cannot tell."""
+
+
+def bug(spec: Spec, candidate: Candidate, what: str) -> InternalError | ReadTogether:
+    """What is raised where search and evaluation disagree.
+
+    The search counts Einsums by themselves but for what they hand on. That is wrong where several below one
+    loop read a tensor from further out: a storage node above the loop is for all of them.
+    """
+    for tensor, one, other in _read_together(spec.workload, candidate.tree):
+        message = (
+            f"{one} and {other} share loops and both read {tensor}, which neither hands on to the other; the "
+            "search takes each to store its own, and found mappings where that is not so"
+        )
+        remedy = (
+            f"name {tensor} otherwise in one of the two, as a tensor of its own, or set max_fused_loops: 0"
+        )
+        return ReadTogether(message, remedy)
+    text = mapping_to_yaml(candidate.tree, spec.used_symbols())
+    return InternalError(f"the search and evaluate disagree on a mapping (please report it): {what}\n{text}")
+
+
+def _read_together(cascade: Cascade, tree: LoopTree) -> Iterator[tuple[str, str, str]]:
+    """Tensors in the backing storage, and two Einsums below one loop that both read them."""
+    root = tree.nodes[0]
+    backed = root.tensors if isinstance(root, StorageNode) else ()
+    for one, other in combinations(tree.einsums, 2):
+        both = zip(tree.path(one), tree.path(other), strict=False)
+        same = takewhile(lambda steps: steps[0].id == steps[1].id, both)
+        if any(isinstance(step.node, Loop) for step, _ in same):
+            mine, theirs = ({a.tensor for a in cascade[e].inputs} for e in (one, other))
+            yield from ((t, one, other) for t in backed if t in mine & theirs)

@@ -1,0 +1,398 @@
+"""What an exploration returns: the front, one point per mapping, and how complete it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from polymodel.architecture.text import uncut_text
+from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.loading import Spec
+from polymodel.loading.named import kept_files
+from polymodel.mapper.confirm import CLOSE, below
+from polymodel.mapper.infeasibility import why_empty
+from polymodel.mapper.point import Point, measured_buffer
+from polymodel.mapper.records import Diagnosis, Found, Request
+from polymodel.report.export import write_parquet
+from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.spec.faults import suggestion
+from polymodel.spec.output import write_text
+from polymodel.workload.slips import likely_slips
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from polymodel.mapper.sparse_objectives import Quality
+
+SHOWN = 20
+UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
+UNITS |= {f"sparse_{n}": u for n, u in UNITS.items() if n != "buffer"} | {"speedup": RATIO}
+ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names in files
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Whole mappings that none beats in every objective, best in the first objective first.
+
+    `front[i]` is a `Point` with `.spec`, `.report`, `.mapping`, `.yaml`, `.save(path)`. `found` is what the
+    search says, `request` what it was asked, `seconds` what it took with the evaluation of every point;
+    `interrupted`: it was broken off by Ctrl-C. `sparse`: how good it is, where objectives are of sparse data.
+    """
+
+    spec: Spec
+    request: Request
+    found: Found
+    points: tuple[Point, ...]
+    seconds: float = 0.0
+    interrupted: bool = False
+    sparse: Quality | None = None
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self.request.objectives
+
+    @property
+    def complete(self) -> bool:
+        """False if the search ended before it had looked at every mapping."""
+        return self.found.complete
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __iter__(self) -> Iterator[Point]:
+        return iter(self.points)
+
+    @overload
+    def __getitem__(self, number: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[Point, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> Point | tuple[Point, ...]:
+        if isinstance(number, int) and not -len(self.points) <= number < len(self.points):
+            many = f"they run from 0 to {len(self.points) - 1}" if self.points else "the front is empty"
+            raise IndexError(f"there is no point {number}: {many}")
+        return self.points[number]
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """Why the front is empty, as records: obstacles and relaxations. None if it is not, or cut short."""
+        return self.found.diagnosis
+
+    @cached_property
+    def reason(self) -> str:
+        """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
+        return "" if self.points else why_empty(self.found)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the answer: how good it is, and what was not looked at."""
+        return tuple(_notes(self))
+
+    @cached_property
+    def table(self) -> Table:
+        """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
+        below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
+        costs of sparse and dense data and the speedup, dense latency over sparse latency."""
+        inner = [c.name for c in self.spec.arch.components if c.kind == "memory"][1:]
+        plain = [o for o in self.objectives if not o.startswith("buffer:")]
+        sparse = ("sparse_energy", "sparse_latency", "speedup") if self.sparse is not None else ()
+        names = list(dict.fromkeys([*plain, *sparse, "energy", "latency", "energy_delay"]))
+        columns = [Column("mapping"), *(Column(n, UNITS[n]) for n in names)]
+        columns += [Column(f"buffer:{m}", "bit") for m in inner]
+        columns += [Column("fused"), Column("fused_loops")]
+        sure = all(p.found.confirmed for p in self.points)
+        rows: list[tuple[Cell, ...]] = []
+        for p in self.points:
+            peaks = [_whole(p.buffers.get(m)) for m in inner]
+            figures = [_whole(p.value(n)) if n == "buffer" else p.value(n) for n in names]
+            row: tuple[Cell, ...] = (p.number, *figures, *peaks, ", ".join(p.fused), p.fused_loops)
+            rows.append(row if sure else (*row, p.found.confirmed))
+        if not sure:
+            columns.append(Column("confirmed"))
+        return Table("front", tuple(columns), tuple(rows), self.notes)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The table as a DataFrame; `frame.attrs["units"]` has the units: J, s, J s, bit."""
+        return self.table.frame()
+
+    @cached_property
+    def exported(self) -> Table:
+        """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
+        was cut short every row says `complete`: False."""
+        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in self.table.columns]
+        rows = self.table.rows
+        if not self.complete:
+            columns.append(Column("complete"))
+            rows = tuple((*row, False) for row in rows)
+        return Table("front", tuple(columns), rows, self.notes)
+
+    @cached_property
+    def stages(self) -> pd.DataFrame:
+        """What each step of the search looked at: templates, points combined, those too large for a memory,
+        points kept after dominance, seconds."""
+        from polymodel.mapper.html_page import stages
+
+        return stages(self).frame()
+
+    def best(self, objective: str = "") -> Point:
+        """The point with the least of an objective (the first, if none is named), or of energy_delay.
+
+        Raises SpecError if the front is empty, or was not made for that objective: another mapping, which
+        is not on this front, might then be better.
+        """
+        name = objective or self.objectives[0]
+        known = self._minimised()
+        if name not in known:
+            # Objectives of dense and of sparse data do not go together.
+            others = "" if (self.sparse is None) == name.startswith("sparse_") else "..., "
+            remedy = suggestion(name, known, "objectives of this front") if name not in UNITS else ""
+            raise SpecError(
+                [
+                    Diagnostic(
+                        f"the front is over {', '.join(self.objectives)}: it need not have the least {name}",
+                        remedy or f"explore with objectives=[{others}{name!r}]",
+                    )
+                ]
+            )
+        if not self.points:
+            raise SpecError([Diagnostic(*_told_empty(self))])
+        return min(self.points, key=lambda p: p.value(name))
+
+    def _minimised(self) -> tuple[str, ...]:
+        """Figures whose least value is on this front."""
+        found = list(self.objectives)
+        for kind in ("", "sparse_"):
+            if {f"{kind}energy", f"{kind}latency"} <= set(found):
+                found.append(f"{kind}energy_delay")
+        inner = [c for c in self.spec.arch.components if c.kind == "memory"][1:]
+        name = f"buffer:{measured_buffer(self.spec)}" if inner else ""
+        if name in found or "buffer" in found:
+            found += ["buffer", name]
+        return tuple(dict.fromkeys(found))
+
+    def to_csv(self, file: str | Path | None = None) -> str:
+        """The table as CSV text, units in the names of its columns; also written to `file`."""
+        text = self.exported.to_csv()
+        if file is not None:
+            with kept_files(self.spec), writing(file):
+                write_text(file, text)
+        return text
+
+    def to_parquet(self, file: str | Path) -> Path:
+        """The table as a parquet file; units are in the schema's pandas attributes."""
+        with kept_files(self.spec), writing(file):
+            write_parquet(self.frame, Path(file))
+        return Path(file)
+
+    def save(self, folder: str | Path) -> tuple[Path, ...]:
+        """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
+        the notes), and `mapping-N.yaml` per point."""
+        with kept_files(self.spec), writing(folder):
+            target = Path(folder)
+            target.mkdir(parents=True, exist_ok=True)
+            write_text(target / "stages.csv", self.stages.to_csv(index=False))
+            write_text(target / "front.txt", f"{self!r}\n")
+        self.to_csv(target / "front.csv")
+        self.to_parquet(target / "front.parquet")
+        found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]
+        return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
+
+    def to_html(self, file: str | Path | None = None, *, plots: bool = True, command: str = "") -> str:
+        """The front as one page that opens from a file: a table that sorts (up to 3,000 points), plots,
+        LoopTree and mapping YAML of the best, what was looked at, what it was made from. `plots=False` leaves
+        out what takes matplotlib; `command`: the command line that asked, to be told."""
+        from polymodel.mapper.html_page import to_html
+
+        return to_html(self, file, plots, command)
+
+    def unit(self, name: str) -> str:
+        """The unit of a figure: J, s, J s, bit, or none."""
+        return self.table.units.get(name, "bit" if name.startswith("buffer") else "")
+
+    def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
+        """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
+        buffer, or buffer:MEMORY. Colours tell which tensors are fused, or a third objective. `label` names
+        the front in the legend; fronts drawn into one picture (`ax`) without one are numbered."""
+        from polymodel.report.plots_explore import explored_axes
+
+        if not self.points:
+            raise SpecError([Diagnostic(*_told_empty(self))])
+        shown = _axes_of(self, x, y)
+        return explored_axes(self.frame, self.objectives, shown, self.frame.attrs["units"], ax, label)
+
+    def __repr__(self) -> str:
+        return "\n".join([self._headline(), *self._body(self.shown.text().split("\n"))])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = [f"<p>{escape(self._headline())}</p>"]
+        if self.points:
+            lines.append(self.shown.html())
+        return "\n".join([*lines, *(f"<p>{escape(n)}</p>" for n in self._told())])
+
+    @cached_property
+    def shown(self) -> Table:
+        """The first rows, and the columns that fit on a screen."""
+        drop = {"energy_delay"} - set(self.objectives)
+        if "buffer" in self.objectives:
+            drop.add("buffer")  # the same as that of the memory, which says which one it is
+        table = self.table.only(*(c.name for c in self.table.columns if c.name not in drop))
+        return Table(table.name, table.columns, table.rows[:SHOWN])
+
+    def _body(self, table: Sequence[str]) -> list[str]:
+        return [*(table if self.points else ()), *(f"  {n}" for n in self._told())]
+
+    def _told(self) -> list[str]:
+        more = len(self.points) - SHOWN
+        return [*([f"... {more} more in .frame"] if more > 0 else []), *self.notes]
+
+    def _headline(self) -> str:
+        looked = sum(s.points for s in self.found.stages)
+        count = f"{len(self.points)} mapping{'s' if len(self.points) != 1 else ''}"
+        over = [f"buffer of {measured_buffer(self.spec)}" if o == "buffer" else o for o in self.objectives]
+        combined = f" ({looked:.4g} combinations looked at)" if looked else ""
+        return f"Front over {', '.join(over)}: {count}, in {self.seconds:.3g} s{combined}"
+
+
+def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
+    """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
+    known = [c.name for c in front.table.columns if c.unit]
+    if x or y:
+        given = (x or front.objectives[0], y or front.objectives[0])
+    elif len(front.objectives) > 1:
+        # One that is the same everywhere shows nothing.
+        values = zip(*(p.values for p in front.points), strict=True)
+        varying = [o for o, v in zip(front.objectives, values, strict=False) if len(set(v)) > 1]
+        order = list(dict.fromkeys([*varying, *front.objectives]))
+        given = (order[0], order[1])
+    else:
+        raise SpecError([Diagnostic("a picture of a front needs two figures", 'plot("energy", "latency")')])
+    for name in given:
+        if name not in known:
+            raise SpecError([Diagnostic(f"there is no figure {name}", suggestion(name, known, "figures"))])
+    return given
+
+
+def _told_empty(front: Front) -> tuple[str, str]:
+    """What the fault of an empty front says, and the remedy: the least that admits a mapping."""
+    found = front.diagnosis
+    if found is None or not found.obstacles:
+        return f"no valid mapping: {front.reason}", "relax the constraints"
+    ways = [f"a mapping exists if {r.text}" for r in found.relaxations]
+    return "no valid mapping: " + "; ".join(o.text for o in found.obstacles), "; or ".join(ways)
+
+
+def _whole(bits: float | None) -> Cell:
+    """Bits as an int: they are counted."""
+    return None if bits is None else int(bits)
+
+
+def _within(front: Front) -> str:
+    """The space that the search promises something about."""
+    limits, fanouts = front.request.limits, any(d.fanout > 1 for _, d in front.spec.arch.dimensions)
+    even = "tile sizes divide" if limits.sizes != "all" else "spatial tiles divide" if fanouts else ""
+    return f"the mapspace (docs/explore.md says what it leaves out{f'; {even}' if even else ''})"
+
+
+def _unbounded(front: Front) -> Iterator[str]:
+    """Where no size says which memory is the buffer."""
+    inner = [c for c in front.spec.arch.components if c.kind == "memory"][1:]
+    if "buffer" in front.objectives and len(inner) > 1 and all(isinf(c.size_bits) for c in inner):
+        yield (
+            f"no memory inside the backing storage is bounded: `buffer` is that of {inner[-1].name}, the "
+            f"innermost; name another one as `buffer:{inner[0].name}`"
+        )
+
+
+def _attained(front: Front) -> bool:
+    """True if the front is as good as the search: always, but for what it only bounds of sparse data."""
+    return front.sparse is None or front.sparse.factor <= 1 + CLOSE
+
+
+def _bounded(front: Front) -> str:
+    eps, most = front.request.eps, 1.0 if front.sparse is None else front.sparse.factor
+    each = f"for each valid mapping of {_within(front)} there is one here that is no more than that above it"
+    about = [f"eps={eps:g}"] if eps else []
+    if not _attained(front):
+        about.append("a bound: what zeros save elsewhere is known at most")
+    if isinf(most):
+        return "how near to the best is not known: all that other mappings cost may be saved where zeros are"
+    factor = (1 + eps) * most
+    shown = f"{factor:g}" if _attained(front) else f"{_upwards(factor)}"
+    return f"within a factor of {shown} in every objective: {each} ({', '.join(about)})"
+
+
+def _upwards(factor: float) -> str:
+    return "any factor" if isinf(factor) else f"{ceil(factor * 1e4 - CLOSE) / 1e4:.4f}"
+
+
+def _sparse(front: Front) -> Iterator[str]:
+    """What the figures of sparse data are, and which mappings were looked at for them."""
+    if front.sparse is None:
+        return
+    said = {
+        "exact": "exact: of given data",
+        "expected": "expected values",
+        "bound": "bounds, at most so much",
+    }
+    yield (
+        f"sparse figures are {said[front.sparse.label]}; what fits is decided by dense tiles, as if no point "
+        "were zero: mappings that fit compressed only were not looked at"
+    )
+    if front.complete and len(front.objectives) > 1 and not _attained(front):
+        most = ((1 + front.request.eps) * x for x in front.sparse.each)
+        each = [f"{n} by a factor of {_upwards(x)}" for n, x in zip(front.objectives, most, strict=True)]
+        yield f"the least here may be above the least there is: {', '.join(each)}"
+    left = front.sparse.found - front.sparse.evaluated
+    if left:
+        yield (
+            f"{left} of the search's {front.sparse.found} mappings were not evaluated on sparse data, for "
+            "want of time or because their zeros cannot be counted; the factor holds with them"
+        )
+
+
+def _notes(front: Front) -> Iterator[str]:
+    found, request = front.found, front.request
+    yield from _unbounded(front)
+    yield from likely_slips(front.spec.workload)
+    if not front.points:
+        first, *more = front.reason.split("\n")
+        yield f"no valid mapping: {first}"
+        yield from more
+    elif found.complete and (request.eps or not _attained(front)):
+        yield _bounded(front)
+    elif found.complete:
+        within = _within(front)
+        yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
+    if not found.complete:
+        what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
+        rest = "; ".join(found.unsearched) or "a part of the space"
+        yield f"{what}, so that there may be better mappings; not searched: {rest}"
+    yield from _sparse(front)
+    yield from uncut_text(front.spec.arch.components)
+    live = [c.name for c in front.spec.arch.components if c.kind == "memory" and c.allocation == "live"]
+    if live:
+        yield (
+            f"{', '.join(live)} has `allocation: live`, of which the search counts a bound (line buffers, "
+            "else whole tiles): mappings that fit only by finer lifetimes were not looked at"
+        )
+    lower = sum(below(p.candidate, p.found) for p in front.points)
+    if lower:
+        yield (
+            f"{lower} of these mappings hold less at their peak than the search counted (what stands above "
+            "fused loops, as if it were there all the time); some that it held for larger may be as good"
+        )
+    waiting = sum(not p.found.confirmed for p in front.points)
+    if waiting:
+        yield (
+            f"{waiting} points have the figures of the search (their buffers may be smaller): each is "
+            "evaluated when its report is looked at"
+        )

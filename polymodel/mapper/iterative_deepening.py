@@ -1,0 +1,397 @@
+"""Fused loops of a depth: what may be part of better whole mappings than are known, and their join.
+
+The order of work: what every Einsum costs at least (`floors`), and what follows for whole mappings
+(`interfaces`); whole mappings of the shapes that look best (a dive); then all pmappings that may still be
+part of better ones, and their join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import astuple, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from polymodel.mapper.branch_and_bound import Bound, Known
+from polymodel.mapper.budget import GRACE, Late, Tallies, Watch
+from polymodel.mapper.combine import Interest, group_numbers
+from polymodel.mapper.completion_bounds import Interfaces
+from polymodel.mapper.dominance import undominated
+from polymodel.mapper.full_mappings import Whole
+from polymodel.mapper.join import Outlook, Rules, Stage, first_stage, next_stage
+from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
+from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
+from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
+from polymodel.mapper.records import Request
+from polymodel.mapper.shape_choices import every_shape, exchanged_inside, unlike
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.states import passing_of
+from polymodel.mapper.templates import Exchanges, Passing, Shape
+
+Array = Any
+T = TypeVar("T")
+DIVES = ((3e-3, 0.4), (1e-3, 0.2))  # shares by which costs and space may be above the best, rough ones first
+NEAR = 1e-3  # how near the shortest path is a shape that a dive looks at
+CLOSE = 2e-4  # how near the least that is possible the best may be, so that no more dives are needed
+FEW = 300  # tile sizes of all Einsums that are looked at without a dive
+TIMES = 6  # looks at what is handed on further inside, before all is looked at that may be beside it
+MIXTURES = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # latency against energy
+FLOORS = 0.25  # of the time limit at most, for what every Einsum costs at least
+
+
+class Deepening:
+    """Deeper and deeper fused loops; what is known of the shallower ones bounds the search of the next."""
+
+    def __init__(
+        self,
+        spaces: Sequence[EinsumSpace],
+        request: Request,
+        watch: Watch,
+        rules: Rules,
+        before: Deepening | None = None,
+    ) -> None:
+        """`before`: of a part of these spaces, whose whole mappings are known."""
+        self.spaces, self.request, self.rules, self.watch = spaces, request, rules, watch
+        sums = int(rules.interest.energy) + int(rules.interest.latency)
+        self.steps = ladders(rules.capacity, all_bits(spaces))
+        figures = np.zeros((sums + len(rules.buffers), 0))
+        edges = self.steps[rules.buffers[0]][::-2][::-1] if rules.buffers else np.array([np.inf])
+        slack = share_of(request.eps, BEATEN)
+        self.known = Known(figures, sums, edges, slack)  # mixtures once their scale is known
+        self.floors = [Floors(self.steps, sums, None)] * len(spaces)
+        self.found: list[list[Pmappings]] = [[] for _ in spaces]
+        self.seen: list[dict[Shape, Array]] = [{} for _ in spaces]  # tile sizes that were looked at
+        self.passing = [passing_of(spaces, rules.lives, i) for i in range(len(spaces))]
+        self.names = [s.name if by_name(request.limits) else "" for s in spaces]
+        known: dict[object, Regions] = {}
+        self.explorers = [
+            Explorer(s, request.limits, rules.interest, p, known.setdefault((s.shape, name), Regions()))
+            for s, p, name in zip(spaces, self.passing, self.names, strict=True)
+        ]
+        self.paths: Interfaces | None = None
+        self.before: list[Floors] = []  # of the part that is known
+        self.wholes: list[Whole] = []
+        self.tallies = Tallies(watch.tally)
+        if before is not None:
+            self.wholes, self.tallies = before.wholes, before.tallies
+            self.known = replace(self.known, figures=before.known.figures)
+            alike = before.rules.which == rules.which[: len(before.steps)]
+            alike = alike and all(map(np.array_equal, before.steps, self.steps))
+            if alike and all(f.least is not None for f in before.floors):
+                self.before = before.floors
+        self.through = [True] * len(spaces)  # whether all pmappings asked for were looked at
+
+    def floor(self, depth: int) -> None:
+        """Work out what every Einsum costs at least, in mappings of up to so many fused loops."""
+        tally = self.watch.tally(self.watch.share(FLOORS))
+        first = dict(equal_shapes(self.spaces, self.names))
+
+        def one(i: int) -> int:
+            self.watch.look(f"bounds of {self.spaces[i].name}")
+            before = self.before[i] if self.before else None
+            wanted: set[Exchanges] = set()
+            for k in (k for k in first if first[k] == i and before is not None):
+                args = self.spaces[k], self.request.limits, self.passing[k], depth, self.rules
+                wanted |= exchanged_inside(*args)
+            self.floors[i] = floors_of(
+                self.spaces[i],
+                self.request.limits,
+                self.rules.interest,
+                self.steps,
+                self.explorers[i].known,
+                tally,
+                before,
+                wanted,
+            )
+            return i
+
+        for _ in self._side_by_side([i for i in first if first[i] == i], one):
+            pass
+        self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
+
+    def deepen(self, depth: int) -> None:
+        """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
+        if not self._begun(depth):
+            return
+        assert self.paths is not None
+        self.paths.work_out(self.known)
+        self._finish(depth, self._dives())
+
+    def _finish(self, depth: int, dives: Sequence[Interest]) -> None:
+        assert self.paths is not None
+        for interest in dives:
+            if not self.near():
+                self.dive(depth, interest)
+        for some in self._turns():
+            for alike in self._side_by_side(some, partial(self._deepened, depth=depth)):
+                for i in alike:
+                    self.watch.tell(self.spaces[i].name, self._best())
+            if not self.watch.going_on():
+                break
+            self.paths.work_out(self.known)
+        self.join(self._left())
+
+    def deepen_inside(self, depth: int) -> None:
+        """The same where only what is handed on further inside than the first memory is new: first whether
+        any of it is part of better whole mappings than are known."""
+        if not self._begun(depth):
+            return
+        assert self.paths is not None
+        for _ in range(TIMES):
+            self.paths.work_out(self.known)
+            hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
+            left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
+            if not any(left):
+                return
+            wanted = [unlike(some, done) for some, done in zip(left, self.seen, strict=True)]
+            if not any(wanted):
+                break
+            self._look(wanted, depth)
+            if not self.watch.going_on():
+                return
+        few = sum(int(some.sum()) for mine in hopeful for some in mine.values()) < FEW
+        self._finish(depth, () if few else self._dives())
+
+    def _begun(self, depth: int) -> bool:
+        self.known = replace(self.known, weights=self._weights())
+        self.found = [[] for _ in self.spaces]
+        self.seen = [{} for _ in self.spaces]
+        return self._map_paths(depth)
+
+    def _map_paths(self, depth: int) -> bool:
+        """False if there was no time for it."""
+        limits, tally = self.request.limits, self.watch.tally()
+        self.watch.look("bounds of whole mappings")
+        try:
+            self.paths = Interfaces(
+                self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
+            )
+        except Late:
+            return False
+        return True
+
+    def _dives(self) -> list[Interest]:
+        """What the dives look at, rougher ones first: of several figures near ones are left out."""
+        mine = self.rules.interest
+        if len(self.spaces) < 2:
+            return []
+        # Where memories are few, looking at all is about as fast as a fine dive.
+        some = DIVES if any(e.cut for e in self.explorers) else DIVES[:1]
+        return [replace(mine, eps=eps, rough=space) for eps, space in some if eps > mine.eps]
+
+    def near(self) -> bool:
+        """True if the best that is known is about as good as can be."""
+        assert self.paths is not None
+        known, sums = self.known.figures, self.known.sums
+        if not known.shape[1] or not sums or self.rules.buffers:
+            return False
+        best = np.concatenate(
+            [known[:sums], self.known.weights @ known[:sums]] if len(self.known.weights) else [known[:sums]]
+        )
+        return bool((best.min(axis=1) <= self.paths.behind[0][:, -1, 0] * (1 + CLOSE)).all())
+
+    def _left(self) -> list[list[Pmappings]]:
+        """The pmappings that known whole mappings leave."""
+        for i, mine in enumerate(self.found):
+            bounded = [self._bounded(i, points) for points in mine]
+            self.found[i] = [p for p in bounded if p is not None]
+        return self.found
+
+    def _weights(self) -> Array:
+        """Mixtures of energy and latency, each as a share of the least that is known."""
+        least = self.known.figures[:2].min(axis=1, initial=np.inf)
+        if self.known.sums < 2 or len(self.spaces) < 2 or not np.isfinite(least).all() or not least.all():
+            return np.zeros((0, 0))
+        return np.array([[1 / least[0], share / least[1]] for share in MIXTURES])
+
+    def dive(self, depth: int, interest: Interest) -> None:
+        """Whole mappings of shapes that look best: the more is known, the less is worth looking at."""
+        assert self.paths is not None
+        near = self.paths.near_best(NEAR)
+        wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
+        self._look(wanted, depth)
+        if self.watch.going_on():
+            self.join(
+                [[self._thin(i, p, interest) for p in mine] for i, mine in enumerate(self._left())], interest
+            )
+        if self.watch.going_on():
+            self.paths.work_out(self.known)
+
+    def _look(self, wanted: Sequence[Mapping[Shape, Array]], depth: int) -> None:
+        """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
+        bound paths."""
+        some = self._alike(i for i, mine in enumerate(wanted) if mine)
+        for _ in self._side_by_side(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth)):
+            pass
+
+    def _stock(self, alike: list[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int) -> list[int]:
+        assert self.paths is not None
+        for shape, points in self._looked_at(alike, wanted, depth):
+            for i in (i for i in alike if shape in wanted[i]):
+                mine = wanted[i][shape]
+                left = None if points is None else self._bounded(i, points, mine)
+                self.paths.refine(i, shape, left, mine)
+                self.seen[i][shape] = self.seen[i].get(shape, False) | mine
+                self.found[i] += [left] if left is not None else []
+        return alike
+
+    def _thin(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
+        """Without those that others are nearly as good as."""
+        assert self.paths is not None
+        rest = list(self.paths.rest_of(i, points.shape, points.keys)[:, -1])
+        energy = points.energy + rest.pop(0) if interest.energy else points.energy
+        latency = points.latency + rest.pop(0) if interest.latency else points.latency
+        space = [*points.local, *(row for slot in points.above for row in slot)]
+        figures = interest.compared(energy, latency, (), space)
+        return points.only(undominated(figures, group_numbers(points.keys, len(points))))
+
+    def plain(self, depth: int) -> None:
+        """Look at all pmappings of so many fused loops."""
+        for i, space in enumerate(self.spaces):
+            self.watch.look(space.name)
+            wanted: dict[Shape, Bound | None] = dict.fromkeys(
+                s for s in every_shape(space, self.request.limits, self.passing[i], depth)
+            )
+            with self.tallies.counted(space.name) as tally:
+                found = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
+                self.found[i] += [p for p in found if p is not None]
+        self.join(self.found)
+
+    def _alike(self, some: Iterable[int]) -> list[list[int]]:
+        """Einsums of equal shape together."""
+        found: dict[int, list[int]] = {}
+        first = dict(equal_shapes(self.spaces, self.names))
+        for i in some:
+            found.setdefault(first[i], []).append(i)
+        return list(found.values())
+
+    def _turns(self) -> Iterator[list[list[int]]]:
+        """Einsums in the order they are looked at, as many shapes at once as there are workers."""
+        assert self.paths is not None
+        sizes = [sum(map(len, mine)) for mine in self.paths.choices]
+        order = self._alike(sorted(range(len(self.spaces)), key=lambda i: sizes[i]))
+        for begin in range(0, len(order), max(1, self.request.workers)):
+            yield order[begin : begin + max(1, self.request.workers)]
+
+    def _side_by_side(self, some: Sequence[T], action: Callable[[T], T]) -> Iterator[T]:
+        if len(some) < 2 or self.request.workers < 2:
+            for item in some:
+                if not self.watch.going_on():
+                    return
+                yield action(item)
+            return
+        # Threads: nearly all of the time goes by in numpy, and what they find is shared.
+        with ThreadPoolExecutor(self.request.workers) as pool:
+            for run in as_completed([pool.submit(action, item) for item in some]):
+                yield run.result()
+
+    def _deepened(self, alike: list[int], depth: int) -> list[int]:
+        assert self.paths is not None
+        hopeful = {i: self.paths.hopeful(i, self.known) for i in alike}
+        self._stock(alike, {i: unlike(hopeful[i], self.seen[i]) for i in alike}, depth)
+        for i in alike:
+            # What nobody hopes for any more is out of the way of others.
+            for c in self.paths.choices[i]:
+                if c.shape not in hopeful[i]:
+                    self.paths.refine(i, c.shape, None)
+            self.through[i] = not self.watch.late
+        return alike
+
+    def _looked_at(
+        self, alike: Sequence[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int
+    ) -> Iterator[tuple[Shape, Pmappings | None]]:
+        """The pmappings of Einsums of equal shape, of all shapes and tile sizes that some of them want."""
+        assert self.paths is not None
+        bounds: dict[Shape, Bound | None] = {}
+        for shape in dict.fromkeys(s for i in alike for s in wanted[i]):
+            mine = [(i, wanted[i][shape]) for i in alike if shape in wanted[i]]
+            some = np.logical_or.reduce([m for _, m in mine])
+            rests = [self.paths.rest_of(i, shape)[:, :, m].min(axis=2, initial=np.inf) for i, m in mine]
+            keys = self.paths.choice(mine[0][0], shape).keys[:, some]
+            sizes = tuple(np.unique(row) for row in keys) if keys.all() else ()
+            bounds[shape] = Bound(self.known, np.minimum.reduce(rests), sizes)
+        names = ", ".join(self.spaces[i].name for i in alike)
+        self.watch.look(names)
+        with self.tallies.counted(names) as tally:
+            # Which shapes there are depends on what passes by; here they are told.
+            passing = Passing(*(any(p) for p in zip(*(astuple(self.passing[i]) for i in alike), strict=True)))
+            yield from self.explorers[alike[0]].beside(passing).pmappings(bounds, depth, tally)
+
+    def _bounded(self, i: int, points: Pmappings, some: Array | None = None) -> Pmappings | None:
+        """Those of an Einsum that known whole mappings do not rule out, of these tile sizes."""
+        assert self.paths is not None
+        points = replace(points, space=self.spaces[i])
+        interest = self.rules.interest
+        c = self.paths.choice(i, points.shape)
+        own = c.own[:, c.of(points.keys)]
+        bits = points.local + points.above.sum(axis=0) + own
+        peaks = [bits[m] for m in self.rules.buffers]
+        rest = self.paths.rest_of(i, points.shape, points.keys)
+        none = np.zeros(rest.shape[:2])
+        figures = interest.figures(points.energy, points.latency, peaks)
+        hopeful = Bound(self.known, none).hopeful(figures, rest)
+        if some is not None:
+            hopeful &= some[c.of(points.keys)]
+        if not hopeful.any():
+            return None
+        return points if hopeful.all() else points.only(np.flatnonzero(hopeful))
+
+    def join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None = None) -> None:
+        """Join what there is; the result bounds what follows. One that is cut short is left out, but for the
+        first, which has some grace. `interest`: of a dive."""
+        if interest is None:
+            rules = replace(self.rules, coarse=self._widest(found))
+        else:
+            rules = replace(self.rules, interest=interest)
+        if self.watch.late and (self.wholes or not all(found)):
+            return
+        going_on = self.watch.going_on
+        if self.watch.late:
+            going_on = self.watch.grace(GRACE).going_on
+        joined: list[Stage] = [first_stage(rules)]
+        for i, space in enumerate(self.spaces):
+            of = f"join {space.name}"
+            self.watch.look(of)
+            with self.tallies.counted(of) as tally:
+                outlook, workers = self._outlook(i + 1), self.request.workers
+                joined.append(
+                    next_stage(joined[-1], found[i], space, i, rules, tally, going_on, outlook, workers)
+                )
+            if interest is None:
+                self.watch.tell(of, self._best())
+        if self.wholes and self.watch.late:
+            return
+        self.wholes.append(Whole(tuple(joined), tuple(tuple(f) for f in found), self.rules))
+        self.learn(self.wholes[-1])
+
+    def _widest(self, found: Sequence[Sequence[Pmappings]]) -> frozenset[int] | None:
+        """The Einsums behind which the last join left most states, but for the last, whose are thinned."""
+        if self.rules.interest.rough:
+            return None
+        last = [sum(map(len, stage)) for stage in self.wholes[-1].joined[1:]] if self.wholes else []
+        sizes = last or [sum(map(len, mine)) for mine in found]
+        return frozenset(np.argsort(sizes[:-1], kind="stable")[::-1][:COARSE].tolist())
+
+    def _outlook(self, number: int) -> Outlook | None:
+        paths = self.paths
+        return None if paths is None else paths.outlook(number, self.known)
+
+    def learn(self, whole: Whole) -> None:
+        """From now on only what may be better than these whole mappings is looked at."""
+        if len(whole):
+            self.known = self.known.joined(whole.figures())
+
+    def _best(self) -> float | None:
+        """The least value of the first objective."""
+        known = self.known.figures
+        if not known.shape[1]:
+            return None
+        name = self.request.objectives[0]
+        interest = self.rules.interest
+        figures = [n for n in ("energy", "latency") if getattr(interest, n)]
+        figures += [o for o in self.request.objectives if o.startswith("buffer")]
+        best = known[0] * known[1] if name == "energy_delay" else known[figures.index(name)]
+        return float(best.min())

@@ -1,0 +1,276 @@
+"""How many mappings the search chooses from, exactly and before it runs, and what each rule that prunes
+them takes away.
+
+A whole mapping says for every Einsum its compute unit, in which memories its tensors are and which
+intermediates are exchanged inside the backing storage, the fused loops in order, where each storage node
+stands, and all tile sizes and spatial spreads; Einsums are joined where their fused loops and exchanges
+agree. Loops between two nodes need no order; capacities are left aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from itertools import product
+from math import factorial, prod
+from typing import TYPE_CHECKING, Any
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapper.chain_counts import Tables
+from polymodel.mapper.join_counts import Counted, Joining
+from polymodel.mapper.placement_counts import Sequences, arrangements
+from polymodel.mapper.pmappings import equal_shapes
+from polymodel.mapper.records import Found, Limits
+from polymodel.mapper.space import EinsumSpace, einsum_spaces
+from polymodel.mapper.states import lives_of, passing_of
+from polymodel.mapper.templates import Passing, Shape, deepest, shapes
+from polymodel.mapper.tilechains import free_sizes
+from polymodel.workload.einsum import Cascade
+
+if TYPE_CHECKING:
+    import pandas
+
+    from polymodel.loading import Spec
+    from polymodel.mapper.constraints import Constraints
+
+Array = Any
+
+
+def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
+    """The mappings that `explore` with these constraints chooses from; nothing is searched.
+
+    `pm.mapspace(spec).size()` is their number; `.table()` says what each rule that prunes them takes away.
+    Raises SpecError for a spec without workload or architecture and for wrong constraints, Refused for what
+    the search does not cover.
+    """
+    from polymodel.loading import Spec
+    from polymodel.mapper.request import asked_for
+    from polymodel.spec.faults import not_a_spec
+
+    if not isinstance(spec, Spec):
+        raise not_a_spec("mapspace", spec)
+    asked = asked_for(spec, None, constraints, None, None, 1, None)
+    return mapspace_of(spec.workload, asked.hierarchy, asked.request.limits)
+
+
+def mapspace_of(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> Mapspace:
+    """The same for a resolved workload and architecture."""
+    return Mapspace(einsum_spaces(cascade, hierarchy, limits), limits)
+
+
+class Mapspace:
+    """What there is to choose from; counted when it is asked for."""
+
+    def __init__(self, spaces: Sequence[EinsumSpace], limits: Limits) -> None:
+        self.spaces, self.limits = tuple(spaces), limits
+        self._lives = lives_of(self.spaces)
+
+    def size(self) -> int:
+        """The number of whole mappings."""
+        return self._size
+
+    @cached_property
+    def _size(self) -> int:
+        joining = Joining(self._lives, self.limits.sizes != "all")
+        for i, (space, one) in enumerate(zip(self.spaces, self.einsums, strict=True)):
+            joining.add(space, i, one.counted)
+        return joining.total()
+
+    @cached_property
+    def einsums(self) -> tuple[EinsumMapspace, ...]:
+        """Each Einsum by itself, in order; those of equal shape are counted once."""
+        limits = self.limits
+        named = limits.loop_order or limits.compute or limits.fuse or limits.unfused
+        keys = [(self._passing(i), s.name if named else "") for i, s in enumerate(self.spaces)]
+        found: list[EinsumMapspace] = []
+        for i, first in equal_shapes(self.spaces, keys):
+            found.append(found[first] if first < i else self.alone(i))
+        return tuple(found)
+
+    def alone(self, number: int) -> EinsumMapspace:
+        """One Einsum by itself."""
+        depths = deepest(self.spaces, self.limits) + 1
+        return EinsumMapspace(self.spaces[number], self.limits, self._passing(number), depths)
+
+    def _passing(self, number: int) -> Passing:
+        return passing_of(self.spaces, self._lives, number)
+
+    def table(self, found: Found | None = None) -> pandas.DataFrame:
+        """One row per Einsum and rule: its `templates` (placements and orders) and `mappings` by itself,
+        before and after the rule, `chains_per_template` (mean, after), and why nothing that counts goes.
+
+        With what a search returned there follow its steps; the last row has whole mappings. Numbers are
+        Python integers. Mappings of the first rows may be written in any order of all rank variables
+        between two nodes, as mapspaces are often counted.
+        """
+        import pandas
+
+        rows: list[Row] = []
+        for space, one in zip(self.spaces, self.einsums, strict=True):
+            rows += [Row(space.name, *row) for row in one.rows()]
+        for stage in found.stages if found is not None else ():
+            of, n, points = stage.of, stage.templates, stage.points
+            left = points - stage.too_large
+            rows.append(Row(of, "capacity", n, n, points, left, WHY["capacity"]))
+            rows.append(Row(of, "dominance", n, n, left, stage.kept, WHY["dominance"]))
+        loose = prod(e.mappings for e in self.einsums)
+        rows.append(Row("", "joined", None, None, loose, self.size(), WHY["joined"]))
+        frame = pandas.DataFrame([r.cells() for r in rows], columns=COLUMNS, dtype=object)
+        return frame.astype({"chains_per_template": float})
+
+    def __repr__(self) -> str:
+        many = len(self.spaces)
+        return f"Mapspace({_rounded(self.size())} mappings of {many} Einsum{'s' if many != 1 else ''})"
+
+    def __str__(self) -> str:
+        """The rules that prune it, without the reasons."""
+        return f"{self!r}\n{self.table().drop(columns='why').to_string(index=False, na_rep='-')}"
+
+    def _repr_html_(self) -> str:
+        return f"<h4>{escape(repr(self))}</h4>{self.table().to_html(index=False, na_rep='')}"
+
+
+def _rounded(n: int) -> str:
+    """Four digits, of any size."""
+    text = str(n)
+    return text if len(text) < 7 else f"{text[0]}.{text[1:4]}e{len(text) - 1}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rule for one Einsum, with numbers before and after it."""
+
+    einsum: str
+    rule: str
+    templates_before: int | None
+    templates: int | None
+    mappings_before: int
+    mappings: int
+    why: str
+
+    def cells(self) -> tuple[object, ...]:
+        chains = self.mappings / self.templates if self.templates else None
+        return (
+            self.einsum, self.rule, self.templates_before, self.templates, chains, self.mappings_before,
+            self.mappings, self.mappings_before - self.mappings, self.why,
+        )  # fmt: skip
+
+
+COLUMNS = (
+    "einsum", "rule", "templates_before", "templates", "chains_per_template", "mappings_before", "mappings",
+    "taken_away", "why",
+)  # fmt: skip
+WHY = {
+    "loop orders": "loops between two storage nodes cost the same in any order",
+    "slots": "where the next fused loop indexes a tensor, it is never worse stored below that loop",
+    "chains": "a size that shrinks no tile may be that of the node above, one that saves no visit that of "
+    "the node below: another chain is at least as good in every product",
+    "bundles": "of rank variables that index the same tensors only the product of their sizes counts",
+    "capacity": "they exceed a memory (of an Einsum: the points that the search combined, regions of the "
+    "hierarchy by themselves; `join`: pairs of what came before and a point of the Einsum)",
+    "dominance": "others are at least as good in every product so far, or whole mappings known by then are; "
+    "or they need more instances than a fanout has",
+    "joined": "Einsums meet where their fused loops, tile sizes and exchanges agree (before: each by itself)",
+}
+
+
+Free = tuple[Tables, tuple[int, ...]]  # where chains are counted, and how many sizes are free in the branch
+
+
+class EinsumMapspace:
+    """The mappings of one Einsum by itself, with any number of fused loops."""
+
+    def __init__(self, space: EinsumSpace, limits: Limits, passing: Passing, depths: int) -> None:
+        self.space, self.limits = space, limits
+        self.tables = Tables(space, limits.sizes)
+        self.bundled = Tables(space, limits.sizes, space.bundles)
+        self.shapes: list[tuple[int, Shape, Sequences]] = []
+        known: dict[object, Sequences] = {}
+        for unit, depth in product(range(1 if space.copy else len(space.units)), range(depths)):
+            for shape in shapes(space, limits, passing, depth, self._reach(unit)):
+                key = (unit, depth, shape.shared)
+                if key not in known:
+                    known[key] = arrangements(space, limits, shape, self._reach(unit), True)
+                if known[key]:
+                    self.shapes.append((unit, shape, known[key]))
+
+    def __repr__(self) -> str:
+        return f"EinsumMapspace({self.space.name}: {_rounded(self.mappings)} mappings)"
+
+    def _reach(self, unit: int) -> int:
+        return len(self.space.memories) if self.space.copy else self.space.units[unit].memories
+
+    @cached_property
+    def counted(self) -> tuple[Counted, ...]:
+        """Every shape with its pmappings by tile sizes below the fused loops."""
+        found: dict[Shape, Array] = {}
+        for unit, shape, orders in self.shapes:
+            many: dict[int, int] = {}
+            for order, ways in orders.items():
+                many[len(order)] = many.get(len(order), 0) + ways
+            for nodes, ways in many.items():
+                counts = self.tables.counts(unit, shape.innermost, shape.prefix, nodes) * ways
+                found[shape] = found[shape] + counts if shape in found else counts
+        return tuple(Counted(s, self.tables.keys(s.prefix), counts) for s, counts in found.items())
+
+    @cached_property
+    def templates(self) -> int:
+        return sum(sum(orders.values()) for _, _, orders in self.shapes)
+
+    @cached_property
+    def mappings(self) -> int:
+        return sum(int(n) for one in self.counted for n in one.counts)
+
+    @cached_property
+    def written(self) -> int:
+        """Mappings with every order of all rank variables between any two nodes and below the last."""
+        orders = factorial(len(self.space.variables)) if not self.space.copy else 1
+        return self._sum(self.shapes, lambda order: orders ** (len(order) + 1), self._every)
+
+    def rows(self) -> Iterator[tuple[str, int, int, int, int, str]]:
+        """(rule, templates before and after, mappings before and after, why)."""
+        lower = [
+            (unit, shape, arrangements(self.space, self.limits, shape, self._reach(unit), False))
+            for unit, shape, _ in self.shapes
+        ]
+        left = sum(sum(orders.values()) for _, _, orders in lower)
+        slots = self._sum(lower, lambda order: 1, self._every)
+        chains = self._sum(lower, lambda order: 1, self._collapsed)
+        bundles = self._sum(lower, lambda order: 1, self._bundled)
+        every = self.templates
+        yield "loop orders", every, every, self.written, self.mappings, WHY["loop orders"]
+        yield "slots", every, left, self.mappings, slots, WHY["slots"]
+        yield "chains", left, left, slots, chains, WHY["chains"]
+        yield "bundles", left, left, chains, bundles, WHY["bundles"]
+
+    def _every(self, order: tuple[int, ...]) -> Free:
+        return self.tables, (len(order),) * len(self.space.variables)
+
+    def _collapsed(self, order: tuple[int, ...]) -> Free:
+        return self.tables, tuple(free_sizes(self.space, order, v) for v in range(len(self.space.variables)))
+
+    def _bundled(self, order: tuple[int, ...]) -> Free:
+        return self.bundled, tuple(free_sizes(self.space, order, b[0]) for b in self.space.bundles)
+
+    def _sum(
+        self,
+        some: Sequence[tuple[int, Shape, Sequences]],
+        times: Callable[[tuple[int, ...]], int],
+        free: Callable[[tuple[int, ...]], Free],
+    ) -> int:
+        """Chains of all templates, those of one order of the branch `times` as often."""
+        found = 0
+        sizes: dict[tuple[int, ...], Free] = {}
+        totals: dict[object, int] = {}
+        for unit, shape, orders in some:
+            for order, ways in orders.items():
+                if order not in sizes:
+                    sizes[order] = free(order)
+                tables, many = sizes[order]
+                key = (unit, shape.innermost, tuple(sorted(shape.prefix)), many)
+                if key not in totals:
+                    totals[key] = tables.total(unit, shape.innermost, shape.prefix, many)
+                found += ways * times(order) * totals[key]
+        return found

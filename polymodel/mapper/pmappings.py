@@ -1,0 +1,337 @@
+"""The mappings of one Einsum that can be part of a best whole mapping (pmappings), per shape.
+
+Candidates of the rank variables are joined group by group; after each join those go that exceed a memory,
+and those that another one beats in every product so far. Nothing that is left out can be on a front: all
+costs grow with all products (a product that lowers a cost must be equal).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.budget import Late, Tally
+from polymodel.mapper.checkpoints import once
+from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
+from polymodel.mapper.dominance import undominated
+from polymodel.mapper.inner_levels import Inner
+from polymodel.mapper.records import Limits
+from polymodel.mapper.regions import (
+    cheapest,
+    cut_points,
+    cuttable,
+    inner_regions,
+    merged_template,
+    origins,
+)
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.templates import Exchanges, Passing, Shape, Template, outer_templates, templates
+from polymodel.mapper.terms import costs
+from polymodel.mapper.tilechains import all_chains, spread_after, unbundled
+
+Array = Any
+
+
+@dataclass(frozen=True)
+class Pmappings:
+    """The pmappings of one Einsum and shape. `keys` [D, n]: tile sizes below the fused loops. `energy` (J),
+    `latency` (s), `local` [memories, n] and `above` [D, memories, n] (bits) in the branch and at the slots
+    above fused loops, without exchanged tensors; memories are those of `Interest`. `template` [n] numbers
+    `templates`, `choice` [n] the point among the template's, `lower` [n] the region below (-1: none) among
+    `regions`, `below` [n] the point there."""
+
+    space: EinsumSpace
+    shape: Shape
+    keys: Array
+    energy: Array
+    latency: Array
+    local: Array
+    above: Array
+    templates: tuple[Template, ...]
+    template: Array
+    choice: Array
+    regions: tuple[Inner, ...]
+    lower: Array
+    below: Array
+    sizes: str
+
+    def __len__(self) -> int:
+        return len(self.energy)
+
+    def only(self, positions: Array) -> Pmappings:
+        return replace(
+            self,
+            keys=self.keys[:, positions],
+            energy=self.energy[positions],
+            latency=self.latency[positions],
+            local=self.local[:, positions],
+            above=self.above[:, :, positions],
+            template=self.template[positions],
+            choice=self.choice[positions],
+            lower=self.lower[positions],
+            below=self.below[positions],
+        )
+
+    def tiles(self, position: int) -> tuple[Template, Array, Array]:
+        """A point's template, its tile sizes [variables, levels] and its spread [variables, fanouts]."""
+        template = self.templates[int(self.template[position])]
+        tiles, spread, keys = self._candidate(template, int(self.choice[position]))
+        if template.bottom:
+            region = self.regions[int(self.lower[position])]
+            at = int(self.below[position])
+            inner = region.templates[int(region.template[at])]
+            inside, spread, _ = self._candidate(inner, int(region.choice[at]))
+            bottom = tiles.shape[1] - 1
+            tiles = np.concatenate([tiles[:, :bottom], inside[:, 2:]], axis=1)
+            template = merged_template(template, inner, bottom)
+        return (template, *separated(self.space, template, tiles, spread, keys))
+
+    def _candidate(self, template: Template, choice: int) -> tuple[Array, Array, Array]:
+        """Tile sizes [bundles, levels], spread [bundles, fanouts] and keys [bundles, fused loops]."""
+        found = all_chains(self.space, template, self.sizes)
+        if not found:  # a single iteration has no sizes
+            levels = template.depth + 1 + template.top + len(template.branch) + template.bottom
+            fans = len(self.space.fanouts)
+            return np.zeros((0, levels), int), np.zeros((0, fans), int), np.zeros((0, template.depth), int)
+        chosen = np.unravel_index(choice, tuple(c.count for c in found)) if found else ()
+        pairs = list(zip(found, chosen, strict=True))
+        rows = (
+            [c.tiles[:, k] for c, k in pairs],
+            [c.spread[:, k] for c, k in pairs],
+            [c.keys[:, k] for c, k in pairs],
+        )
+        tiles, spread, keys = (np.array(r, dtype=np.int64).reshape(len(found), -1) for r in rows)
+        return tiles, spread, keys
+
+
+def separated(
+    space: EinsumSpace, template: Template, tiles: Array, spread: Array, keys: Array
+) -> tuple[Array, Array]:
+    """Tile sizes [variables, levels] and spread [variables, fanouts] of the members of bundles."""
+    levels, fans = tiles.shape[1] if len(tiles) else 1, len(space.fanouts)
+    sizes = np.zeros((len(space.variables), levels), np.int64)
+    wide = np.ones((len(space.variables), fans), np.int64)
+    positions = [spread_after(template, f.below) for f in space.fanouts]
+    for b, members in enumerate(space.bundles):
+        now = [space.extents[v] for v in members]
+        for level in range(levels):
+            if 0 < level <= template.depth and keys[b][level - 1]:
+                now[members.index(template.shape.prefix[level - 1])] = int(keys[b][level - 1])
+            elif level > template.depth:
+                (now,) = map(list, unbundled(now, [int(tiles[b][level])]))
+            sizes[list(members), level] = now
+            for f in (f for f, p in enumerate(positions) if p == level):
+                # What the spread takes is taken below the tile that all instances share.
+                shared = int(tiles[b][level + 1]) if level + 1 < levels else 1
+                wanted = int(
+                    np.prod([spread[b][g] for g, p in enumerate(positions) if p == level and g >= f])
+                )
+                (now,) = map(list, unbundled(now, [shared * wanted]))
+                (after,) = unbundled(now, [shared * wanted // int(spread[b][f])])
+                wide[list(members), f] = [x // y for x, y in zip(now, after, strict=True)]
+                now = list(after)
+    return sizes, wide
+
+
+@dataclass(frozen=True)
+class Cheap:
+    """The least energy, the least latency and the space [memories, n] of points, one by one."""
+
+    energy: Array
+    latency: Array
+    local: Array
+
+
+@dataclass
+class Regions:
+    """Lower regions that are searched already, by parents and cut. Einsums of one shape share them, also
+    when they are looked at side by side."""
+
+    numbers: dict[tuple[tuple[int, ...], int], int] = field(default_factory=dict)
+    regions: list[Inner] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+
+class Explorer:
+    """The pmappings of one Einsum, deeper and deeper; regions below a cut are searched once."""
+
+    def __init__(
+        self,
+        space: EinsumSpace,
+        limits: Limits,
+        interest: Interest,
+        passing: Passing,
+        known: Regions | None = None,
+    ) -> None:
+        self.space, self.limits, self.interest, self.passing = space, limits, interest, passing
+        self.cut = cuttable(space, limits)
+        self.known = known if known is not None else Regions()
+        self.regions = self.known.regions
+
+    def beside(self, passing: Passing) -> Explorer:
+        """The same beside other tensors that pass by."""
+        return Explorer(self.space, self.limits, self.interest, passing, self.known)
+
+    def pmappings(
+        self, wanted: Mapping[Shape, Bound | None], depth: int, tally: Tally
+    ) -> Iterator[tuple[Shape, Pmappings | None]]:
+        """The pmappings of these shapes (of up to so many fused loops) without those that others or the
+        bounds beat, None if none are left; in order of their fused loops.
+
+        Once the tally's time is over, those of a shape found by then, and no more shapes.
+        """
+        for d in range(depth + 1):
+            by_shape: dict[Shape, list[Template]] = {}
+            for t in self._templates(d, wanted):
+                by_shape.setdefault(t.shape, []).append(t)
+            for shape, some in by_shape.items():
+                found, late = self._of_shape(shape, tuple(some), wanted[shape], tally)
+                if found is not None or not late:
+                    yield shape, found
+                if late:
+                    return
+
+    def _of_shape(
+        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+    ) -> tuple[Pmappings | None, bool]:
+        """Those found, and whether time is over."""
+        return once(
+            tally,
+            lambda: ("pmappings", self.space, self.limits, self.interest, shape, some, bound),
+            lambda: self._worked_out(shape, some, bound, tally),
+            lambda found: not found[1],
+            self.space,
+        )
+
+    def _worked_out(
+        self, shape: Shape, some: tuple[Template, ...], bound: Bound | None, tally: Tally
+    ) -> tuple[Pmappings | None, bool]:
+        parts: list[Part] = []
+        late = False
+        interest = self.interest
+        if bound is not None and (interest.eps or interest.rough):
+            rest = [float(r) if np.isfinite(r) else 0.0 for r in bound.rest[:, -1]]
+            energy = rest.pop(0) if interest.energy else 0.0
+            interest = replace(interest, added=(energy, rest.pop(0) if interest.latency else 0.0))
+        for number, template in enumerate(some):
+            try:
+                tally.ask()
+                tally.templates += 1
+                for p in self._points(template, number, interest, bound, tally):
+                    parts += [p] if len(p.energy) else []
+            except Late:
+                late = True
+                break
+        if not parts:
+            return None, late
+        merged = self._merged(shape, some, parts, interest)
+        tally.kept += len(merged)
+        return merged, late
+
+    def floors(
+        self, tally: Tally, wanted: Container[Exchanges] | None = None
+    ) -> Iterator[tuple[Exchanges, Cheap]]:
+        """The least figures of mappings without fused loops, by the memories of exchanged tensors; these take
+        no space. `wanted`: some of them (None: all). Raises Late once time is over."""
+        for number, t in enumerate(self._templates(0, loose=True)):
+            exchanges = t.shape.exchanges
+            if wanted is not None and exchanges not in wanted:
+                continue
+            if t.bottom:
+                below = self.regions[self._below(t, tally)]
+                found = cheapest(self.space, t, self.limits, self.interest, below, tally)
+                if found is not None:
+                    yield exchanges, Cheap(*found)
+            else:
+                for p in self._points(t, number, self.interest, None, tally):
+                    yield exchanges, Cheap(p.energy, p.latency, p.local)
+
+    def _templates(
+        self, depth: int, wanted: Container[Shape] | None = None, loose: bool = False
+    ) -> Iterator[Template]:
+        if not self.cut:
+            yield from templates(self.space, self.limits, self.passing, depth, wanted, loose)
+            return
+        most = min(max(self.space.exchange), min(u.memories for u in self.space.units) - 1)
+        for cut in range(1, most + 1):
+            yield from outer_templates(self.space, self.limits, self.passing, depth, cut, wanted, loose)
+
+    def _points(
+        self, template: Template, number: int, interest: Interest, bound: Bound | None, tally: Tally
+    ) -> Iterator[Part]:
+        if template.bottom:
+            lower = self._below(template, tally)
+            yield from cut_points(
+                self.space,
+                template,
+                number,
+                self.limits,
+                interest,
+                bound,
+                self.regions[lower],
+                lower,
+                tally,
+            )
+            return
+        space = self.space
+        chains = all_chains(space, template, self.limits.sizes)
+        tally.points += prod(c.count for c in chains)
+        joined = Combination(space, template, chains, costs(space, template), interest, bound, tally.ask)
+        for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+            tally.ask()
+            joined.add(group)
+        tally.too_large += joined.too_large
+        if joined.n:
+            yield joined.part(number).undominated(interest)
+
+    def _below(self, template: Template, tally: Tally) -> int:
+        """The number of the region below an upper template."""
+        innermost = {n.operand: n.memory for n in sorted(template.nodes, key=lambda n: n.memory)}
+        parents = tuple(innermost.get(i, 0) for i in range(len(self.space.operands)))
+        key = (parents, template.cut)
+        with self.known.lock:
+            return self._region(key, tally)
+
+    def _region(self, key: tuple[tuple[int, ...], int], tally: Tally) -> int:
+        if key not in self.known.numbers:
+            # Without the bound and the shares of this shape: other shapes share the region.
+            exact = replace(self.interest, relaxed=False, eps=0.0, rough=0.0)
+            several, cut = origins(self.space, key[1]), key[1]
+            found = inner_regions(self.space, self.limits, exact, several, cut, tally)
+            for parents, region in zip(several, found, strict=True):
+                self.known.numbers[parents, cut] = len(self.regions)
+                self.regions.append(region)
+        return self.known.numbers[key]
+
+    def _merged(
+        self, shape: Shape, some: tuple[Template, ...], parts: Sequence[Part], interest: Interest
+    ) -> Pmappings:
+        def joined(name: str) -> Array:
+            return np.concatenate([getattr(p, name) for p in parts], axis=-1)
+
+        def repeated(name: str) -> Array:
+            return np.concatenate([np.full(len(p.energy), getattr(p, name)) for p in parts])
+
+        below = [np.zeros(len(p.energy), int) if p.below is None else p.below for p in parts]
+        whole = Pmappings(
+            self.space, shape, joined("keys"), joined("energy"), joined("latency"), joined("local"),
+            joined("above"), some, repeated("number"), joined("choice"), tuple(self.regions),
+            repeated("lower"), np.concatenate(below), self.limits.sizes,
+        )  # fmt: skip
+        figures = Part(
+            whole.keys, whole.energy, whole.latency, whole.local, whole.above, 0, whole.choice
+        ).figures(interest)
+        return whole.only(undominated(figures, group_numbers(whole.keys, len(whole.energy))))
+
+
+def equal_shapes(spaces: Sequence[EinsumSpace], keys: Sequence[object]) -> Iterator[tuple[int, int]]:
+    """(Einsum, the first one of equal shape and key)."""
+    first: dict[object, int] = {}
+    for i, (s, key) in enumerate(zip(spaces, keys, strict=True)):
+        yield i, first.setdefault((s.shape, key), i)

@@ -1,0 +1,166 @@
+"""One mapping of a front: its figures, its LoopTree, its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.errors import writing
+from polymodel.evaluate import evaluate
+from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading.named import kept_files
+from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
+from polymodel.mapper.fused_text import fused_loops, fused_tensors
+from polymodel.mapper.records import Candidate
+from polymodel.mapping.looptree import LoopTree
+from polymodel.quantities import engineering
+from polymodel.report.report import Report
+from polymodel.spec.output import write_text
+
+if TYPE_CHECKING:
+    from polymodel.report.sparse import SparseReport
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A mapping of a front. `number`: its place there. Energy in joules, latency in seconds.
+
+    `sparse_energy`, `sparse_latency` and `speedup` are None where sparse objectives were not asked for.
+    """
+
+    number: int
+    base: Spec
+    candidate: Candidate
+    objectives: tuple[str, ...]
+    found: Figures
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What `evaluate` says; raises InternalError if the search said something else."""
+        return self.found if self.found.confirmed else confirmed(self.base, self.candidate)
+
+    @property
+    def energy(self) -> float:
+        return self.found.energy
+
+    @property
+    def latency(self) -> float:
+        return self.found.latency
+
+    @property
+    def energy_delay(self) -> float:
+        """Joule seconds."""
+        return self.energy * self.latency
+
+    @property
+    def sparse_energy(self) -> float | None:
+        return None if self.found.sparse is None else self.found.sparse[0]
+
+    @property
+    def sparse_latency(self) -> float | None:
+        return None if self.found.sparse is None else self.found.sparse[1]
+
+    @property
+    def speedup(self) -> float | None:
+        """Dense latency over sparse latency."""
+        if self.sparse_latency is None:
+            return None
+        return self.latency / self.sparse_latency if self.sparse_latency else inf
+
+    @property
+    def buffers(self) -> dict[str, float]:
+        """Peak bits of each memory below the backing storage (of one instance)."""
+        return dict(self.found.buffers)
+
+    def value(self, objective: str) -> float:
+        """One of its figures: energy, latency, energy_delay, buffer, buffer:MEMORY; on sparse data
+        sparse_energy, sparse_latency, sparse_energy_delay, speedup. KeyError for what it has not."""
+        if objective.startswith("buffer"):
+            memory = objective.partition(":")[2] or measured_buffer(self.base)
+            return self.buffers[memory]
+        found = {"energy": self.energy, "latency": self.latency, "energy_delay": self.energy_delay}
+        if self.found.sparse is not None:
+            joules, seconds = self.found.sparse
+            found |= {"sparse_energy": joules, "sparse_latency": seconds, "speedup": self.speedup or 0.0}
+            found["sparse_energy_delay"] = joules * seconds
+        return found[objective]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Its figures in the order of the objectives."""
+        return tuple(self.value(o) for o in self.objectives)
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The spec with this mapping: `evaluate` finds the same figures."""
+        return self.base.with_mapping(self.candidate.tree)
+
+    @property
+    def mapping(self) -> LoopTree:
+        found = self.spec.mapping
+        assert found is not None
+        return found
+
+    @cached_property
+    def report(self) -> Report:
+        """The whole report of this mapping, made when it is first looked at. Raises InternalError if its
+        figures are not those of the search."""
+        found = evaluate(self.spec)
+        check = compared if self.found.sparse is None else fitting
+        check(self.base, self.candidate, found)
+        return found
+
+    @property
+    def sparse(self) -> SparseReport:
+        """The report on sparse data, by the densities of the workload."""
+        return self.report.sparse
+
+    @property
+    def yaml(self) -> str:
+        """The mapping as YAML that loads back, with the symbols of workload and architecture."""
+        return mapping_to_yaml(self.candidate.tree, self.base.used_symbols())
+
+    def save(self, path: str | Path) -> Path:
+        """Write the mapping to a file: `pm.load(workload, architecture, path)` has it unchanged."""
+        with kept_files(self.base), writing(path):
+            write_text(path, self.yaml)
+        return Path(path)
+
+    @cached_property
+    def fused(self) -> tuple[str, ...]:
+        """Intermediates that never reach the backing storage."""
+        return fused_tensors(self.candidate.tree, self.base.workload, backing(self.base))
+
+    @cached_property
+    def fused_loops(self) -> str:
+        """Loops that several Einsums share, with their tile shapes."""
+        return fused_loops(self.candidate.tree)
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{m} {engineering(b, 'bit')}" for m, b in self.found.buffers)
+        figures = f"{engineering(self.energy, 'J')}, {engineering(self.latency, 's')}, {peaks}"
+        if self.found.sparse is not None:
+            joules, seconds = self.found.sparse
+            figures = f"sparse {engineering(joules, 'J')}, {engineering(seconds, 's')}; dense {figures}"
+        return f"Mapping {self.number}: {figures}\n{self.mapping!r}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from polymodel.report.svg import looptree_svg
+
+        return f"<pre>{escape(repr(self).splitlines()[0])}</pre>{looptree_svg(self.mapping)}"
+
+
+def backing(spec: Spec) -> str:
+    """The outermost memory."""
+    return next(c.name for c in spec.arch.components if c.kind == "memory")
+
+
+def measured_buffer(spec: Spec) -> str:
+    """The memory that `buffer` means: the outermost bounded one below the backing storage, else the last."""
+    inner = [c for c in spec.arch.components if c.kind == "memory"][1:]
+    return next((c.name for c in inner if c.size_bits != float("inf")), inner[-1].name)

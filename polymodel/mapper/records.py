@@ -1,0 +1,238 @@
+"""What the explorer is told and what it returns, as frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.mapping.looptree import LoopTree
+
+if TYPE_CHECKING:
+    from polymodel.mapper.checkpoints import Finished
+    from polymodel.mapper.sparse_lower_bounds import Shares
+
+Sizes = Literal["divisors", "all", "few"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which mappings the explorer looks at, besides `keep` and `may_keep` of the memories.
+
+    `max_fused_loops`: loops above a split, per path (None: no limit).
+    `max_fused_loops_per_rank_variable`: how often one rank variable may be among them.
+    `sizes`: temporal tile sizes are divisors of the enclosing tile, or all; `few` of the divisors are the
+    search's own first guess.
+    `force_memory_order`: of one Einsum, storage of an outer memory stands above that of an inner one (else
+    only of the same tensor).
+    `loop_order`: (Einsum, rank variables outermost first): fused loops obey it.
+    `min_utilisation`: (component, dimension, least share of the fanout in use).
+    `compute`: (Einsum, compute component), where there are several.
+    `exchange`: memories in which intermediates may be handed on, besides the first inside the backing storage
+    (None: all).
+    `fuse`: tensors that must be exchanged inside the backing storage; `unfused`: those that must not.
+    """
+
+    max_fused_loops: int | None = None
+    max_fused_loops_per_rank_variable: int = 1
+    sizes: Sizes = "divisors"
+    force_memory_order: bool = True
+    loop_order: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    min_utilisation: tuple[tuple[str, str, float], ...] = ()
+    compute: tuple[tuple[str, str], ...] = ()
+    exchange: frozenset[str] | None = None
+    fuse: frozenset[str] = frozenset()
+    unfused: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One whole mapping: `values` in the order of the objectives, `buffers` as (memory, peak bits). Its
+    `tree` is made when it is first looked at: fronts may have thousands."""
+
+    values: tuple[float, ...]
+    energy: float
+    latency: float
+    buffers: tuple[tuple[str, float], ...]
+    planted: Callable[[], LoopTree] = field(repr=False, compare=False)
+
+    @cached_property
+    def tree(self) -> LoopTree:
+        return self.planted()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one step of the search looked at. `of`: an Einsum, or `join EINSUM`.
+
+    `templates`: placements and orders; `points`: mappings combined from them; `kept`: those left after
+    dominance; `too_large`: those that exceed a memory.
+    """
+
+    of: str
+    templates: int
+    points: int
+    kept: int
+    too_large: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A constraint that takes mappings away, and where.
+
+    `constraint`: capacity, keep, may_keep, min_utilisation, exchange, fuse, unfused, compute, loop_order,
+    max_fused_loops, max_fused_loops_per_rank_variable or force_memory_order. `level`: the memory, fanout
+    (COMPONENT.DIMENSION) or compute unit, "" without. `einsum`: where; `joined`: where it meets those before
+    it. `tensors`: those concerned. `before`: mappings there that satisfy all that is not relaxed with it
+    (capacities aside); `left`: those that satisfy it as well; None: some, but none that satisfies
+    every other capacity too. `need`, `have`: least and given bits, share of a fanout, or loops. `written`:
+    what the exploration says of a memory's `keep` or `may_keep`, if it narrows it.
+    """
+
+    constraint: str
+    level: str
+    einsum: str
+    tensors: tuple[str, ...]
+    before: int
+    left: int | None
+    need: float | None = None
+    have: float | None = None
+    joined: bool = False
+    written: str = ""
+
+    @property
+    def text(self) -> str:
+        where = f"{self.einsum} beside the Einsums before it" if self.joined else f"Einsum {self.einsum}"
+        held = f" ({', '.join(self.tensors)})" if self.tensors else ""
+        gone = "some" if self.left is None else f"{self.before - self.left:,}"
+        what = f"{self.constraint}{f' of {self.level}' if self.level else ''}"
+        held += f", narrowed by `{self.written}`," if self.written else ""
+        digits = ".6g" if self.constraint == "min_utilisation" else ".15g"  # bits are whole
+        figures = f": needs {self.need:{digits}}, has {self.have:{digits}}" if self.need is not None else ""
+        figures += " (spatial tiles divide)" if self.constraint == "min_utilisation" else ""
+        return f"{where}: {what}{held} rules out {gone} of {self.before:,} mappings{figures}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One constraint of a relaxation: from `have` to the least that works, `need` (bits, share of a fanout,
+    loops); None: it is given up, for these tensors or this Einsum. `written` as in `Obstacle`."""
+
+    constraint: str
+    level: str = ""
+    einsum: str = ""
+    tensors: tuple[str, ...] = ()
+    need: float | None = None
+    have: float | None = None
+    written: str = ""
+
+    @property
+    def text(self) -> str:
+        tensors = ", ".join(self.tensors)
+        loops = (
+            f"{self.constraint} is {self.need:g} instead of {self.have:g}" if self.need is not None else ""
+        )
+        against = f" (`{self.written}` rules it out)" if self.written else ""
+        return {
+            "capacity": f"the size of {self.level} is {self.need or 0:.15g} bits instead of "
+            f"{self.have or 0:.15g}",
+            "min_utilisation": f"min_utilisation of {self.level} is {self.need or 0:.6g} instead of "
+            f"{self.have or 0:.6g}",
+            "keep": f"{self.level} need not keep {tensors} (`may_keep` it instead"
+            f"{f' of `{self.written}`' if self.written else ''})",
+            "may_keep": f"{self.level} may keep {tensors}{against}",
+            "exchange": f"intermediates may be exchanged in {self.level}",
+            "fuse": f"{tensors} need not be fused",
+            "unfused": f"{tensors} may be fused",
+            "compute": f"Einsum {self.einsum} may be on any compute unit, not only {self.level}",
+            "loop_order": f"Einsum {self.einsum} has no loop_order",
+            "force_memory_order": "force_memory_order is false",
+        }.get(self.constraint, loops)
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Changes that together admit a mapping, while none does without each of them; each is as small as it
+    can be, those before it made (one bit, instance or loop less admits none)."""
+
+    changes: tuple[Change, ...]
+
+    @property
+    def text(self) -> str:
+        return ", and ".join(c.text for c in self.changes)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why there is no valid mapping. `size`: how many there are, capacities aside. `relaxations`: those of
+    one change, or if there are none, some of several. `untried`: constraints for which there was no time.
+    `text` says it all, one line each."""
+
+    size: int
+    obstacles: tuple[Obstacle, ...]
+    relaxations: tuple[Relaxation, ...]
+    untried: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        lines = [o.text for o in self.obstacles]
+        lines += [f"a mapping exists if {r.text}" for r in self.relaxations]
+        if not self.relaxations and not self.untried:
+            lines.append("no relaxation of these constraints admits one")
+        if self.untried:
+            lines.append(f"not tried for want of time: {', '.join(self.untried)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answer. `complete`: False if the time limit cut it short; `unsearched` says what is missing.
+
+    `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
+    """
+
+    objectives: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+    stages: tuple[Stage, ...]
+    complete: bool = True
+    unsearched: tuple[str, ...] = ()
+    eps: float = 0.0
+    seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the search stands: `done` of `total` steps, what it is `of` now.
+
+    `best`: the best value of the first objective so far, None before any. `looked`: combinations of tile
+    sizes, and joins of them, that were looked at until now.
+    """
+
+    done: int
+    total: int
+    of: str
+    best: float | None = None
+    looked: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that a search needs to know besides cascade and hierarchy.
+
+    `stop`: asked now and then; once it says True, the search ends as if its time were over. `shares`: per
+    Einsum what sparse data leave at least, so that energy and latency are lower bounds (None: dense).
+    `finished`: steps that were done by earlier runs.
+    """
+
+    objectives: tuple[str, ...] = ("energy", "latency")
+    limits: Limits = Limits()
+    eps: float = 0.0
+    time_limit: float | None = None
+    workers: int = 1
+    progress: Callable[[Progress], None] | None = field(default=None, compare=False)
+    stop: Callable[[], bool] | None = field(default=None, compare=False)
+    shares: tuple[Shares, ...] | None = None
+    finished: Finished | None = field(default=None, compare=False, repr=False)

@@ -1,0 +1,288 @@
+"""Hierarchies cut in two: memories up to a cut, with the fused loops, and those inside it, with compute.
+
+Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs of
+the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
+tile, the lower one needs a tile that divides it. The lower region is searched once per set of parents,
+whatever the fused loops are (DESIGN 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.branch_and_bound import Bound
+from polymodel.mapper.budget import Tally
+from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
+from polymodel.mapper.dominance import undominated
+from polymodel.mapper.inner_levels import Inner
+from polymodel.mapper.records import Limits
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.templates import Node, Template, inner_templates
+from polymodel.mapper.terms import Costs, costs, jointly
+from polymodel.mapper.tilechains import all_chains
+
+Array = Any
+PAIRS = 2_000_000
+MANY = 2_000_000
+
+
+def cuttable(space: EinsumSpace, limits: Limits) -> bool:
+    """True if the hierarchy may be cut: even tiles, memories in order, no fanout above the cut."""
+    if any(m.live for m in space.memories):
+        return False
+    wide = any(f.width > 1 and f.below <= 1 for f in space.fanouts)
+    deep = bool(space.variables) and len(space.memories) > 2 and all(u.memories > 2 for u in space.units)
+    return limits.sizes != "all" and limits.force_memory_order and not space.copy and deep and not wide
+
+
+def inner_regions(
+    space: EinsumSpace,
+    limits: Limits,
+    interest: Interest,
+    origins: Sequence[tuple[int, ...]],
+    cut: int,
+    tally: Tally,
+) -> list[Inner]:
+    """Search the lower region for operands that come from each of `origins` (memory of each operand); Raises
+    Late once time is over.
+
+    The points are the same for all of them, and all that differs is what reading and writing above the cut
+    costs: so they are combined once, and what goes by itself in each is what the others are told apart by.
+    """
+    objectives, interest = interest, _with_leakage(space, interest)
+    some = tuple(inner_templates(space, limits, origins[0], cut))
+    found: list[list[Inner]] = [[] for _ in origins]
+    for number, template in enumerate(some):
+        tally.templates += 1
+        each = [costs(space, replace(template, parents=parents)) for parents in origins]
+        joint = jointly(each)
+        joined = _joined(space, template, joint, limits, objectives, None, tally)
+        if not joined.n:
+            continue
+        needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
+        local, _ = joined.slots()
+        tally.ask()
+        kept = undominated([*joined.told_apart(), *local, *needs], np.zeros(joined.n, np.int64))
+        choice = joined.choice()[kept]
+        for mine, own in zip(found, each, strict=True):
+            tally.ask()
+            ports, rest = _times(joined, own, space, cut)
+            energy = joined.form(own.energy) * space.times
+            points = Inner(
+                energy[kept], ports[:, kept], rest[kept], local[:, kept], needs[:, kept], some,
+                np.full(len(kept), number), choice,
+            )  # fmt: skip
+            mine.append(_best(points, interest))
+    return [_best(_together(mine), interest) if mine else _nothing(some) for mine in found]
+
+
+def origins(space: EinsumSpace, cut: int) -> list[tuple[int, ...]]:
+    """Where operands may come from: the innermost memory up to the cut that holds each."""
+    several = []
+    for o in space.operands:
+        must = max((m for m in range(cut + 1) if o.tensor in space.keep[m]), default=0)
+        several.append([m for m in range(cut + 1) if m >= must and (m == 0 or o.tensor in space.may[m])])
+    return list(product(*several))
+
+
+def _nothing(templates: tuple[Template, ...]) -> Inner:
+    none = np.zeros(0)
+    return Inner(none, np.zeros((0, 0)), none, np.zeros((0, 0)), np.zeros((0, 0)), templates, none, none)
+
+
+def _with_leakage(space: EinsumSpace, interest: Interest) -> Interest:
+    """Where components leak, energy grows with latency, so that the regions' times matter."""
+    return replace(interest, latency=interest.latency or space.leak > 0)
+
+
+def _together(found: Sequence[Inner]) -> Inner:
+    def joined(name: str) -> Array:
+        return np.concatenate([getattr(x, name) for x in found], axis=-1)
+
+    return Inner(
+        joined("energy"), joined("ports"), joined("rest"), joined("local"), joined("needs"),
+        found[0].templates, joined("template"), joined("choice"),
+    )  # fmt: skip
+
+
+def _best(x: Inner, interest: Interest) -> Inner:
+    figures = [x.energy] if interest.energy else []
+    figures += [x.rest, *x.ports] if interest.latency else []
+    kept = undominated([*figures, *x.local, *x.needs], np.zeros(len(x.energy), np.int64))
+    return Inner(
+        x.energy[kept], x.ports[:, kept], x.rest[kept], x.local[:, kept], x.needs[:, kept],
+        x.templates, x.template[kept], x.choice[kept],
+    )  # fmt: skip
+
+
+def _joined(
+    space: EinsumSpace,
+    template: Template,
+    found: Costs,
+    limits: Limits,
+    interest: Interest,
+    bound: Bound | None,
+    tally: Tally,
+) -> Combination:
+    chains = all_chains(space, template, limits.sizes)
+    joined = Combination(space, template, chains, found, interest, bound, tally.ask)
+    for group in sorted(space.groups, key=lambda g: prod(chains[v].count for v in g)):
+        tally.ask()
+        joined.add(group)
+    tally.ask()
+    tally.points += prod(c.count for c in chains)
+    tally.too_large += joined.too_large
+    return joined
+
+
+def _times(joined: Combination, found: Costs, space: EinsumSpace, cut: int) -> tuple[Array, Array]:
+    """Seconds at the two ports of every memory up to the cut, and the longest of all others (with its fixed
+    time)."""
+    names = {m.name: i for i, m in enumerate(space.memories[: cut + 1])}
+    ports = np.zeros((2 * (cut + 1), joined.n))
+    rest = np.zeros(joined.n)
+    seen: dict[str, int] = {}
+    for name, form, fixed in found.times:
+        value = joined.form(form)
+        if name in names:
+            k = seen.get(name, 0)
+            seen[name] = k + 1
+            ports[2 * names[name] + k] += value
+        else:
+            rest = np.maximum(rest, value + fixed)
+    return ports * space.times, rest * space.times
+
+
+def cut_points(
+    space: EinsumSpace,
+    template: Template,
+    number: int,
+    limits: Limits,
+    interest: Interest,
+    bound: Bound | None,
+    below: Inner,
+    lower: int,
+    tally: Tally,
+) -> Iterator[Part]:
+    """Undominated points of an upper template with what lies below (`lower` is that region's number)."""
+    if not len(below.energy):
+        return
+    tighter = bound
+    if bound is not None and interest.energy:
+        tighter = bound.plus([float(below.energy.min()), *([0.0] if interest.latency else [])])
+    upper = _joined(space, template, costs(space, template), limits, interest, tighter, tally)
+    if not upper.n:
+        return
+    ports, _ = _times(upper, upper.costs, space, template.cut)
+    apart = _with_leakage(space, interest)
+    energy, ends = upper.energy(), upper.ends()
+    local, above = upper.slots()
+    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
+    floor, time = least_together(space, energy, ports, gives, below)
+    kept = np.flatnonzero(np.isfinite(floor))
+    if bound is not None:
+        peaks = [local[interest.memories.index(m)] for m in interest.buffers]
+        kept = np.flatnonzero(
+            np.isfinite(floor) & bound.coarser.hopeful(interest.figures(floor, time, peaks))
+        )
+    if len(kept) > MANY:
+        figures = [energy] if interest.energy else []
+        figures += [*ports] if apart.latency else []
+        figures += [*local, *(row for slot in above for row in slot), *ends]
+        some = [f[kept] for f in figures]
+        kept = kept[undominated(some, group_numbers(upper.keys[:, kept], len(kept)))]
+    if not len(kept):
+        return
+    rows, inside = below.for_tiles(gives[:, kept], apart)
+    taken = kept[rows]
+    points = Part(upper.keys, energy, energy, local, above, number, upper.choice(), lower)
+    for begin in range(0, len(taken), PAIRS):
+        tally.ask()
+        block = slice(begin, begin + PAIRS)
+        yield _paired(
+            space, points.only(taken[block]), ports[:, taken[block]], below, inside[block], interest, bound
+        )
+
+
+def least_together(
+    space: EinsumSpace, energy: Array, ports: Array, gives: Array, below: Inner
+) -> tuple[Array, Array]:
+    """The least energy and latency that upper points can have with what lies below."""
+    joules, rest = below.least(gives)
+    above = ports + (below.ports.min(axis=1, initial=np.inf)[:, None] if below.ports.size else 0)
+    time = np.maximum(rest, above.max(axis=0))
+    leaked = space.leak * time if space.leak else 0.0
+    return energy + joules + leaked, time
+
+
+def cheapest(
+    space: EinsumSpace, template: Template, limits: Limits, interest: Interest, below: Inner, tally: Tally
+) -> tuple[Array, Array, Array] | None:
+    """The least energy and latency that the points of an upper template can have with what lies below, and
+    their space in the memories of interest [memories, n], apart from what is below."""
+    if not len(below.energy):
+        return None
+    upper = _joined(space, template, costs(space, template), limits, interest, None, tally)
+    if not upper.n:
+        return None
+    ports, _ = _times(upper, upper.costs, space, template.cut)
+    ends = upper.ends()
+    gives = -np.stack(ends) if ends else np.zeros((0, upper.n), np.int64)
+    local, _ = upper.slots()
+    joules, _ = below.least(gives)
+    time = np.zeros(upper.n)
+    if _with_leakage(space, interest).latency:
+        time = _fastest(space, ports, gives, below.quickest)
+    return upper.energy() + joules + (space.leak * time if space.leak else 0.0), time, local
+
+
+def _fastest(space: EinsumSpace, ports: Array, gives: Array, below: Inner) -> Array:
+    """The least latency of upper points with what lies below; inf where nothing fits."""
+    found = np.full(ports.shape[1], np.inf)
+    fits = np.flatnonzero(np.isfinite(below.least(gives)[1]))
+    if len(fits):
+        rows, inside = below.for_tiles(gives[:, fits], Interest(False, True, ()))
+        time = _latency(space, ports[:, fits[rows]], below, inside)
+        starts = np.searchsorted(rows, np.arange(len(fits)))
+        found[fits] = np.minimum.reduceat(time, starts)
+    return found
+
+
+def _latency(space: EinsumSpace, ports: Array, below: Inner, inside: Array) -> Array:
+    fixed = np.repeat([m.fixed_time * space.times for m in space.memories[: len(ports) // 2]], 2)
+    both = ports + below.ports[:, inside]
+    found: Array = np.maximum(below.rest[inside], np.where(both > 0, both + fixed[:, None], 0).max(axis=0))
+    return found
+
+
+def _paired(
+    space: EinsumSpace,
+    upper: Part,
+    ports: Array,
+    below: Inner,
+    inside: Array,
+    interest: Interest,
+    bound: Bound | None,
+) -> Part:
+    """Both regions' costs together."""
+    latency = _latency(space, ports, below, inside)
+    energy = upper.energy + below.energy[inside] + space.leak * latency
+    local = upper.local + below.local[:, inside]
+    whole = replace(upper, energy=energy, latency=latency, local=local, below=inside).undominated(interest)
+    if bound is not None:  # after comparing, which takes less time
+        peaks = [whole.local[interest.memories.index(m)] for m in interest.buffers]
+        figures = interest.figures(whole.energy, whole.latency, peaks)
+        whole = whole.only(np.flatnonzero(bound.coarser.hopeful(figures)))
+    return whole
+
+
+def merged_template(upper: Template, lower: Template, bottom: int) -> Template:
+    """Both regions as one template; `bottom` is the level of the tile at the cut."""
+    moved = tuple(Node(n.operand, n.memory, n.level - 2 + bottom) for n in lower.nodes)
+    return replace(upper, nodes=(*upper.nodes, *moved), unit=lower.unit, bottom=False)

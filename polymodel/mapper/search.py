@@ -1,0 +1,170 @@
+"""The search: pmappings of every Einsum, joined along the cascade into the Pareto front of whole mappings.
+
+The mapspace: every placement of tensors in memories that `keep` and `may_keep` allow, every order of storage,
+every tile size, intermediates exchanged in the backing storage or inside it below any fused loops that index
+them, Einsums in the order of the workload. What space a fused loop nest needs is counted as if what is
+stored above its loop were there as long as it runs (DESIGN 7); with two iterations and three Einsums the
+exact peak can be lower.
+
+First come good whole mappings among few tile sizes (a guess); they bound what `deepening` looks at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from threadpoolctl import threadpool_limits
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapper.budget import GRACE, Watch
+from polymodel.mapper.full_mappings import Whole, candidates_of
+from polymodel.mapper.iterative_deepening import Deepening
+from polymodel.mapper.objectives import rules_of
+from polymodel.mapper.records import Found, Request
+from polymodel.mapper.records import Stage as StageRecord
+from polymodel.mapper.regions import cuttable
+from polymodel.mapper.space import EinsumSpace, einsum_spaces
+from polymodel.mapper.templates import deepest
+from polymodel.workload.einsum import Cascade
+
+ROUGH = 0.03
+FIRST = 1  # fused loops that are looked at before deeper ones
+
+
+def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+    """The Pareto front of whole mappings, or why there is none. Raises Refused for workloads and machines it
+    does not cover."""
+    found = searched(cascade, hierarchy, request)
+    if found.candidates or not found.complete:
+        return found
+    from polymodel.mapper.diagnosis import diagnosed
+
+    spaces = einsum_spaces(cascade, hierarchy, request.limits)
+    found = replace(found, stages=_where_none_is_left(spaces, request))
+    return replace(found, diagnosis=diagnosed(cascade, hierarchy, request, found, searched))
+
+
+def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+    """The Pareto front of whole mappings."""
+    # As many cores as there are workers: our own threads, and none of numpy's matrix products beside them.
+    with threadpool_limits(1, "blas"):
+        return _found(cascade, hierarchy, request)
+
+
+def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+    spaces = einsum_spaces(cascade, hierarchy, request.limits)
+    if request.shares is not None:
+        spaces = tuple(replace(s, shares=x) for s, x in zip(spaces, request.shares, strict=True))
+    depths = range(deepest(spaces, request.limits) + 1)
+    outside = _exchanged_outside(spaces, request)
+    watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
+    guess = _guess(spaces, request, watch, depths)
+    work = _worked_out(outside or spaces, request, watch, [] if guess is None else [guess])
+    if outside and not watch.late:
+        rules = rules_of(spaces, request)
+        inside = replace(rules, lives=replace(rules.lives, inside=True))
+        work = Deepening(spaces, request, watch, inside, work)
+        work.floor(depths[-1])
+        work.deepen_inside(depths[-1])
+    if watch.late:
+        stopped = request.stop is not None and request.stop()
+        if not any(len(w) for w in work.wholes) and not stopped:
+            rescued = _rescued(spaces, request, watch)
+            work.wholes += [rescued] if rescued is not None else []
+    return Found(
+        request.objectives,
+        candidates_of(work.wholes, spaces, request),
+        work.tallies.records(),
+        not watch.late,
+        _unsearched(work) if watch.late else (),
+        request.eps,
+        time.perf_counter() - watch.begun,
+    )
+
+
+def _worked_out(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, wholes: list[Whole]
+) -> Deepening:
+    """All whole mappings of these spaces that may be better than those that are known."""
+    work = Deepening(spaces, request, watch, rules_of(spaces, request))
+    for whole in wholes:
+        work.wholes.append(whole)
+        work.learn(whole)
+    depth = deepest(spaces, request.limits)
+    work.floor(depth)
+    for d in (FIRST, depth) if depth > FIRST + 1 else (depth,):
+        work.deepen(d)
+    return work
+
+
+def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[EinsumSpace]:
+    """Where hierarchies are cut, the part of the space in which nothing is handed on further inside than the
+    first memory: there it does not matter what Einsums take of the others. It is searched first, and then
+    there may be nothing better in the rest. None if it is the whole."""
+    if len(spaces) < 2 or not all(s.copy or cuttable(s, request.limits) for s in spaces):
+        return []
+    if not all(1 in s.exchange for s in spaces) or all(len(s.exchange) == 1 for s in spaces):
+        return []
+    return [replace(s, exchange=frozenset({1})) for s in spaces]
+
+
+def _where_none_is_left(spaces: Sequence[EinsumSpace], request: Request) -> tuple[StageRecord, ...]:
+    """What is kept of every Einsum and every join where only space counts."""
+    watch = Watch(replace(request, progress=None), time.perf_counter(), 1)
+    rules = rules_of(spaces, request)
+    rules = replace(
+        rules, buffers=(), interest=replace(rules.interest, energy=False, latency=False, buffers=())
+    )
+    work = Deepening(spaces, request, watch, rules)
+    for depth in range(deepest(spaces, request.limits) + 1):
+        work.plain(depth)
+    return work.tallies.records()
+
+
+def _unsearched(work: Deepening) -> tuple[str, ...]:
+    """What a search that was cut short did not look at."""
+    missing = [s.name for s, done in zip(work.spaces, work.through, strict=True) if not done]
+    where = f": of {', '.join(missing)}" if missing else ": joining those of the Einsums"
+    found = [f"whole mappings, in part{where}"]
+    if any(f.least is None for f in work.floors):
+        found.append("the least energy and latency of every Einsum by itself")
+    return tuple(found)
+
+
+def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Whole | None:
+    """Good whole mappings found among few tile sizes; what they beat need not be looked at, and if there is
+    time for no others they are the answer. None if there are none."""
+    if len(spaces) < 2 or not (depths[-1] > FIRST + 1 or any(cuttable(s, request.limits) for s in spaces)):
+        return None
+    return _among_few([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
+
+
+def _rescued(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> Whole | None:
+    """A whole mapping or two if time is over before there is any."""
+    for some in ([_narrow(s) for s in spaces], list(spaces)):
+        found = _among_few(some, request, watch.grace(GRACE), range(1))
+        if found is not None:
+            return found
+    return None
+
+
+def _among_few(
+    spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]
+) -> Whole | None:
+    few = replace(request, limits=replace(request.limits, sizes="few"))
+    rules = rules_of(spaces, few)
+    rules = replace(rules, interest=replace(rules.interest, eps=ROUGH, rough=ROUGH))
+    work = Deepening(spaces, few, watch, rules)
+    for depth in depths:
+        work.plain(depth)
+        if watch.late:
+            break
+    return next((w for w in reversed(work.wholes) if len(w)), None)
+
+
+def _narrow(s: EinsumSpace) -> EinsumSpace:
+    """The first memory inside the backing storage holds everything it may, and all exchanges are there."""
+    kept = s.may[1] - (frozenset() if s.copy else s.keep[0] - s.may[1])
+    return replace(s, keep=(s.keep[0], kept, *s.keep[2:]), exchange=frozenset({1}))

@@ -1,0 +1,378 @@
+"""One Einsum and the memories around it as the search sees them: boxes, products, prices per element.
+
+The search covers rectangular iteration spaces whose ranks are a rank variable or a sum of two; anything
+else is refused by name, and so is what `terms` cannot price.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from polymodel.affine import Affine
+from polymodel.analysis.symbolic.spaces import halos
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
+from polymodel.errors import NotSeparable, Refused
+from polymodel.mapper.records import Limits
+from polymodel.schedule.legality import unmade
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
+
+if TYPE_CHECKING:
+    from polymodel.mapper.sparse_lower_bounds import Shares
+
+REMEDY = "write its mapping by hand and evaluate or sweep it"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A rank `a p + b r` in lowest terms: positions of p and r among the variables, and their steps."""
+
+    p: int
+    r: int
+    step_p: int
+    step_r: int
+
+    def elements(self, p: int, r: int) -> int:
+        """Of a tile of these sizes, without holes."""
+        return p * r - max(p - self.step_p, 0) * max(r - self.step_r, 0)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor of an Einsum. `alone`: variables (positions) with a rank of their own; `elements`: how
+    many there are; `ranks`: per rank the position of its variable, or -1 (no single one, or of extent 1)."""
+
+    tensor: str
+    output: bool
+    bits: int
+    alone: frozenset[int]
+    windows: tuple[Window, ...]
+    ranks: tuple[int, ...]
+    elements: int
+    fusable: bool
+
+    @cached_property
+    def windowed(self) -> frozenset[int]:
+        return frozenset(v for w in self.windows for v in (w.p, w.r))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory of the hierarchy, outermost first: prices per bit, seconds per bit at one instance."""
+
+    name: str
+    capacity: float
+    read_energy: float
+    write_energy: float
+    read_time: float
+    write_time: float
+    separate: bool
+    read_first: bool
+    fixed_time: float
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """A fanout dimension; `below`: how many memories stand above it."""
+
+    component: str
+    name: str
+    width: int
+    below: int
+    least: float
+    reuses: frozenset[str]
+    broadcast: bool
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A compute component: joules and seconds per operation; `memories`: how many stand above it."""
+
+    name: str
+    energy: float
+    time: float
+    fixed_time: float
+    memories: int
+    fanouts: int
+
+
+@dataclass(frozen=True)
+class EinsumSpace:
+    """One Einsum. `variables`: those of extent above 1, with their `extents`; `keep`, `may`: per memory the
+    tensors it must and may hold; `exchange`: memories in which Einsums may exchange tensors. `shares`: what
+    sparse data leave of every access at least (None: all of it)."""
+
+    name: str
+    variables: tuple[str, ...]
+    extents: tuple[int, ...]
+    operands: tuple[Operand, ...]
+    copy: bool
+    times: int
+    memories: tuple[Memory, ...]
+    fanouts: tuple[Fanout, ...]
+    units: tuple[Unit, ...]
+    keep: tuple[frozenset[str], ...]
+    may: tuple[frozenset[str], ...]
+    leak: float
+    exchange: frozenset[int]
+    bundled: bool = True
+    shares: Shares | None = None
+
+    @cached_property
+    def operations(self) -> int:
+        return math.prod(self.extents)
+
+    @cached_property
+    def bundles(self) -> tuple[tuple[int, ...], ...]:
+        """Variables that index the same tensors, together; those in windows by themselves.
+
+        Only the product of their tile sizes counts, and every chain of divisors of it is one of the sizes
+        (not so for sizes that do not divide: `bundled` is False then).
+        """
+        found: dict[object, list[int]] = {}
+        for v in range(len(self.variables)):
+            windowed = any(v in o.windowed for o in self.operands)
+            key = v if windowed or not self.bundled else tuple(v in o.alone for o in self.operands)
+            found.setdefault(key, []).append(v)
+        return tuple(tuple(b) for b in found.values())
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Bundles (positions) that stand in windows together; every other one by itself."""
+        parent = list(range(len(self.bundles)))
+        bundle = {v: b for b, members in enumerate(self.bundles) for v in members}
+
+        def root(b: int) -> int:
+            while parent[b] != b:
+                b = parent[b]
+            return b
+
+        for o in self.operands:
+            for w in o.windows:
+                parent[root(bundle[w.r])] = root(bundle[w.p])
+        found: dict[int, list[int]] = {}
+        for b in range(len(self.bundles)):
+            found.setdefault(root(b), []).append(b)
+        return tuple(tuple(g) for g in found.values())
+
+    def operand(self, tensor: str) -> Operand | None:
+        return next((o for o in self.operands if o.tensor == tensor), None)
+
+    @cached_property
+    def shape(self) -> object:
+        """What the costs depend on: Einsums of equal shape have equal costs (names apart)."""
+        order = {o.tensor: i for i, o in enumerate(self.operands)}
+
+        def numbered(tensors: frozenset[str]) -> frozenset[int]:
+            return frozenset(order[t] for t in tensors if t in order)
+
+        return (
+            self.extents, self.copy, self.times, self.memories, self.units, self.leak, self.shares,
+            tuple((o.output, o.bits, o.alone, o.windows, o.ranks, o.fusable) for o in self.operands),
+            tuple((f.width, f.below, f.least, numbered(f.reuses), f.broadcast) for f in self.fanouts),
+            tuple(map(numbered, self.keep)), tuple(map(numbered, self.may)),
+        )  # fmt: skip
+
+
+def einsum_spaces(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> tuple[EinsumSpace, ...]:
+    """Every Einsum in order of execution. Raises Refused for what the search does not cover."""
+    _covered(hierarchy)
+    found = tuple(_space(e, cascade, hierarchy, limits) for e in cascade.einsums)
+    never = unmade(cascade)
+    if never:
+        raise Refused(
+            f"no mapping is legal: {never}",
+            "let the consumer read only what is produced (shrink or shift its ranks), or make all of it",
+        )
+    _backed(found, cascade, hierarchy)
+    return found
+
+
+def _backed(spaces: tuple[EinsumSpace, ...], cascade: Cascade, hierarchy: Hierarchy) -> None:
+    """The search takes it that the backing storage has room for all tensors at once."""
+    backing = next(c for c in hierarchy.components if c.kind == "memory")
+    bits: dict[str, int] = {}
+    for space, one in zip(spaces, cascade.einsums, strict=True):
+        for o, a in zip(space.operands, one.accesses, strict=True):
+            copies = one.n_instances if a.persistent else 1
+            need = math.ceil(o.elements * o.bits * a.backing_scale) * copies
+            bits[o.tensor] = max(need, bits.get(o.tensor, 0))
+    every = sum(bits.values())
+    if every > backing.size_bits:
+        raise Refused(
+            f"the search takes it that {backing.name} has room for all tensors at once: they need {every:,} "
+            f"bits, it has {backing.size_bits:,.0f}",
+            f"give {backing.name} at least that size, or {REMEDY}",
+        )
+
+
+def _covered(hierarchy: Hierarchy) -> None:
+    if not hierarchy.assume_overlap:
+        raise Refused("the search does not cover `assume_overlap: false`", REMEDY)
+    for name, d in hierarchy.costly_links:
+        remedy = f"leave its `link:` out, explore, and evaluate what is found with it; or {REMEDY}"
+        raise Refused(f"the search does not cover the costs of the link of {name}.{d.name}", remedy)
+    for c in hierarchy.components:
+        if c.kind == "toll" and c.actions:
+            raise Refused(f"the search does not cover tolls ({c.name})", REMEDY)
+    if not any(c.kind == "memory" for c in hierarchy.components):
+        raise Refused("the architecture has no memory", "add a !Memory")
+
+
+def _space(one: Einsum, cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> EinsumSpace:
+    _box(one)
+    variables = tuple(v for v in one.rank_variables if one.bound(v) != (0, 0))
+    memories = [c for c in hierarchy.components if c.kind == "memory"]
+    position = {v: i for i, v in enumerate(variables)}
+    keep, may = _rules(one, memories)
+    utilisation = {(c, d): least for c, d, least in limits.min_utilisation}
+    return EinsumSpace(
+        one.name,
+        variables,
+        tuple(one.bound(v)[1] + 1 for v in variables),
+        tuple(_operand(one, a, position, cascade, memories) for a in one.accesses),
+        one.is_copy,
+        one.n_instances,
+        tuple(_memory(c) for c in memories),
+        tuple(_fanouts(one, hierarchy, memories, utilisation)),
+        tuple(_units(one, hierarchy, limits)),
+        keep,
+        may,
+        math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
+        frozenset(
+            i for i, m in enumerate(memories) if i and (limits.exchange is None or m.name in limits.exchange)
+        )
+        | {1},
+        limits.sizes != "all",
+    )
+
+
+def _box(one: Einsum) -> None:
+    """Refuses what is no box from 0 on, by the rank that makes it none."""
+    for v, (low, _) in zip(one.rank_variables, one.bounds, strict=True):
+        if low:
+            what = f"rank variable {v} of {one.name} starts at {low}, as where a halo shifts rows"
+            raise Refused(f"{what}; the search covers those that start at 0", f"shift {v}, or {REMEDY}")
+    for c in one.constraints:
+        if c.kind == "ge" and _least(one, c.expr) >= 0:
+            continue
+        rank = _rank_within(one, c.expr)
+        if rank is None:
+            raise Refused(f"{c} cuts the iteration space of {one.name}; the search covers boxes", REMEDY)
+        raise Refused(
+            f"rank {rank} in {one.name} is narrower than its windows reach (padding or a halo), so that "
+            "iterations at the edge do not exist; the search covers boxes, where all do",
+            "explore the layer without its padding: the mapping found evaluates with it as well "
+            f"(docs/howto/explore.md); or {REMEDY}",
+        )
+
+
+def _rank_within(one: Einsum, cut: Affine) -> str | None:
+    """The rank of several variables whose size a constraint is, as text."""
+    signs = {tuple((v, s * c) for v, c in cut.terms) for s in (1, -1)}
+    for access in one.accesses:
+        for rank, expr in zip(access.ranks, access.projection, strict=True):
+            if len(expr.terms) > 1 and expr.terms in signs:
+                return f"{rank} = {expr} of {access.tensor}"
+    return None
+
+
+def _least(one: Einsum, expr: Affine) -> int:
+    """The smallest value on the bounding box."""
+    return expr.constant + sum(c * one.bound(v)[c < 0] for v, c in expr.terms)
+
+
+def _operand(
+    one: Einsum, access: TensorAccess, position: dict[str, int], cascade: Cascade, memories: list[Component]
+) -> Operand:
+    try:
+        found = halos(one, access)
+    except NotSeparable as fault:
+        raise Refused(fault.message, REMEDY) from None
+    windows = tuple(
+        Window(position[h.p], position[h.r], h.shift_p, h.shift_r)
+        for h in found
+        if h.p in position and h.r in position
+    )
+    within = {v for w in windows for v in (w.p, w.r)}
+    ranks: list[int] = []
+    for expr in access.projection:
+        mine = [position[v] for v in expr.variables if v in position]
+        ranks.append(mine[0] if len(mine) == 1 else -1)
+        if len(mine) > 1 and not set(mine) <= within:
+            raise Refused(f"the search does not cover rank {expr} of {access.tensor} in {one.name}", REMEDY)
+    alone = frozenset(r for r in ranks if r >= 0)
+    if alone & within or (windows and access.output):
+        raise Refused(f"the search does not cover the windows of {access.tensor} in {one.name}", REMEDY)
+    extents = {position[v]: one.bound(v)[1] + 1 for v in position}
+    elements = math.prod(extents[v] for v in alone)
+    for w in windows:
+        e, f = extents[w.p], extents[w.r]
+        elements *= e * f - max(e - w.step_p, 0) * max(f - w.step_r, 0)
+    for c in memories:
+        for a in c.actions:
+            if a.bits_per_action is not None and a.rounds(access.bits_per_value):
+                raise Refused(
+                    f"the search does not cover `bits_per_action` of {c.name} that divides no value", REMEDY
+                )
+    fusable = access.tensor in cascade.intermediates
+    return Operand(
+        access.tensor, access.output, access.bits_per_value, alone, windows, tuple(ranks), elements, fusable
+    )
+
+
+def _rules(
+    one: Einsum, memories: list[Component]
+) -> tuple[tuple[frozenset[str], ...], tuple[frozenset[str], ...]]:
+    every = frozenset(one.tensors)
+    keep = tuple(c.keep.tensors(one.name) if c.keep else frozenset() for c in memories)
+    may = tuple(
+        (c.may_keep.tensors(one.name) | k if c.may_keep else every)
+        for c, k in zip(memories, keep, strict=True)
+    )
+    return keep, may
+
+
+def _memory(c: Component) -> Memory:
+    read, write = c.action("read"), c.action("write")
+    prices = [a.energy / (a.bits_per_action or 1) for a in (read, write)]
+    return Memory(
+        c.name, c.size_bits, prices[0], prices[1], 1 / read.throughput, 1 / write.throughput,
+        c.ports == "separate", c.read_first, c.fill_drain_latency, c.allocation == "live",
+    )  # fmt: skip
+
+
+def _fanouts(
+    one: Einsum, hierarchy: Hierarchy, memories: list[Component], least: dict[tuple[str, str], float]
+) -> list[Fanout]:
+    found = []
+    names = [m.name for m in memories]
+    for c in hierarchy.components:
+        above = sum(hierarchy.index(n) < hierarchy.index(c.name) for n in names)
+        for d in c.spatial:
+            found.append(_fanout(one, c, d, above, least.get((c.name, d.name), 0.0)))
+    return found
+
+
+def _fanout(one: Einsum, c: Component, d: FanoutDim, above: int, least: float) -> Fanout:
+    reuses = frozenset(t for t in one.tensors if d.reuses(one.name, t))
+    return Fanout(c.name, d.name, d.fanout, above, least, reuses, d.broadcast_partials)
+
+
+def _units(one: Einsum, hierarchy: Hierarchy, limits: Limits) -> list[Unit]:
+    chosen = dict(limits.compute).get(one.name)
+    found = []
+    for i, c in enumerate(hierarchy.components):
+        if c.kind != "compute" or (chosen and c.name != chosen):
+            continue
+        action = c.action("compute")
+        above = hierarchy.components[: i + 1]
+        memories = sum(a.kind == "memory" for a in above)
+        fanouts = sum(len(a.spatial) for a in above)
+        found.append(
+            Unit(c.name, action.energy, 1 / action.throughput, c.fill_drain_latency, memories, fanouts)
+        )
+    return found

@@ -1,0 +1,188 @@
+"""Sparse objectives: mappings found by lower bounds, evaluated on sparse data, and how good they are.
+
+Let LB be the search's figures with least shares (`shares`), S those of a sparse report. Of any mapping m
+there is a mapping q on the front of the search with LB(q) <= LB(m) <= S(m), and a mapping r among those
+evaluated with S(r) <= f(q) LB(q). So S(r) <= f S(m) in every objective, f being the greatest f(q).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.loading import Spec
+from polymodel.mapper.calibration import calibrated
+from polymodel.mapper.confirm import Figures, all_confirmed, bug, confirmed
+from polymodel.mapper.point import Point
+from polymodel.mapper.records import Candidate, Found, Request
+from polymodel.mapper.sparse_lower_bounds import least_shares
+from polymodel.report.sparse import with_data
+from polymodel.sparse.actions.data import TensorData
+from polymodel.sparse.density.model import Label
+
+PREFIX = "sparse_"
+CLOSE = 1e-9
+LONGEST = 30.0  # seconds of evaluation without a time limit
+# For mappings that lower bounds do not lead to: seconds, or times those of the search.
+LEAST, TIMES = 5.0, 3.0
+ROUNDS = 3
+MOST = 24  # mappings of each further search that are evaluated
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a front on sparse data is. `factor`: each mapping of the space has one on the front that is no
+    more than that above it in every objective, `eps` of the search apart; 1 is exact. `each`: the same per
+    objective, the least on the front over the least there is. `evaluated`: of the `found` mappings of the
+    search, `besides`: of others. `label` is that of the least certain figure on the front."""
+
+    factor: float
+    each: tuple[float, ...]
+    evaluated: int
+    found: int
+    besides: int
+    label: Label
+
+
+def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[str, TensorData]) -> Request:
+    """The request of the search: its energy and latency are lower bounds of those on sparse data."""
+    shares = least_shares(spec.workload, hierarchy, data, request.limits.sizes)
+    return replace(request, objectives=_plain(request.objectives), shares=shares)
+
+
+def _plain(objectives: Sequence[str]) -> tuple[str, ...]:
+    return tuple(o.removeprefix(PREFIX) for o in objectives)
+
+
+def sparse_points(
+    spec: Spec,
+    found: Found,
+    objectives: tuple[str, ...],
+    data: Mapping[str, TensorData],
+    workers: int,
+    done: Callable[[int, int], bool],
+    time_limit: float | None,
+) -> list[Point]:
+    """The search's mappings that were evaluated on sparse data; those at the ends and then in the middle of
+    what is left first. `done(number, of)` is told how far it is, and False ends it.
+
+    Raises InternalError where a figure is below its bound, Refused where no mapping can be counted.
+    """
+    some = [found.candidates[i] for i in spread(len(found.candidates))]
+    longest = LONGEST if time_limit is None else time_limit
+    figures = all_confirmed(spec, some, workers, lambda n: done(n, len(some)), longest, data)
+    pairs = [(c, f) for c, f in zip(some, figures, strict=True) if f.sparse is not None]
+    if some and not pairs:  # asked again for the refusal; else there was time for none
+        pairs = [(some[0], confirmed(spec, some[0], data))]
+    for c, f in pairs:
+        _check(spec, c, f)
+    return [Point(0, spec, c, objectives, f) for c, f in pairs]
+
+
+def more_points(
+    spec: Spec,
+    found: Found,
+    points: Sequence[Point],
+    data: Mapping[str, TensorData],
+    request: Request,
+    search: Callable[[Request], Found],
+) -> list[Point]:
+    """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
+    space that they take. `request`: that of the search. Takes up to three times as long, from 5 to 30 s.
+    """
+    end = perf_counter() + min(max(LEAST, TIMES * found.seconds), LONGEST)
+    if request.time_limit is not None:
+        end = min(end, perf_counter() + request.time_limit - found.seconds)
+    every, seen = list(points), {p.candidate.tree for p in points}
+    for trial in _trials(spec, data, request, every):
+        left = end - perf_counter()
+        stopped = request.stop is not None and request.stop()
+        if left <= 0 or stopped or quality(found, every, 0, every).factor <= 1 + CLOSE:
+            break
+        others = search(replace(trial, time_limit=left)).candidates
+        some = [others[i] for i in spread(len(others)) if others[i].tree not in seen][:MOST]
+        left = max(end - perf_counter(), 0.0)
+        for c, f in zip(some, all_confirmed(spec, some, 1, lambda _: True, left, data), strict=True):
+            if f.sparse is not None:
+                every.append(Point(0, spec, c, every[0].objectives, f))
+                seen.add(c.tree)
+    return every[len(points) :]
+
+
+def _trials(
+    spec: Spec, data: Mapping[str, TensorData], request: Request, known: Sequence[Point]
+) -> Iterator[Request]:
+    """Requests with other prices and objectives; those of later rounds look at what is `known` by then."""
+    assert request.shares is not None, "asked for sparse data only"
+    first = tuple(known)
+    for turn in range(ROUNDS):
+        if turn == 1:
+            yield replace(request, shares=None, progress=None)
+        for k in range(len(request.objectives)):
+            # First the one of the least bound, then the best so far.
+            figures = [p.values[k] for p in known] if turn else [p.candidate.values[k] for p in first]
+            best = known[int(np.argmin(figures))]
+            sparse = with_data(best.report, data)
+            alike = replace(request, shares=calibrated(request.shares, sparse), progress=None)
+            yield replace(alike, objectives=request.objectives[k : k + 1])
+            if len(request.objectives) > 1 and turn:
+                yield alike
+    inner = [c.name for c in spec.arch.components if c.kind == "memory" and c.size_bits != inf][:2]
+    names = tuple(dict.fromkeys((*request.objectives, *(f"buffer:{n}" for n in inner))))
+    yield replace(request, objectives=names, progress=None)
+
+
+def _check(spec: Spec, candidate: Candidate, found: Figures) -> None:
+    """What the search takes for a lower bound must be one."""
+    assert found.sparse is not None, "only evaluated mappings are checked"
+    for name, bound, figure in zip(
+        ("energy", "latency"), (candidate.energy, candidate.latency), found.sparse, strict=True
+    ):
+        if figure < bound * (1 - CLOSE):
+            what = f"its sparse {name} is {figure!r}, below the search's bound {bound!r}"
+            raise bug(spec, candidate, what)
+
+
+def spread(n: int) -> list[int]:
+    """0 .. n - 1: the ends, then again and again the middle of what lies between."""
+    found = list(range(min(n, 1))) + ([n - 1] if n > 1 else [])
+    waiting = deque([(0, n - 1)])
+    while waiting:
+        low, high = waiting.popleft()
+        middle = (low + high) // 2
+        if low < middle < high:
+            found.append(middle)
+            waiting += [(low, middle), (middle, high)]
+    return found
+
+
+def factor(bounds: Floats, figures: Floats) -> float:
+    """How far evaluated mappings [m, objectives] are at most above any mapping, each of which lies above one
+    of the bounds [n, objectives]; infinite where a bound is 0 and nothing attains it."""
+    worst = 1.0
+    for low in bounds:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(low > 0, figures / low, np.where(figures > 0, np.inf, 1.0))
+        worst = max(worst, float(ratio.max(axis=1).min(initial=np.inf)))
+    return worst
+
+
+def quality(found: Found, points: Sequence[Point], besides: int, front: Sequence[Point]) -> Quality:
+    """How good the front of these points is. `found`: the search's answer, whose values are the bounds;
+    `besides`: how many of the points are none of its mappings."""
+    bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
+    figures = np.array([p.values for p in front]).reshape(len(front), -1)
+    labels = {p.found.label for p in front}
+    label: Label = "bound" if "bound" in labels else "expected" if "expected" in labels else "exact"
+    each = tuple(factor(bounds[:, [k]].min(axis=0)[None], figures[:, [k]]) for k in range(bounds.shape[1]))
+    known = len(points) - besides
+    return Quality(factor(bounds, figures), each, known, len(found.candidates), besides, label)

@@ -1,0 +1,293 @@
+"""Where one Einsum's tensors are stored: which memories hold them, between which loops, in which order.
+
+A template has the fused loops (`prefix`, one rank variable each) and below them storage nodes in an order,
+with a block of loops over any rank variables above each. Loops between two nodes need no order: counts and
+tiles do not depend on it. `level` of a node: k <= D stands below the first k fused loops, D + j is the
+j-th node of the branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+
+from polymodel.mapper.records import Limits
+from polymodel.mapper.space import EinsumSpace, Operand
+
+Exchanges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What neighbours see: fused loops by variable (positions), and tensors exchanged inside the backing
+    storage as (operand, memory, depth: how many fused loops stand above)."""
+
+    prefix: tuple[int, ...]
+    shared: tuple[tuple[int, int, int], ...]
+
+    @property
+    def own_depth(self) -> int:
+        return max((depth for _, _, depth in self.shared), default=0)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """The exchanged tensors and their memories: (operand, memory) each."""
+        return tuple((i, m) for i, m, _ in self.shared)
+
+    @property
+    def innermost(self) -> int:
+        """The innermost memory that holds an exchanged tensor, 0 without any."""
+        return max((memory for _, memory, _ in self.shared), default=0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One tensor in one memory; `shared` nodes hold an exchanged tensor."""
+
+    operand: int
+    memory: int
+    level: int
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class Template:
+    """Nodes by level. Operands without a shared node come from memory 0, or from those of `parents`.
+
+    A template may be one region of a hierarchy cut in two: `bottom` says that the rest is below (the last
+    level then is the tile that it gets), `top` that the rest is above (level 1 is the tile that it needs);
+    `cut` is the innermost memory above.
+    """
+
+    shape: Shape
+    nodes: tuple[Node, ...]
+    unit: int
+    parents: tuple[int, ...] = ()
+    top: bool = False
+    bottom: bool = False
+    cut: int = 0
+
+    @property
+    def depth(self) -> int:
+        return len(self.shape.prefix)
+
+    @property
+    def branch(self) -> tuple[Node, ...]:
+        return tuple(n for n in self.nodes if n.level > self.depth)
+
+
+@dataclass(frozen=True)
+class Passing:
+    """Whether other Einsums may exchange tensors across this one, so that it may stand below loops that none
+    of its own exchanged tensors needs; `bound`: such loops index its output, which is read below them."""
+
+    any: bool = False
+    bound: bool = False
+
+
+def templates(
+    space: EinsumSpace,
+    limits: Limits,
+    passing: Passing,
+    depth: int,
+    wanted: Container[Shape] | None = None,
+    loose: bool = False,
+) -> Iterator[Template]:
+    """Every template with so many fused loops (of the shapes that are wanted). `loose`: exchanged tensors are
+    bound to no order."""
+    for unit in range(1 if space.copy else len(space.units)):
+        reach = len(space.memories) if space.copy else space.units[unit].memories
+        for shape in shapes(space, limits, passing, depth, reach):
+            if wanted is None or shape in wanted:
+                for nodes in _placements(space, limits, shape, reach, loose):
+                    yield Template(shape, nodes, unit)
+
+
+def shapes(space: EinsumSpace, limits: Limits, passing: Passing, depth: int, reach: int) -> Iterator[Shape]:
+    """Every shape with so many fused loops; `reach`: how many memories stand above compute."""
+    choices = [[(i, m) for m in _exchanges(space, o, limits, reach)] for i, o in enumerate(space.operands)]
+    for chosen in product(*choices):
+        held = [(i, m) for i, m in chosen if m > 0]
+        for prefix in _prefixes(space, limits, held, passing, depth):
+            for depths in product(*(_depths(space.operands[i], prefix) for i, _ in held)):
+                shape = Shape(prefix, tuple((i, m, d) for (i, m), d in zip(held, depths, strict=True)))
+                if shape.own_depth == len(prefix) or passing.any:
+                    yield shape
+
+
+def _exchanges(space: EinsumSpace, o: Operand, limits: Limits, reach: int) -> list[int]:
+    """Memories in which the tensor may have its outermost tile; 0 is the backing storage."""
+    found = []
+    if o.tensor in space.may[0] and not (o.fusable and o.tensor in limits.fuse):
+        found.append(0)
+    if o.fusable and o.tensor not in limits.unfused:
+        # Memories outside its outermost tile do not hold it.
+        kept = min((m for m in range(len(space.keep)) if o.tensor in space.keep[m]), default=reach)
+        inner = (m for m in range(1, min(reach, kept + 1)) if m in space.exchange)
+        found += [m for m in inner if o.tensor in space.may[m]]
+    return found
+
+
+def _prefixes(
+    space: EinsumSpace, limits: Limits, held: list[tuple[int, int]], passing: Passing, depth: int
+) -> Iterator[tuple[int, ...]]:
+    """Orders of fused loops; each indexes every exchanged tensor below it, the others' loops come last."""
+    fusable = frozenset().union(*(space.operands[i].alone for i, _ in held)) if held else frozenset()
+    for o in space.operands if passing.any else ():
+        fusable |= o.alone if o.output or not passing.bound else frozenset()
+    usable = sorted(fusable)
+    order = dict(limits.loop_order).get(space.name, ())
+    rank = {space.variables.index(v): i for i, v in enumerate(order) if v in space.variables}
+
+    def grow(prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(prefix) == depth:
+            yield prefix
+            return
+        for v in usable:
+            if prefix.count(v) >= limits.max_fused_loops_per_rank_variable:
+                continue
+            if v in rank and any(rank.get(w, -1) > rank[v] for w in prefix):
+                continue
+            yield from grow((*prefix, v))
+
+    yield from grow(())
+
+
+def _depths(o: Operand, prefix: tuple[int, ...]) -> range:
+    """How many fused loops may stand above the tensor's exchange: all of them index it."""
+    most = 0
+    while most < len(prefix) and prefix[most] in o.alone:
+        most += 1
+    return range(most + 1)
+
+
+def outer_templates(
+    space: EinsumSpace,
+    limits: Limits,
+    passing: Passing,
+    depth: int,
+    cut: int,
+    wanted: Container[Shape] | None = None,
+    loose: bool = False,
+) -> Iterator[Template]:
+    """The region of memories up to `cut`, in which all exchanges are: some in memory `cut` itself, if it is
+    not the first inside the backing storage."""
+    for shape in shapes(space, limits, passing, depth, cut + 1):
+        if max((m for _, m, _ in shape.shared), default=1) == cut and (wanted is None or shape in wanted):
+            for nodes in _placements(space, limits, shape, cut + 1, loose):
+                yield Template(shape, nodes, 0, bottom=True, cut=cut)
+
+
+def inner_templates(
+    space: EinsumSpace, limits: Limits, parents: tuple[int, ...], cut: int
+) -> Iterator[Template]:
+    """The region of memories inside `cut`, for operands that come from `parents`."""
+    for unit, u in enumerate(space.units):
+        if u.memories <= cut:
+            continue
+        subsets = [list(_holdings(space, i, cut, u.memories)) for i in range(len(space.operands))]
+        for chosen in product(*subsets):
+            private = [(i, m) for i, held in enumerate(chosen) for m in held]
+            for nodes in _arranged(space, limits, Shape((), ()), (), private, u.memories, 2):
+                yield Template(Shape((), ()), nodes, unit, parents, top=True, cut=cut)
+
+
+def _placements(
+    space: EinsumSpace, limits: Limits, shape: Shape, reach: int, loose: bool
+) -> Iterator[tuple[Node, ...]]:
+    shared = tuple(Node(i, m, d, True) for i, m, d in shape.shared)
+    if space.copy:
+        yield shared
+        return
+    outer = {n.operand: n.memory for n in shared}
+    subsets = [list(_holdings(space, i, outer.get(i, 0), reach)) for i in range(len(space.operands))]
+    for chosen in product(*subsets):
+        private = [(i, m) for i, held in enumerate(chosen) for m in held]
+        if loose:
+            for nodes in _arranged(space, limits, shape, (), private, reach):
+                yield (*shared, *nodes)
+        else:
+            yield from _arranged(space, limits, shape, shared, private, reach)
+
+
+def _holdings(space: EinsumSpace, i: int, outermost: int, reach: int) -> Iterator[tuple[int, ...]]:
+    """Which memories inside the outermost one hold the operand."""
+    tensor = space.operands[i].tensor
+    inner = range(outermost + 1, reach)
+    for bits in product(*([(False, True)] * len(inner))):
+        held = tuple(m for m, b in zip(inner, bits, strict=True) if b)
+        if all(tensor in space.may[m] for m in held) and all(
+            tensor not in space.keep[m] or m in held for m in inner
+        ):
+            yield held
+
+
+def _arranged(
+    space: EinsumSpace,
+    limits: Limits,
+    shape: Shape,
+    shared: tuple[Node, ...],
+    private: list[tuple[int, int]],
+    reach: int,
+    first: int = 1,
+) -> Iterator[tuple[Node, ...]]:
+    """Every assignment of private nodes to slots above fused loops and to positions in the branch.
+
+    `reach`: how many memories may have nodes. `first`: how far below the fused loops the branch's first
+    level is.
+    """
+    depth = len(shape.prefix)
+    slots = [(*lower_slots(space, shape, i, m, reach), depth) for i, m in private]
+    for chosen in product(*slots):
+        above = [Node(i, m, k) for (i, m), k in zip(private, chosen, strict=True) if k < depth]
+        rest = [(i, m) for (i, m), k in zip(private, chosen, strict=True) if k == depth]
+        fixed = (*shared, *above)
+        if not _ordered(space, fixed, limits):
+            continue
+        for order in permutations(rest):
+            branch = tuple(Node(i, m, depth + first + j) for j, (i, m) in enumerate(order))
+            if _ordered(space, (*fixed, *branch), limits):
+                yield tuple(sorted((*fixed, *branch), key=lambda n: (n.level, n.memory)))
+
+
+def slots_above(space: EinsumSpace, shape: Shape, operand: int, memory: int) -> range:
+    """Slots above fused loops; none for a memory inside a fanout, whose loops stand below all fused ones."""
+    exchanged = next((d for i, _, d in shape.shared if i == operand), 0)
+    replicated = any(f.below <= memory and f.width > 1 for f in space.fanouts)
+    return range(exchanged, exchanged if replicated else len(shape.prefix))
+
+
+def lower_slots(space: EinsumSpace, shape: Shape, operand: int, memory: int, reach: int) -> tuple[int, ...]:
+    """Those that may be best: where the next loop indexes the tensor, the slot below it is never worse, but
+    for nodes of a memory further in between. None are above an exchange in this memory or one further out."""
+    depth, alone = len(shape.prefix), space.operands[operand].alone
+    closed = max((d for _, m, d in shape.shared if m <= memory), default=0)
+    if memory + 1 == reach:
+        closed = depth
+    inside = [d for _, m, d in shape.shared if m > memory]
+
+    def lowered(k: int) -> bool:
+        free = k < closed and all(d > k for d in inside) and (k + 1 < depth or not inside)
+        return shape.prefix[k] in alone and free
+
+    return tuple(k for k in slots_above(space, shape, operand, memory) if not lowered(k))
+
+
+def _ordered(space: EinsumSpace, nodes: tuple[Node, ...], limits: Limits) -> bool:
+    """Outer memories above inner ones: of all tensors, or of each, and always across a fanout."""
+
+    def bound(a: Node, b: Node) -> bool:
+        if limits.force_memory_order or a.operand == b.operand:
+            return True
+        return any(a.memory < f.below <= b.memory and f.width > 1 for f in space.fanouts)
+
+    return not any(a.memory < b.memory and a.level > b.level and bound(a, b) for a in nodes for b in nodes)
+
+
+def deepest(spaces: Sequence[EinsumSpace], limits: Limits) -> int:
+    """The most fused loops that any exchanged tensor may be below."""
+    per = limits.max_fused_loops_per_rank_variable
+    ranks = [len(o.alone) * per for s in spaces for o in s.operands if o.fusable]
+    most = max(ranks, default=0)
+    return most if limits.max_fused_loops is None else min(most, limits.max_fused_loops)

@@ -1,0 +1,365 @@
+"""The costs of a template as sums of products of one factor per group of rank variables.
+
+A `Term` counts elements of one tensor: all its tiles at a level, once per visit and instance. What a
+parent reads for many instances at once leaves out the instances that share (`union`); the busiest instance
+has its share of the total (`split`: over all instances of these fanouts; `own`: only over those whose data
+differ). The rules are those of docs/semantics.md: an output is drained once per visit, and filled
+back but for the visits that find nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.mapper.space import EinsumSpace, Memory, Operand
+from polymodel.mapper.templates import Node, Template
+from polymodel.mapper.tilechains import TileChains, beyond, trips
+
+Array = Any
+END = -1
+OPERATIONS = -1
+READS = ("reads_fill", "reads_drain")
+Fans = frozenset[int]
+NONE: Fans = frozenset()
+
+
+@dataclass(frozen=True)
+class Term:
+    """Elements of `operand` (`OPERATIONS`: iterations) in all tiles at `level` (`END`: one by one).
+
+    `spread`: fanouts whose every instance has them, though it could share them. `tile`: elements of the
+    largest tile instead; `into`: of that, no more than is live while the loops down to that level run.
+    """
+
+    operand: int
+    level: int
+    union: Fans = NONE
+    split: Fans = NONE
+    own: Fans = NONE
+    spread: Fans = NONE
+    tile: bool = False
+    into: int | None = None
+
+
+Form = dict[Term, float]
+
+
+def plus(a: Form, b: Form, times: float = 1.0) -> Form:
+    """a + times b."""
+    found = dict(a)
+    for term, c in b.items():
+        found[term] = found.get(term, 0.0) + times * c
+    return {t: c for t, c in found.items() if c}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Linear forms over terms. `energy`: joules of all actions. `times`: per port, seconds of its busiest
+    instance, with the fixed time of its component. `nodes`: bits of each node, in the template's order.
+    `besides`: of `jointly`, what some of the costs grow with besides."""
+
+    energy: Form
+    times: tuple[tuple[str, Form, float], ...]
+    nodes: tuple[tuple[Term, int], ...]
+    besides: tuple[Form, ...] = ()
+
+
+def jointly(each: Sequence[Costs]) -> Costs:
+    """What several templates cost that differ only in the memories that their operands come from: a point
+    that is no worse in any of its forms is no worse in any of theirs."""
+    terms = dict.fromkeys(t for c in each for t in c.energy)
+    least = {t: min(c.energy.get(t, 0.0) for c in each) for t in terms}
+    more = [t for t in terms if any(c.energy.get(t, 0.0) > least[t] for c in each)]
+    times = {(name, tuple(form.items()), fixed): form for c in each for name, form, fixed in c.times}
+    besides = tuple({t: 1.0} for t in more)
+    energy = {t: c for t, c in least.items() if c}
+    return Costs(energy, tuple((n, f, x) for (n, _, x), f in times.items()), each[0].nodes, besides)
+
+
+class Traffic:
+    """Collects what moves where, of one execution of one Einsum."""
+
+    def __init__(self, space: EinsumSpace, template: Template) -> None:
+        self.space, self.template = space, template
+        self.energy: Form = {}
+        self.reads: dict[int, Form] = {}
+        self.writes: dict[int, Form] = {}
+        reach = 0 if space.copy or template.bottom else space.units[template.unit].fanouts
+        self.fanouts = [(i, f) for i, f in enumerate(space.fanouts) if i < reach]
+
+    def above(self, memory: int) -> Fans:
+        """Fanouts that replicate the memory."""
+        return frozenset(i for i, f in self.fanouts if f.below <= memory)
+
+    def between(self, outer: int, inner: int, operand: Operand) -> Fans:
+        """Fanouts from one memory to another one (or to compute) across which the tensor is shared."""
+        return frozenset(
+            i for i, f in self.fanouts if outer < f.below <= inner and operand.tensor in f.reuses
+        )
+
+    def move(self, memory: int, kind: str, operand: int, total: Form, busiest: Form) -> None:
+        """One kind of access at a memory: elements of all instances, and of the busiest one."""
+        m, o, read = self.space.memories[memory], self.space.operands[operand], kind in READS
+        price, bits = (m.read_energy if read else m.write_energy) * o.bits, float(o.bits)
+        if self.space.shares is not None:
+            price, bits = self.space.shares.of(operand, memory, kind)
+            # Sparse counts take one share of all that a memory moves: the busiest instance has the mean at
+            # least, so that each tensor may have its own share of that.
+            busiest = {replace(x, split=self.above(memory), own=NONE): c for x, c in total.items()}
+        self.energy = plus(self.energy, total, price)
+        side = self.reads if read else self.writes
+        side[memory] = plus(side.get(memory, {}), busiest, bits)
+
+
+def costs(space: EinsumSpace, template: Template) -> Costs:
+    """All costs of a template."""
+    t = Traffic(space, template)
+    for i, o in enumerate(space.operands):
+        held = [(n.memory, n.level) for n in template.nodes if n.operand == i]
+        if not any(n.shared and n.operand == i for n in template.nodes):
+            held.insert(0, (template.parents[i] if template.parents else 0, 0))
+        if space.copy:
+            _copied(t, i, o, held[0][0])
+        elif o.output:
+            _output(t, i, o, held)
+        else:
+            _input(t, i, o, held)
+    times = [part for m in range(len(space.memories)) for part in _ports(space.memories[m], m, t)]
+    if not space.copy and not template.bottom:
+        unit = space.units[template.unit]
+        every = frozenset(i for i, _ in t.fanouts)
+        energy, time = unit.energy, unit.time
+        if space.shares is not None:
+            energy, share = space.shares.executed(unit.name)
+            time *= share
+        t.energy = plus(t.energy, {Term(OPERATIONS, END): energy})
+        times.append((unit.name, {Term(OPERATIONS, END, split=every): time}, unit.fixed_time))
+    nodes = tuple(
+        (Term(n.operand, n.level, tile=True, into=_lowered(t, n)), space.operands[n.operand].bits)
+        for n in template.nodes
+    )
+    return Costs(t.energy, tuple(times), nodes)
+
+
+def _lowered(t: Traffic, node: Node) -> int | None:
+    """The level of the next node of the branch: where loops in between that index the tensor come first, a
+    memory that allocates what is live holds no more than the tile below these. None where it holds it all."""
+    space, branch = t.space, t.template.branch
+    if not space.memories[node.memory].live or node not in branch or t.template.bottom:
+        return None
+    after = next((n for n in branch if n.level == node.level + 1), None)
+    reach = len(space.memories) if after is None else after.memory
+    if any(f.width > 1 and node.memory < f.below <= reach for _, f in t.fanouts):
+        return None
+    return END if after is None else after.level
+
+
+def _ports(m: Memory, index: int, t: Traffic) -> Iterator[tuple[str, Form, float]]:
+    read = {term: c * m.read_time for term, c in t.reads.get(index, {}).items()}
+    write = {term: c * m.write_time for term, c in t.writes.get(index, {}).items()}
+    if not t.reads.get(index) and not t.writes.get(index):
+        return
+    if m.separate:
+        yield m.name, read, m.fixed_time
+        yield m.name, write, m.fixed_time
+    else:
+        yield m.name, plus(read, write), m.fixed_time
+
+
+def _copied(t: Traffic, i: int, o: Operand, memory: int) -> None:
+    """A copy moves whole tensors between their outermost memories, or nothing if they are one."""
+    other = next(x for x in t.space.operands if x.output != o.output)
+    ends = dict.fromkeys((o.tensor, other.tensor), 0)
+    for n in t.template.nodes:
+        ends[t.space.operands[n.operand].tensor] = n.memory
+    if ends[o.tensor] != ends[other.tensor]:
+        whole = {Term(i, 0): 1.0}
+        t.move(memory, "writes_drain" if o.output else "reads_fill", i, whole, whole)
+
+
+def _input(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+    for outer, inner, level in _links(t, held):
+        union = t.between(outer, inner, o)
+        asked = Term(i, level, union)
+        t.move(outer, "reads_fill", i, {asked: 1.0}, {_share(t, asked, outer): 1.0})
+        if level != END:
+            every = Term(i, level)
+            t.move(inner, "writes_fill", i, {every: 1.0}, {_share(t, every, inner): 1.0})
+
+
+def _links(t: Traffic, held: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """(Memory, memory inside it, level of the tile there), down to compute if the region has it."""
+    for (outer, _), (inner, level) in pairwise(held):
+        yield outer, inner, level
+    if not t.template.bottom:
+        yield held[-1][0], t.space.units[t.template.unit].memories, END
+
+
+def _share(t: Traffic, term: Term, memory: int) -> Term:
+    """The busiest instance's part of a total."""
+    return replace(term, split=t.above(memory))
+
+
+def _output(t: Traffic, i: int, o: Operand, held: list[tuple[int, int]]) -> None:
+    """Drains upwards, and refills of partial sums; `fresh`: visits that find nothing to refill from.
+
+    A refilled partial sum goes to one of the instances that reduce it, unless all fanouts between broadcast
+    it; that one instance then is the busiest.
+    """
+    fresh: Form = {Term(i, 0): 1.0}
+    outer_fans = t.above(held[0][0])
+    fresh_busiest: Form = {Term(i, 0, own=outer_fans): 1.0}
+    for outer, inner, level in _links(t, held):
+        union = t.between(outer, inner, o)
+        joint, every = Term(i, level, union), Term(i, level)
+        t.move(outer, "writes_drain", i, {joint: 1.0}, {_share(t, joint, outer): 1.0})
+        if level != END:
+            t.move(inner, "reads_drain", i, {every: 1.0}, {_share(t, every, inner): 1.0})
+        skipped = t.space.memories[outer].read_first
+        back = {joint: 1.0} if skipped else plus({joint: 1.0}, fresh, -1)
+        at_busiest = {_share(t, joint, outer): 1.0}
+        back_busiest = at_busiest if skipped else plus(at_busiest, fresh_busiest, -1)
+        t.move(outer, "reads_fill", i, back, back_busiest)
+        if level == END:
+            return
+        fans = t.above(inner)
+        # Only fanouts that are crossed here can broadcast; all of them, or it goes to one instance.
+        crossed = [f for j, f in t.fanouts if j in union]
+        if crossed and all(f.broadcast for f in crossed):
+            first = {_spread(term, union): c for term, c in fresh.items()}
+            sent = {every: 1.0} if skipped else plus({every: 1.0}, first, -1)
+            sent_busiest = {_split(term, fans): c for term, c in sent.items()}
+        else:
+            sent = back
+            sent_busiest = {replace(x, own=fans): c for x, c in back.items()}
+        t.move(inner, "writes_fill", i, sent, sent_busiest)
+        fresh = plus({every: 1.0}, sent, -1)
+        fresh_busiest = plus({_share(t, every, inner): 1.0}, sent_busiest, -1)
+
+
+def _split(term: Term, fans: Fans) -> Term:
+    return replace(term, split=fans)
+
+
+def _spread(term: Term, union: Fans) -> Term:
+    """The same elements, once per instance that shares them."""
+    return replace(term, spread=term.spread | union)
+
+
+class Factors:
+    """The factor of each group of bundles in each term, as arrays over the group's candidates."""
+
+    def __init__(self, space: EinsumSpace, found: tuple[TileChains, ...]) -> None:
+        self.space = space
+        self.chains = found
+        self.bundle = {v: b for b, members in enumerate(space.bundles) for v in members}
+        self._trips: dict[tuple[int, int], Array] = {}
+
+    def of(self, term: Term, group: tuple[int, ...]) -> Array:
+        """[n1, n2, ...] for the candidates of the group's bundles."""
+        operand = self.space.operands[term.operand] if term.operand != OPERATIONS else None
+        windows = [w for w in operand.windows if self.bundle[w.p] in group] if operand else []
+        within = {self.bundle[v] for w in windows for v in (w.p, w.r)}
+        found: Array = np.ones(1)
+        for axis, b in enumerate(group):
+            if b in within:
+                continue
+            alone = operand is not None and self.space.bundles[b][0] in operand.alone
+            found = found * _along(self._single(term, b, alone), axis, len(group))
+        for w in windows:
+            ends = self.bundle[w.p], self.bundle[w.r]
+            # One loop over the first window slides through what is live; else the tile stays whole.
+            into = term.into if operand and w == operand.windows[0] else None
+            found = found * self._windowed(term, *ends, w.step_p, w.step_r, group, into)
+        return np.broadcast_to(found, tuple(self.chains[b].count for b in group))
+
+    def _single(self, term: Term, v: int, alone: bool) -> Array:
+        c = self.chains[v]
+        if term.tile:
+            return self._tile(v, term.level if term.into is None else term.into, alone)
+        found = np.full(c.count, float(c.extent)) if alone else self._count(v, term.level)
+        divided = term.split | (term.own if alone else NONE) | (NONE if alone else term.union)
+        if divided:
+            found = found / prod(c.spread[f] for f in sorted(divided))
+        if term.spread and not alone:
+            found = found * prod(c.spread[f] for f in sorted(term.spread))
+        return found
+
+    def _tile(self, v: int, level: int, alone: bool = True) -> Array:
+        c = self.chains[v]
+        return c.tiles[level].astype(float) if alone and level != END else np.ones(c.count)
+
+    def _count(self, v: int, level: int) -> Array:
+        """Tiles of a variable at a level, those of all instances."""
+        c = self.chains[v]
+        if level == END:
+            return np.full(c.count, float(c.extent))
+        if (v, level) not in self._trips:
+            if c.even:
+                self._trips[v, level] = c.extent / c.tiles[level]
+            else:
+                self._trips[v, level] = trips(self._whole(v), list(c.tiles[: level + 1])).astype(float)
+        return self._trips[v, level]
+
+    def _whole(self, v: int) -> Array:
+        return np.full(self.chains[v].count, self.chains[v].extent, dtype=np.int64)
+
+    def _windowed(
+        self,
+        term: Term,
+        p: int,
+        r: int,
+        step_p: int,
+        step_r: int,
+        group: tuple[int, ...],
+        into: int | None,
+    ) -> Array:
+        if into is not None:
+            slid = (
+                self._window(term, p, r, step_p, step_r, group, *to) for to in ((into, None), (None, into))
+            )
+            return np.minimum(*slid)
+        return self._window(term, p, r, step_p, step_r, group, None, None)
+
+    def _window(
+        self,
+        term: Term,
+        p: int,
+        r: int,
+        step_p: int,
+        step_r: int,
+        group: tuple[int, ...],
+        into_p: int | None,
+        into_r: int | None,
+    ) -> Array:
+        left = [self._parts(term, v, step, to) for v, step, to in ((p, step_p, into_p), (r, step_r, into_r))]
+        (e, over_p), (f, over_r) = left
+        axes = group.index(p), group.index(r)
+        whole = _along(e, axes[0], len(group)) * _along(f, axes[1], len(group))
+        return whole - _along(over_p, axes[0], len(group)) * _along(over_r, axes[1], len(group))
+
+    def _parts(self, term: Term, v: int, step: int, into: int | None) -> tuple[Array, Array]:
+        """Extents and what is left of them after `step`: of the tile, or summed over all tiles."""
+        c = self.chains[v]
+        if term.tile:
+            size = self._tile(v, term.level if into is None else into)
+            return size, np.maximum(size - step, 0)
+        total = np.full(c.count, float(c.extent))
+        if term.level == END:
+            return total, np.zeros(c.count)
+        if c.even:
+            size = c.tiles[term.level]
+            return total, c.extent / size * np.maximum(size - step, 0)
+        return total, beyond(self._whole(v), list(c.tiles[: term.level + 1]), step).astype(float)
+
+
+def _along(values: Array, axis: int, axes: int) -> Array:
+    shape = [1] * axes
+    shape[axis] = -1
+    return np.reshape(values, shape)

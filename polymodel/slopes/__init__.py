@@ -1,0 +1,1 @@
+"""Ski slopes: the least traffic of any mapping for every buffer capacity; Einsums, chains and graphs."""

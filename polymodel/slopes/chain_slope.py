@@ -1,0 +1,340 @@
+"""The ski slopes of a chain of Einsums: how much buffer fusion needs, and what it saves.
+
+Four curves of least backing-store traffic over buffer capacity:
+- `unfused`: every intermediate is written to the backing store and read back;
+- `untiled_fused`: intermediates are held whole in the buffer; footprint = the larger of the neighbours';
+- `ffmr_drop`, `ffmr_retain`: loops over shared ranks are fused (the fusion-friendly mapping rule); of an
+  intermediate one fused tile is held; capacity = sum of the additive terms + the largest maximal one.
+  Tensors that fused loops index are dropped after every fused iteration, or (`ffmr_retain`) may be kept.
+`best` lets every link between neighbours be any of these.
+
+In chains of more than two Einsums fused groups are consecutive Einsums, and links between groups are unfused.
+Fronts of groups are put together along the chain by dynamic programming, each pruned before that (DESIGN 7).
+Source: Huang et al., "Mind the Gap: Attainable Data Movement and Operational Intensity Bounds for Tensor
+Algorithms" (Orojenesis, ISCA 2024), and the fusion-friendly mapping rule of Orojenesis' second version.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.slopes.chain_tree import chain_tree
+from polymodel.slopes.chains import Chain, chain_of
+from polymodel.slopes.curve_text import (
+    Curves,
+    Points,
+    check_point,
+    checked_capacity,
+    figures_text,
+    fitting,
+    fitting_or_fault,
+)
+from polymodel.slopes.fused_segments import Segment, Workbench
+from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
+from polymodel.slopes.options import Options
+from polymodel.slopes.staircase import Staircase, lowest_of, one_after_the_other
+from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.workload.einsum import Cascade
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+Curve = Literal["unfused", "untiled_fused", "ffmr_drop", "ffmr_retain", "best"]
+Link = Literal["unfused", "untiled", "tiled"]
+
+
+@dataclass(frozen=True)
+class ChainPoint:
+    """One mapping of the chain: its groups in order, and how each intermediate is handed on (`links`).
+
+    `capacity` and `accesses` are in the slope's unit.
+    """
+
+    capacity: int
+    accesses: int
+    segments: tuple[Segment, ...]
+    links: tuple[tuple[str, Link], ...]
+    unit: str = "words"
+
+    @property
+    def brief(self) -> str:
+        """The groups, each with its fused loops."""
+        return " | ".join(_group(s) for s in self.segments)
+
+    def __repr__(self) -> str:
+        lines = [figures_text(self), *(f"  {t}: {how}" for t, how in self.links)]
+        for s in self.segments:
+            lines += [f"  {_group(s)}"] if s.loops else []
+            for c in s.choices:
+                tiles = " ".join(f"{v}={t}" for v, t in c.tiles)
+                lines.append(f"  {c.einsum}: loops {' '.join(c.order) or '(none)'}, tiles {tiles}")
+        return "\n".join(lines)
+
+
+def _group(segment: Segment) -> str:
+    loops = " ".join(f"{loop.variables[0]}={loop.tile}" for loop in segment.loops)
+    return "+".join(segment.einsums) + (f", fused loops {loops}" if loops else "")
+
+
+@dataclass(frozen=True, eq=False)
+class ChainSlope:
+    """Curves by name, each with capacity ascending and accesses descending; a curve without points is empty.
+
+    `compared`: how many mappings of single Einsums were compared.
+    """
+
+    problem: Problem
+    chain: Chain
+    curves: Mapping[str, Points[ChainPoint]]
+    unit: str
+    compared: int
+    seconds: float
+
+    @cached_property
+    def frame(self) -> pandas.DataFrame:
+        """One row per point of each curve: capacity, accesses, groups, fused loops, mappings below them."""
+        import pandas
+
+        rows = [self._row(name, p) for name, points in self.curves.items() for p in points]
+        frame = pandas.DataFrame(rows, columns=[*self._row("", ChainPoint(0, 0, (), ()))])
+        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
+        return frame
+
+    def _row(self, name: str, p: ChainPoint) -> dict[str, object]:
+        choices = [c for s in p.segments for c in s.choices]
+        loops = (" ".join(f"{loop.variables[0]}={loop.tile}" for loop in s.loops) for s in p.segments)
+        kept = (f"{t} ({role})" for c in choices for t, role in c.roles if role in ("add", "keep"))
+        return {
+            "curve": name,
+            f"capacity_{self.unit}": p.capacity,
+            f"accesses_{self.unit}": p.accesses,
+            "groups": " | ".join("+".join(s.einsums) for s in p.segments),
+            "links": ", ".join(f"{t}: {how}" for t, how in p.links),
+            "fused_tiles": " | ".join(loops),
+            "tiles": "; ".join(f"{c.einsum}: " + " ".join(f"{v}={t}" for v, t in c.tiles) for c in choices),
+            "orders": "; ".join(f"{c.einsum}: " + " ".join(c.order) for c in choices),
+            "additive": ", ".join(kept),
+        }
+
+    @cached_property
+    def summary(self) -> pandas.DataFrame:
+        """One row per curve: points, the smallest capacity, the least traffic and the capacity it takes
+        (the maximal effectual buffer), the gain over unfused there, and from where on it beats unfused."""
+        import pandas
+
+        rows = []
+        for name, points in self.curves.items():
+            last = points[-1] if points else None
+            rows.append(
+                {
+                    "curve": name,
+                    "points": len(points),
+                    f"smallest_capacity_{self.unit}": points[0].capacity if points else None,
+                    f"max_effectual_buffer_{self.unit}": last.capacity if last else None,
+                    f"least_accesses_{self.unit}": last.accesses if last else None,
+                    "gain": self.least_unfused / last.accesses if last else None,
+                    f"beats_unfused_from_{self.unit}": self.beats_unfused_from(name),
+                }
+            )
+        return pandas.DataFrame(rows).astype({c: "Int64" for c in rows[0] if c.endswith(f"_{self.unit}")})
+
+    def at(self, curve: str, capacity: float) -> ChainPoint:
+        """The point of a curve with the least traffic that fits a capacity; SpecError if nothing fits."""
+        points = self._points(curve)
+        return points[fitting_or_fault(curve, points.figures, capacity, self.unit)]
+
+    def _accesses(self, curve: str, capacity: float) -> int | None:
+        """The least traffic at a capacity; None if nothing fits."""
+        figures = self._points(curve).figures
+        at = fitting(figures, capacity)
+        return None if at is None else figures[at][1]
+
+    def beats_unfused_from(self, curve: str) -> int | None:
+        """The smallest capacity from which on, at all larger ones, a curve has less traffic than
+        `unfused`; None if it has not at the largest."""
+        steps = sorted({p.capacity for c in (curve, "unfused") for p in self._points(c)})
+        found = None
+        for capacity in reversed(steps):
+            plain, fused = self._accesses("unfused", capacity), self._accesses(curve, capacity)
+            if fused is None or (plain is not None and fused >= plain):
+                break
+            found = capacity
+        return found
+
+    def gain(self, capacity: float) -> float | None:
+        """Unfused traffic over the least of all curves, at a capacity; None where unfused does not fit."""
+        capacity = checked_capacity(f"{'ChainSlope'}.gain", capacity, self.unit)
+        plain = self._accesses("unfused", capacity)
+        if plain is None:
+            return None
+        found = (self._accesses(name, capacity) for name in self.curves)
+        return plain / min(a for a in found if a is not None)
+
+    @property
+    def least_unfused(self) -> int:
+        """Traffic if every element of every Einsum's tensors moves once, in the slope's unit."""
+        return sum(self._bench.size(t) for one in self.chain.einsums for t in one.tensors)
+
+    @property
+    def least_fused(self) -> int:
+        """Traffic if moreover no intermediate moves, in the slope's unit."""
+        return self.least_unfused - 2 * sum(map(self._bench.size, self.chain.links))
+
+    @cached_property
+    def _bench(self) -> Workbench:
+        return Workbench(self.chain, "divisors", _weights(self.chain, self.unit))
+
+    def _points(self, curve: str) -> Points[ChainPoint]:
+        if curve not in self.curves:
+            raise SpecError([Diagnostic(f"there is no curve {curve!r}", suggestion(curve, self.curves))])
+        return self.curves[curve]
+
+    def looptree(self, point: ChainPoint) -> LoopTree:
+        """The mapping of one point, on the two outermost memories."""
+        return self._tree("looptree", point)
+
+    def _tree(self, call: str, point: ChainPoint) -> LoopTree:
+        check_point(point, ChainPoint, call, 'pass a point of a curve: slope.at("unfused", capacity)')
+        return chain_tree(self.chain, point.segments, two_levels(self.problem.hierarchy))
+
+    def mapping_yaml(self, point: ChainPoint) -> str:
+        """The mapping of one point as YAML that loads back."""
+        return mapping_to_yaml(self._tree("mapping_yaml", point))
+
+    def report(self, point: ChainPoint) -> Report:
+        """`evaluate` of one point; its accesses agree, its working set is at most the capacity."""
+        tree = self._tree("report", point)
+        return evaluate_problem(Problem(self.problem.cascade, self.problem.hierarchy, tree))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The curves on logarithmic axes, with both algorithmic minima, the maximal effectual buffer of each
+        curve and the fusion gain."""
+        from polymodel.report.plots_slope import chain_axes
+
+        curves = {n: [(p.capacity, p.accesses) for p in ps] for n, ps in self.curves.items() if ps}
+        return chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
+
+    def __repr__(self) -> str:
+        points = ", ".join(f"{name} {len(found)}" for name, found in self.curves.items())
+        names = " -> ".join(one.name for one in self.chain.einsums)
+        return f"ChainSlope({names}: points: {points}; {self.compared} mappings of Einsums)"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.curves!r}"
+
+    def _repr_html_(self) -> str:
+        made: str = self.summary._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
+        return f"<h4>{escape(repr(self))}</h4>{made}"
+
+
+def chain_slope(
+    spec: Spec,
+    *,
+    einsums: str | Sequence[str] | None = None,
+    curves: Curve | Sequence[Curve] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
+    whole: bool = False,
+    tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
+    unit: Literal["words", "bits"] = "words",
+) -> ChainSlope:
+    """The ski slopes of a chain of Einsums, fused and not; an architecture is not needed.
+
+    `einsums`: names of consecutive ones, by default all. `curves`: those to find besides `unfused`.
+    `whole`: fused curves fuse every link, not some.
+    `tiles`: divisors (fused tiles divide the extent, tiles below divide the fused tile), all sizes, or the
+    sizes to try per rank variable (of fused loops: that of the group's first Einsum).
+    Counts are those of one instance (`n_instances`).
+    Raises SpecError with every option that is wrong and for fewer than two Einsums, Refused for what is no
+    chain (branches, residuals, copies, different numbers of instances) and for counts beyond 2^62,
+    NotSeparable for windows, halos between Einsums, and spaces that are no box.
+    """
+    start = time.perf_counter()
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("chain_slope", spec)
+    every, options = spec.workload, Options()
+    if einsums is not None:
+        einsums = options.names(("einsums",), einsums, [e.name for e in every], "Einsum")
+    asked = options.names(("curves",), curves, get_args(Curve), "curve")
+    whole = options.truth("whole", whole)
+    some = [e for e in every if einsums is None or e.name in einsums]
+    options.tiles(tiles, some, {v for e in every for v in e.rank_variables})
+    options.unit(unit)
+    options.raise_if_any()
+    names = tuple(dict.fromkeys(("unfused", *asked)))  # every curve is told against the unfused one
+    chain = chain_of(every, einsums)
+    weights = _weights(chain, unit)
+    check_counts(chain.einsums, weights)
+    bench = Workbench(chain, tiles, weights)
+    found: dict[str, Points[ChainPoint]] = {
+        name: Points(_decoded(chain, _curve(bench, name, whole), unit)) for name in names
+    }
+    cascade = Cascade(chain.einsums, every.rank_sizes, every.name)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    problem = Problem(cascade, hierarchy, LoopTree(()))
+    return ChainSlope(problem, chain, Curves(found, unit), unit, bench.compared, time.perf_counter() - start)
+
+
+def _weights(chain: Chain, unit: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in chain.einsums:
+        for tensor, width in weights_of(one, unit).items():
+            if found.setdefault(tensor, width) != width:
+                raise Refused(f"{tensor} has elements of different width in two Einsums", 'use unit="words"')
+    return found
+
+
+State = tuple[int, bool, bool]  # Einsums done, is the last tensor held whole, is anything fused
+
+
+def _curve(bench: Workbench, name: str, whole: bool) -> Staircase:
+    """The front over all ways to cut the chain into groups, link by link."""
+    chain = bench.chain
+    untiled, tiled = name in ("untiled_fused", "best"), name in ("ffmr_drop", "ffmr_retain", "best")
+    every = whole and name != "unfused"
+    done: dict[State, Staircase | None] = {(0, False, False): None}
+    for first in range(len(chain)):
+        before = {s: f for s, f in done.items() if s[0] == first}
+        for (_, held, fused), front in before.items():
+            for last in range(first, len(chain) if tiled else first + 1):
+                end = last == len(chain) - 1
+                for hands in (False,) if end or not untiled else (False, True):
+                    if every and not (end or hands):
+                        continue
+                    resident = {chain.links[first - 1]} if held else set()
+                    resident |= {chain.links[last]} if hands else set()
+                    segment = bench.front(first, last, name != "ffmr_drop", frozenset(resident))
+                    made = segment if front is None else one_after_the_other(front, segment)
+                    state = (last + 1, hands, fused or hands or last > first)
+                    already = done.get(state)
+                    done[state] = made if already is None else lowest_of([already, made])
+    ends = {s: f for s, f in done.items() if s[0] == len(chain) and f is not None}
+    # Fused curves fuse something.
+    return lowest_of(f for (_, _, fused), f in ends.items() if f and (fused or name in ("unfused", "best")))
+
+
+def _decoded(chain: Chain, front: Staircase, unit: str) -> Iterator[ChainPoint]:
+    rows: Any = zip(front.capacity.tolist(), front.accesses.tolist(), front.origins, strict=True)
+    for capacity, accesses, origins in rows:
+        segments = tuple(group.segment(at) for group, at in origins)
+        yield ChainPoint(capacity, accesses, segments, tuple(_links(chain, segments)), unit)
+
+
+def _links(chain: Chain, segments: tuple[Segment, ...]) -> list[tuple[str, Link]]:
+    roles = {t: role for s in segments for c in s.choices for t, role in c.roles}
+    names: dict[str, Link] = {"free": "tiled", "resident": "untiled"}
+    return [(t, names.get(roles[t], "unfused")) for t in chain.links]

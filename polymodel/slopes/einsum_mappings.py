@@ -1,0 +1,358 @@
+"""Mappings of one Einsum inside a fused graph: the least traffic for each footprint in the buffer.
+
+Fused loops stand outermost, in a given order. Below them is a tile of each rank variable with loops in any
+order, and one tile of each tensor in the buffer. A tensor that is tiled fused sits below those fused loops
+that tile it, and moves nothing; the others sit below all loops (or, *uneven*, right below the fused ones),
+stay while the loops inside do not move them (`reuse: slide`), and are paid for at the backing store.
+
+Rank variables that index the same tensors act as one: a loop over one of them further out than a loop over
+the other is never better than both where the inner one is. Their tile sizes are combined, and combined ones
+that another one replaces in all factors that count are left out before anything is multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.slopes.curves import Curve, leaf
+from polymodel.slopes.front import Front
+from polymodel.slopes.loop_orders import as_indexed, order_classes
+from polymodel.sweep.dominance import least
+
+Ints = NDArray[np.int64]
+BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
+BLOCK = 2**20
+FEW = 128  # columns that are compared all with all
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One tensor: rank variables (positions) that index it, and what an element counts."""
+
+    indexed: frozenset[int]
+    output: bool
+    weight: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One Einsum by shape alone: Einsums of equal shape have equal curves.
+
+    `sizes`: per rank variable the tile sizes to try, ascending, the extent last; a tile divides what encloses
+    it.
+    """
+
+    sizes: tuple[tuple[int, ...], ...]
+    operands: tuple[Operand, ...]
+    times: int = 1
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(s[-1] for s in self.sizes)
+
+    def elements(self, operand: int) -> int:
+        """Size of a tensor, each element counting its weight."""
+        o = self.operands[operand]
+        return o.weight * prod(self.extents[v] for v in o.indexed)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the neighbours fix: fused loops (rank variables, outermost first), where each tensor is held
+    (BACKING, WHOLE, or the number of fused loops above its tile), which sets of tensors may be uneven, how
+    many of the fused loops have the buffer for themselves each time, with tiles of 1 (`freed`: heads), and
+    `bounds` on iterations of fused loops: (rank variable, a number, whether it or any multiple of it)."""
+
+    loops: tuple[int, ...]
+    held: tuple[int, ...]
+    uneven: frozenset[frozenset[int]]
+    freed: int = 0
+    bounds: tuple[tuple[int, int, bool], ...] = ()
+
+    def fits(self, variable: int, bound: int) -> bool:
+        """Whether a fused loop may have so many iterations."""
+        return all(
+            bound == n if exactly else bound % n == 0 for v, n, exactly in self.bounds if v == variable
+        )
+
+
+@dataclass(frozen=True)
+class OperationChoice:
+    """One mapping: tiles of the fused loops; tiles below them, order of the loops there; uneven tensors."""
+
+    fused: tuple[tuple[int, int], ...]
+    tiles: tuple[int, ...]
+    order: tuple[int, ...]
+    uneven: frozenset[int]
+
+
+@lru_cache(maxsize=8192)
+def operation_curve(one: Operation, setting: Setting) -> Curve:
+    """Footprint (without tensors held whole) against accesses of one Einsum."""
+    table = _Table(one, setting)
+    front = Front()
+    for active, uneven in table.patterns():
+        inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
+        indexed = as_indexed({t: frozenset(map(str, c)) for t, c in inner.items()})
+        for found in order_classes(tuple(map(str, active)), indexed):
+            outside = {int(t): frozenset(map(int, o)) for t, o in found.outside}
+            _Pattern(table, active, tuple(map(int, found.order)), uneven, outside).offer(front)
+    return leaf(front.capacity, front.accesses * one.times, _describer(front))
+
+
+def _describer(front: Front) -> _Describe:
+    return _Describe(tuple(front.sources), front.which)
+
+
+@dataclass(frozen=True, eq=False)
+class _Describe:
+    sources: tuple[object, ...]
+    which: Ints
+
+    def __call__(self, point: int) -> OperationChoice:
+        number, at = self.which[point].tolist()
+        source = self.sources[number]
+        assert isinstance(source, _Block)
+        return source.choice(at)
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """Tile sizes of rank variables that index the same tensors, combined; one row per combination.
+
+    `fused`: (rows, fused loops of these) tiles; `trips`: their iterations. `boxes`: what is below so many of
+    all fused loops, in elements (depth, rows). `inner`: tile below all loops; `again`: iterations there.
+    """
+
+    members: tuple[int, ...]
+    fused: Ints
+    trips: dict[int, Ints]
+    boxes: Ints
+    inner: Ints
+    again: Ints
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.again > 1
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    one: Operation
+    setting: Setting
+
+    @cached_property
+    def moving(self) -> tuple[int, ...]:
+        """Tensors that are paid for at the backing store."""
+        return tuple(t for t, h in enumerate(self.setting.held) if h == BACKING)
+
+    @cached_property
+    def tiled(self) -> tuple[int, ...]:
+        return tuple(t for t, h in enumerate(self.setting.held) if h > 0)
+
+    @cached_property
+    def axes(self) -> tuple[_Axis, ...]:
+        """One per set of tensors that count; rank variables that index none are left out unless fused."""
+        counted = self.moving + self.tiled
+        met: dict[frozenset[int], list[int]] = {}
+        for v in range(len(self.one.sizes)):
+            users = frozenset(t for t in counted if v in self.one.operands[t].indexed)
+            if users or v in self.setting.loops:
+                met.setdefault(users, []).append(v)
+        return tuple(_axis(self.one, self.setting, tuple(m)) for m in met.values())
+
+    @cached_property
+    def classes(self) -> tuple[frozenset[int], ...]:
+        """Per tensor, the axes that index it."""
+        indices = [o.indexed for o in self.one.operands]
+        return tuple(
+            frozenset(i for i, a in enumerate(self.axes) if a.members[0] in index) for index in indices
+        )
+
+    def patterns(self) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
+        """Which axes have a loop below the fused ones, and which tensors stand above those loops."""
+        able = [i for i, a in enumerate(self.axes) if bool(a.active.any())]
+        for n in range(len(able) + 1):
+            for active in combinations(able, n):
+                touched = {t for t in self.moving if self.classes[t] & set(active)}
+                for uneven in self._uneven(touched):
+                    inner = touched - uneven
+                    if all(any(c in self.classes[t] for t in inner) for c in active):
+                        yield active, uneven
+
+    def _uneven(self, touched: set[int]) -> set[frozenset[int]]:
+        """Sets of tensors that may be uneven, as far as that makes a difference."""
+        return {
+            frozenset(some)
+            for allowed in self.setting.uneven
+            for n in range(len(allowed & touched) + 1)
+            for some in combinations(sorted(allowed & touched), n)
+        }
+
+
+@lru_cache(maxsize=8192)
+def _axis(one: Operation, setting: Setting, members: tuple[int, ...]) -> _Axis:
+    loops = [v for v in setting.loops if v in members]
+    freed = setting.loops[: setting.freed]
+    rows_fused, rows_inner = [], []
+    choices = []
+    for v in loops:
+        whole, sizes = one.extents[v], (1,) if v in freed else one.sizes[v][:-1]
+        choices.append([s for s in sizes if whole % s == 0 and setting.fits(v, whole // s)])
+    for tiles in product(*choices):
+        fused = dict(zip(loops, tiles, strict=True))
+        for inner in _products(tuple(_below(one.sizes[v], fused.get(v, one.extents[v])) for v in members)):
+            rows_fused.append(tiles)
+            rows_inner.append(inner)
+    fused_ = np.asarray(rows_fused, np.int64).reshape(len(rows_fused), len(loops))
+    trips = {v: one.extents[v] // fused_[:, i] for i, v in enumerate(loops)}
+    boxes = [np.full(len(fused_), prod(one.extents[v] for v in members), np.int64)]
+    for v in setting.loops:
+        boxes.append(boxes[-1] // trips[v] if v in trips else boxes[-1])
+    inner_ = np.asarray(rows_inner, np.int64)
+    return _Axis(members, fused_, trips, np.stack(boxes), inner_, boxes[-1] // inner_)
+
+
+def _below(sizes: tuple[int, ...], enclosing: int) -> tuple[int, ...]:
+    return tuple(s for s in (*sizes, enclosing) if s <= enclosing and enclosing % s == 0)
+
+
+@lru_cache(maxsize=8192)
+def _products(sizes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Every product of one size of each."""
+    return tuple(sorted({prod(p) for p in product(*map(set, sizes))}))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pattern:
+    """Loops below the fused ones: which axes, in what order, and what each tensor is moved again by."""
+
+    table: _Table
+    active: tuple[int, ...]
+    order: tuple[int, ...]
+    uneven: frozenset[int]
+    outside: dict[int, frozenset[int]]
+
+    @cached_property
+    def repeated(self) -> dict[int, tuple[frozenset[int], frozenset[int]]]:
+        """Per tensor that moves, the fused loops (rank variables) and the axes below whose iterations each
+        move all of it again."""
+        return {t: self._repeated(t) for t in self.table.moving}
+
+    def _repeated(self, tensor: int) -> tuple[frozenset[int], frozenset[int]]:
+        setting, index = self.table.setting, self.table.one.operands[tensor].indexed
+        loops = setting.loops
+        below = self.table.classes[tensor] & set(self.active)
+        if tensor not in self.uneven and below:
+            reach = len(loops)
+        else:
+            reach = max((i for i, v in enumerate(loops) if v in index), default=-1)
+            reach = max(reach, setting.freed)
+        fused = frozenset(v for v in loops[:reach] if v not in index)
+        return fused, self.outside.get(tensor, frozenset()) if below else frozenset()
+
+    def rows(self, at: int) -> Ints:
+        """Combined tile sizes of one axis that no other one replaces."""
+        axis, table = self.table.axes[at], self.table
+        every = np.flatnonzero(axis.active == (at in self.active))
+        counted: list[Ints] = []
+        for t in table.tiled:
+            if at in table.classes[t]:
+                counted.append(axis.boxes[table.setting.held[t]])
+        for t in table.moving:
+            if at in table.classes[t]:
+                counted.append(axis.boxes[-1] if t in self.uneven else axis.inner)
+            fused, below = self.repeated[t]
+            counted += [axis.trips[v] for v in fused if v in axis.trips]
+            counted += [axis.again] if at in below else []
+        if not len(every) or not counted:
+            return every[:1]
+        return every[_least(np.stack([c[every] for c in counted]))]
+
+    def offer(self, front: Front) -> None:
+        rows = [self.rows(i) for i in range(len(self.table.axes))]
+        if not all(map(len, rows)):
+            return
+        others = prod(map(len, rows[1:]))
+        step = max(1, BLOCK // others)
+        for begin in range(0, len(rows[0]) if rows else 1, step):
+            part = [rows[0][begin : begin + step], *rows[1:]] if rows else []
+            shape = tuple(map(len, part))
+            capacity, accesses = (np.broadcast_to(f, shape).ravel() for f in self._figures(part))
+            front.offer(capacity, accesses, _Block(self, tuple(part)))
+
+    def _figures(self, rows: list[Ints]) -> tuple[Ints, Ints]:
+        """(footprint, accesses) of all combinations of these rows."""
+        table, one = self.table, self.table.one
+        shapes = [tuple(-1 if i == k else 1 for i in range(len(rows))) for k in range(len(rows))]
+
+        def spread(values: Ints, at: int) -> Ints:
+            taken: Ints = values[rows[at]].reshape(shapes[at])
+            return taken
+
+        footprint: Ints = np.asarray(0, np.int64)
+        accesses: Ints = np.asarray(0, np.int64)
+        for t in table.tiled + table.moving:
+            held: Ints = np.asarray(one.operands[t].weight, np.int64)
+            for c in table.classes[t]:
+                axis = table.axes[c]
+                depth = table.setting.held[t] if t in table.tiled else -1
+                inner = t in table.moving and t not in self.uneven
+                held = held * spread(axis.inner if inner else axis.boxes[depth], c)
+            footprint = footprint + held
+        for t in table.moving:
+            moved: Ints = np.asarray(one.elements(t), np.int64)
+            fused, below = self.repeated[t]
+            for c, axis in enumerate(table.axes):
+                for v in fused:
+                    moved = moved * spread(axis.trips[v], c) if v in axis.trips else moved
+                moved = moved * spread(axis.again, c) if c in below else moved
+            accesses = accesses + (2 * moved - one.elements(t) if one.operands[t].output else moved)
+        return footprint, accesses
+
+
+def _least(factors: Ints) -> Ints:
+    """Positions of columns that no other one is nowhere above; of equal ones the first."""
+    count = factors.shape[1]
+    if count > FEW:
+        return np.asarray(least(list(factors), np.arange(count)))
+    below = (factors[:, :, None] <= factors[:, None, :]).all(axis=0)
+    beaten = below & (~below.T | np.triu(np.ones_like(below), 1))
+    return np.flatnonzero(~beaten.any(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Where the points of a block come from."""
+
+    pattern: _Pattern
+    rows: tuple[Ints, ...]
+
+    def choice(self, at: int) -> OperationChoice:
+        table = self.pattern.table
+        one, loops = table.one, table.setting.loops
+        places = np.unravel_index(at, tuple(map(len, self.rows))) if self.rows else ()
+        fused: dict[int, int] = {}
+        tiles = list(one.extents)
+        order: dict[int, tuple[int, ...]] = {}
+        for c, (axis, place) in enumerate(zip(table.axes, places, strict=True)):
+            row = int(self.rows[c][place])
+            mine = [v for v in loops if v in axis.members]
+            fused |= dict(zip(mine, axis.fused[row].tolist(), strict=True))
+            enclosing = [fused.get(v, one.extents[v]) for v in axis.members]
+            some = [_below(one.sizes[v], e) for v, e in zip(axis.members, enclosing, strict=True)]
+            want = int(axis.inner[row])
+            found = next(p for p in product(*some) if prod(p) == want)
+            for v, t in zip(axis.members, found, strict=True):
+                tiles[v] = t
+            order[c] = tuple(v for v, t, e in zip(axis.members, found, enclosing, strict=True) if t < e)
+        below = tuple(v for c in self.pattern.order for v in order[c])
+        return OperationChoice(tuple((v, fused[v]) for v in loops), tuple(tiles), below, self.pattern.uneven)

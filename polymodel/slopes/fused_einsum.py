@@ -1,0 +1,302 @@
+"""Mappings of one Einsum below fused loops, in the three figures by which FFMR puts Einsums together.
+
+FFMR (fusion-friendly mapping rule) places all fused loops above all unfused ones. Below them the Einsum has
+one tile per rank variable and a loop order of its own. A tensor that no fused loop indexes stays through all
+fused iterations: its tile is *additive*. The others are dropped at the end of every fused iteration: their
+tiles are *maximal*, one Einsum's at a time. Any of them may instead be kept over the fused nest and is then
+additive too (`ffmr_retain`). Capacity of a fused group = sum of the additive terms + the largest maximal one.
+
+Placement decides what moves (`refill`): a tensor sits below the innermost loop of more than one trip that
+indexes it, so each iteration of all loops above it moves its tile, and of the loops below none does. So its
+accesses are its volume times the trips of the loops above that do not index it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.errors import Refused
+from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
+from polymodel.slopes.staircase import undominated
+from polymodel.slopes.tilings import Part, Tilings
+from polymodel.workload.einsum import Einsum
+
+Ints = NDArray[np.int64]
+BLOCK = 2**19  # mappings compared at once
+MOST = 2**28  # mappings compared at all
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One Einsum below fused loops, which stand for its rank variables `loops`, in the order of keys.
+
+    `tilings`: per rank variable, in the Einsum's order. `free`: intermediates of the group, which are held as
+    fused tiles and never move. `resident`: tensors held whole outside the group: no term, no accesses.
+    `order`: None drops all maximal tensors; else the fused loops, outermost first, over which at least
+    one of them is kept. `weights`: (tensor, width of an element).
+    """
+
+    einsum: Einsum
+    loops: tuple[str, ...]
+    tilings: tuple[Tilings, ...]
+    free: frozenset[str] = frozenset()
+    resident: frozenset[str] = frozenset()
+    order: tuple[str, ...] | None = None
+    weights: tuple[tuple[str, int], ...] = ()
+
+    @cached_property
+    def of(self) -> Mapping[str, Tilings]:
+        return dict(zip(self.einsum.rank_variables, self.tilings, strict=True))
+
+    @cached_property
+    def width(self) -> Mapping[str, int]:
+        return dict.fromkeys(self.einsum.tensors, 1) | dict(self.weights)
+
+    @cached_property
+    def indexed(self) -> Mapping[str, frozenset[str]]:
+        """Rank variables of the tensors that move to and from the backing store."""
+        moved = (a for a in self.einsum.accesses if a.tensor not in self.free | self.resident)
+        return {a.tensor: frozenset(a.variables) for a in moved}
+
+    @cached_property
+    def keys(self) -> tuple[int, ...]:
+        """How many fused tiles each loop has."""
+        return tuple(len(self.of[v].fused) for v in self.loops)
+
+
+@dataclass(frozen=True)
+class Template:
+    """Mappings that differ in tile sizes alone: loops below (`order`, outermost first) and what is kept."""
+
+    setting: Setting
+    order: OrderClass
+    kept: frozenset[str]
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Per rank variable its choices. A loop that moves no tensor but those it indexes costs nothing, so
+        its smallest tile is the best."""
+        outside = frozenset(v for _, loops in self.order.outside for v in loops)
+        return tuple(self._part(v, outside) for v in self.setting.einsum.rank_variables)
+
+    def _part(self, variable: str, outside: frozenset[str]) -> Part:
+        sizes = self.setting.of[variable]
+        if variable not in self.order.order:
+            return sizes.whole
+        return sizes.split if variable in outside else sizes.least
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One mapping of an Einsum below fused loops.
+
+    `tiles`: per rank variable. `order`: loops below the fused ones, outermost first. `roles`: per tensor
+    drop, keep, add, free or resident. Figures are in the slope's unit.
+    """
+
+    einsum: str
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    roles: tuple[tuple[str, str], ...]
+    additive: int
+    maximal: int
+    accesses: int
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Mappings that no other one of the same fused tiles (`key`) beats in all three figures, sorted by key.
+
+    `columns` [6, n]: key, additive, maximal, accesses, number of the template, position in its sizes.
+    """
+
+    columns: Ints
+    templates: tuple[Template, ...]
+    compared: int
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[1])
+
+    @property
+    def key(self) -> Ints:
+        found: Ints = self.columns[0]
+        return found
+
+    @property
+    def additive(self) -> Ints:
+        found: Ints = self.columns[1]
+        return found
+
+    @property
+    def maximal(self) -> Ints:
+        found: Ints = self.columns[2]
+        return found
+
+    @property
+    def accesses(self) -> Ints:
+        found: Ints = self.columns[3]
+        return found
+
+    def choice(self, at: int) -> Choice:
+        """One of the mappings, spelled out."""
+        _, additive, maximal, accesses, number, flat = map(int, self.columns[:, at])
+        template = self.templates[number]
+        one, parts = template.setting.einsum, template.parts
+        where = map(int, np.unravel_index(flat, tuple(len(p) for p in parts)))
+        tiles = tuple((v, int(p.inner[i])) for v, p, i in zip(one.rank_variables, parts, where, strict=True))
+        roles = tuple((t, role(template, t)) for t in one.tensors)
+        return Choice(one.name, tiles, template.order.order, roles, additive, maximal, accesses)
+
+
+def together(first: Candidates, then: Candidates) -> Candidates:
+    """Mappings of two settings with the same fused tiles, pruned."""
+    moved = then.columns.copy()
+    moved[4] += len(first.templates)
+    columns = _pruned(np.concatenate((first.columns, moved), axis=1))
+    return Candidates(columns, first.templates + then.templates, first.compared + then.compared)
+
+
+def _pruned(columns: Ints) -> Ints:
+    kept: Ints = columns[:, undominated(*columns[:4])]
+    return kept
+
+
+def role(template: Template, tensor: str) -> str:
+    """What becomes of a tensor between fused iterations."""
+    one = template.setting
+    if tensor in one.free:
+        return "free"
+    if tensor in one.resident:
+        return "resident"
+    if tensor in template.kept:
+        return "keep"
+    return "drop" if not one.loops or one.indexed[tensor] & set(one.loops) else "add"
+
+
+def under_fusion(one: Setting) -> Candidates:
+    """All mappings of a setting, pruned. Refused for more than 2^28 of them."""
+    templates = tuple(_templates(one))
+    compared = sum(prod(len(p) for p in t.parts) for t in templates)
+    if compared > MOST:
+        raise Refused(
+            f"{one.einsum.name} has {compared:.2g} mappings below fused loops",
+            'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}',
+        )
+    found, waiting, size = np.zeros((6, 0), np.int64), [], 0
+    for number, template in enumerate(templates):
+        for block in _blocks(template, number):
+            waiting.append(block)
+            size += block.shape[1]
+            if size > BLOCK:
+                found, waiting, size = _pruned(np.concatenate((found, *waiting), axis=1)), [], 0
+    return Candidates(_pruned(np.concatenate((found, *waiting), axis=1)), templates, compared)
+
+
+def _templates(one: Setting) -> Iterator[Template]:
+    """Loops below that move something, in orders that no other beats, with all that may be kept."""
+    used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
+    used = [v for v in used if len(one.of[v].split)]
+    for n in range(len(used) + 1):
+        for active in combinations(used, n):
+            keepable = [t for t, out in _kept_outside(one, active).items() if out is not None]
+            for order in order_classes(active, as_indexed(one.indexed)):
+                yield from (Template(one, order, kept) for kept in _kept_sets(one, keepable))
+
+
+def _kept_sets(one: Setting, keepable: list[str]) -> Iterator[frozenset[str]]:
+    if one.order is None:
+        yield frozenset()
+        return
+    for n in range(1, len(keepable) + 1):
+        yield from map(frozenset, combinations(keepable, n))
+
+
+def _kept_outside(one: Setting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
+    """Per tensor the fused loops that move it although it is kept; None where keeping it saves nothing:
+    no fused loop indexes it, a loop below does, or it moves in every fused iteration all the same."""
+    found: dict[str, frozenset[str] | None] = {}
+    for tensor, index in one.indexed.items():
+        found[tensor] = None
+        if one.order is None or index & set(active) or not index & set(one.loops):
+            continue
+        innermost = max(i for i, v in enumerate(one.order) if v in index)
+        outside = frozenset(one.order[:innermost]) - index
+        if outside != frozenset(one.loops) - index:
+            found[tensor] = outside
+    return found
+
+
+def _blocks(template: Template, number: int) -> Iterator[Ints]:
+    """Columns of all tile sizes of a template, a block at a time, each pruned."""
+    one, parts = template.setting, template.parts
+    full = tuple(len(p) for p in parts)
+    rest = prod(full[1:])
+    if not rest:
+        return
+    step = max(1, BLOCK // rest)
+    for begin in range(0, full[0], step) if full else (0,):
+        many = min(step, full[0] - begin) if full else 1
+        here = {}
+        for k, (v, part) in enumerate(zip(one.einsum.rank_variables, parts, strict=True)):
+            shape = tuple(-1 if i == k else 1 for i in range(len(parts)))
+            here[v] = part.taken(slice(begin, begin + step) if k == 0 else slice(None), shape)
+        key: Any = np.int64(0)
+        for v, tiles in zip(one.loops, one.keys, strict=True):
+            key = key * tiles + here[v].key
+        figures = (key, *_figures(template, here), number, np.int64(0))
+        shape = (many, *full[1:]) if full else (1,)
+        columns = np.stack([np.broadcast_to(f, shape).ravel() for f in figures])
+        columns[5] = np.arange(begin * rest, (begin + many) * rest)
+        yield _pruned(columns)
+
+
+def _figures(template: Template, here: Mapping[str, Part]) -> tuple[Any, Any, Any]:
+    """(additive, maximal, accesses) of a block."""
+    one = template.setting
+    additive: Any = np.int64(0)
+    maximal: Any = np.int64(0)
+    accesses: Any = np.int64(0)
+    for access in one.einsum.accesses:
+        tensor, index, what = access.tensor, access.variables, role(template, access.tensor)
+        if what == "resident":
+            continue
+        tile: Any = one.width[tensor]
+        for v in index:
+            # What is passed on within the group is held as the tile of the fused loops.
+            tile = tile * (one.of[v].whole.inner[here[v].key] if what == "free" else here[v].inner)
+        if what in ("keep", "add"):
+            additive = additive + tile
+        else:
+            maximal = maximal + tile
+        if what != "free":
+            volume = one.width[tensor] * prod(one.of[v].extent for v in index)
+            moved = volume * _again(template, tensor, what, here)
+            accesses = accesses + (2 * moved - volume if access.output else moved)
+    return additive, maximal, accesses
+
+
+def _again(template: Template, tensor: str, what: str, here: Mapping[str, Part]) -> Any:
+    """How often each element of a tensor is moved: trips of the loops above it that do not index it."""
+    one, index = template.setting, template.setting.indexed[tensor]
+    below = dict(template.order.outside)[tensor]
+    fused: frozenset[str] = frozenset(one.loops) - index
+    if what == "keep":
+        outside = _kept_outside(one, template.order.order)[tensor]
+        assert outside is not None  # or it would not have been kept
+        fused = outside
+    elif what == "add" and not index & set(template.order.order):
+        fused = frozenset()
+    again: Any = np.int64(1)
+    for v in below:
+        again = again * here[v].total
+    for v in fused - below:
+        again = again * here[v].trips
+    return again

@@ -1,0 +1,242 @@
+"""A cascade as fusion sees it: tensors that Einsums share, and which of their ranks fused loops may tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations, product
+from math import prod
+from typing import Literal
+
+from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
+from polymodel.slopes.einsum_mappings import Operand, Operation
+from polymodel.slopes.fusion_rules import Rules
+from polymodel.slopes.levels import check_counts, check_einsum, weights_of
+from polymodel.slopes.tilings import Sizes as Tiles
+from polymodel.slopes.tilings import sizes_of
+from polymodel.slopes.windows import extent
+from polymodel.workload.einsum import Cascade, Einsum
+
+# How a shared tensor is handed on: through the backing store, held whole, head by head (each head's slice
+# is held whole, and buffers are freed between heads), or tile by tile.
+Kind = Literal["backing", "whole", "headed", "tiled"]
+Kinds = Mapping[str, Kind]
+
+
+@dataclass(frozen=True, order=True)
+class Tiling:
+    """Ranks of a tensor (positions) that fused loops tile, outermost first.
+
+    `waits`: if not 0, only the producer tiles all of them; its consumers tile the first so many and wait for
+    what is inside (`partial_overlap`). `bounds`: iterations of the outermost loops of the consumers; those of
+    the producer are multiples, of the first `equal` ones the same.
+    """
+
+    ranks: tuple[int, ...]
+    waits: int = 0
+    bounds: tuple[int, ...] = ()
+    equal: int = 0
+
+    def of(self, producer: bool) -> tuple[int, ...]:
+        """The ranks that one user tiles."""
+        return self.ranks if producer or not self.waits else self.ranks[: self.waits]
+
+    @property
+    def shared(self) -> int:
+        """How many loops its users share."""
+        return self.waits or len(self.ranks)
+
+
+@dataclass(frozen=True)
+class SharedTensor:
+    """A tensor that several Einsums use. `users`: positions in the workload, the producer's first.
+
+    `elements`: its size, each element counting its weight; `times`: instances of the Einsums. `ranks`:
+    positions and tile sizes of ranks that may be tiled: of more than one element, and indexed by one rank
+    variable of its own in every Einsum, over all of it. `fusable`: False if it must go through the backing
+    store. `heads`: positions of ranks that are heads, or batches that act like heads, to any of the users.
+    """
+
+    name: str
+    users: tuple[int, ...]
+    producer: int | None
+    elements: int
+    ranks: tuple[tuple[int, tuple[int, ...]], ...]
+    times: int = 1
+    fusable: bool = True
+    heads: frozenset[int] = frozenset()
+
+    def tilings(self, rules: Rules) -> tuple[Tiling, ...]:
+        """Every way to hand it on tile by tile; not head by head, where that frees the buffer."""
+        found = [Tiling(p) for n in range(len(self.ranks)) for p in permutations(self._positions, n + 1)]
+        if not rules.head_is_tiled_fusion:
+            found = [t for t in found if not self.heads >= set(t.ranks)]
+        waiting = rules.partial_overlap and self.producer is not None
+        more = [w for t in found for w in self._waiting(t, rules.equal_outer_sizes)] if waiting else []
+        if rules.equal_outer_sizes:
+            found = [
+                Tiling(t.ranks, 0, bounds, len(bounds))
+                for t in found
+                for bounds in self._bounds(t.ranks[:-1])
+            ]
+        return (*found, *more)
+
+    @cached_property
+    def _positions(self) -> tuple[int, ...]:
+        return tuple(r for r, _ in self.ranks)
+
+    def _waiting(self, tiling: Tiling, equal: bool) -> Iterator[Tiling]:
+        for n in range(1, len(tiling.ranks)):
+            for bounds in self._bounds(tiling.ranks[:n]):
+                yield Tiling(tiling.ranks, n, bounds, n - 1 if equal else 0)
+
+    def _bounds(self, ranks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Iterations that loops over these ranks may have."""
+        sizes = dict(self.ranks)
+        return product(*([sizes[r][-1] // s for s in sizes[r][:-1]] for r in ranks))
+
+    @property
+    def slice(self) -> int:
+        """Elements of one head."""
+        sizes = dict(self.ranks)
+        return self.elements // prod(sizes[r][-1] for r in self.heads if r in sizes)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One Einsum of the graph with what the search needs of it. `variables`: those of extent above 1.
+
+    `uneven`: sets of tensors (positions) of which any may be uneven. `outermost`: rank variables its fused
+    loops start with, if there are any.
+    """
+
+    einsum: Einsum
+    variables: tuple[str, ...]
+    operation: Operation
+    uneven: frozenset[frozenset[int]]
+    outermost: tuple[str, ...]
+
+    def indexed(self, tensor: str, tiling: Tiling) -> tuple[str, ...]:
+        """Rank variables of the fused loops that tile a tensor like this here."""
+        access = self.einsum.access_of(tensor)
+        return tuple(access.projection[r].variables[0] for r in tiling.of(access.output))
+
+
+@dataclass(frozen=True)
+class FusedGraph:
+    """The Einsums in the workload's order, and the tensors they share."""
+
+    members: tuple[Member, ...]
+    shared: Mapping[str, SharedTensor]
+    rules: Rules
+
+    def __repr__(self) -> str:
+        return f"FusedGraph({len(self.members)} Einsums; shared tensors: {', '.join(self.shared) or 'none'})"
+
+    def touched(self, at: int) -> tuple[SharedTensor, ...]:
+        """Shared tensors of an Einsum, in the order of its accesses."""
+        return tuple(self.shared[t] for t in self.members[at].einsum.tensors if t in self.shared)
+
+    def head_tiling(self, tensor: SharedTensor) -> Tiling:
+        """How a tensor is tiled that is handed on head by head: by its heads in the order of its users."""
+        user = max((self.members[u] for u in tensor.users), key=lambda m: len(m.outermost))
+        access = user.einsum.access_of(tensor.name)
+        order = {access.projection[r].variables[0]: r for r in tensor.heads}
+        return Tiling(tuple(order[v] for v in user.outermost if v in order))
+
+
+def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: Tiles) -> FusedGraph:
+    """The graph of a workload.
+
+    A copy of a workload input moves nothing, as both lie in the backing store: its readers read the source.
+    Raises Refused and NotSeparable for what has no curve.
+    """
+    einsums = without_copies(cascade)
+    weights: dict[str, int] = {}
+    for one in einsums:
+        check_plain(one)
+        weights |= weights_of(one, unit)
+    check_counts(einsums, weights)
+    members = tuple(_member(e, rules, weights, tiles) for e in einsums)
+    names = dict.fromkeys(t for e in einsums for t in e.tensors)
+    found = {t: _shared(t, members, weights[t]) for t in names if sum(t in e.tensors for e in einsums) > 1}
+    return FusedGraph(members, found, rules)
+
+
+def without_copies(cascade: Cascade) -> tuple[Einsum, ...]:
+    """The Einsums, those that copy a workload input left out; each behind those whose results it needs."""
+    order = [e.name for e in cascade]
+    for one in cascade:
+        made = [a.tensor for a in one.inputs if one.is_copy and cascade.producer(a.tensor)]
+        if made:
+            raise Refused(f"{one.name} copies {made[0]}, which another Einsum makes", "leave the copy out")
+        for a in one.inputs:
+            maker = cascade.producer(a.tensor)
+            if maker and order.index(maker.name) >= order.index(one.name):
+                what = f"{one.name} needs {a.tensor}, which {maker.name} makes later"
+                raise SpecError([Diagnostic(what, f"list {maker.name} first")])
+    return tuple(e for e in cascade if not e.is_copy)
+
+
+def check_plain(one: Einsum) -> None:
+    """Every rank is one rank variable, none twice in a tensor, besides what every slope needs."""
+    check_einsum(one)
+    for a in one.accesses:
+        plain = [len(e.variables) <= 1 and all(c == 1 for _, c in e.terms) for e in a.projection]
+        if not all(plain) or len(a.variables) < sum(bool(e.variables) for e in a.projection):
+            raise NotSeparable(
+                f"{a.tensor} of {one.name} has a rank that is no rank variable of its own",
+                "see ski_slope for the slope of this Einsum alone",
+            )
+
+
+def _member(one: Einsum, rules: Rules, weights: Mapping[str, int], tiles: Tiles) -> Member:
+    variables = tuple(v for v in one.rank_variables if extent(one, v) > 1)
+    sizes = tuple(_sizes(v, extent(one, v), tiles) for v in variables)
+    indices = [frozenset(variables.index(v) for v in a.variables if v in variables) for a in one.accesses]
+    operands = tuple(
+        Operand(index, a.output, weights[a.tensor]) for index, a in zip(indices, one.accesses, strict=True)
+    )
+    operation = Operation(sizes, operands, one.n_instances)
+    return Member(one, variables, operation, rules.uneven_sets(one), rules.outermost(one))
+
+
+def _sizes(variable: str, whole: int, tiles: Tiles) -> tuple[int, ...]:
+    below, perfect = sizes_of(whole, variable, tiles)
+    uneven = [t for t in below if whole % t]
+    if uneven and not perfect:
+        raise Refused(
+            f"slopes of graphs are over divisors; {uneven[0]} does not divide the {whole} of {variable}",
+            'take tiles="divisors"; chain_slope and ski_slope know all sizes',
+        )
+    return (*below, whole)
+
+
+def _shared(tensor: str, members: tuple[Member, ...], weight: int) -> SharedTensor:
+    users = [i for i, m in enumerate(members) if tensor in m.einsum.tensors]
+    makers = [i for i in users if members[i].einsum.access_of(tensor).output]
+    producer = makers[0] if makers else None
+    accesses = [members[i].einsum.access_of(tensor) for i in users]
+    persistent = any(a.persistent for a in accesses)
+    same = len({members[i].einsum.n_instances for i in users}) == 1
+    one, access = members[users[0]].einsum, accesses[0]
+    ranks, heads = [], set()
+    for r in range(len(access.ranks)):
+        index = [(members[i], a.projection[r]) for i, a in zip(users, accesses, strict=True)]
+        names = [(m, e.variables[0]) for m, e in index if e.variables and e.variables[0] in m.variables]
+        bounds = {(m.einsum.bound(v), e.constant) for (m, e), (_, v) in zip(index, names, strict=False)}
+        if len(names) == len(users) and len(bounds) == 1:
+            m, v = names[0]
+            ranks.append((r, m.operation.sizes[m.variables.index(v)]))
+            heads |= {r} if any(v in m.outermost for m, v in names) else set()
+    return SharedTensor(
+        tensor,
+        tuple(users),
+        producer,
+        weight * prod(extent(one, v) for v in access.variables),
+        tuple(ranks),
+        one.n_instances,
+        same and not (persistent and producer is not None),
+        frozenset(heads),
+    )

@@ -1,0 +1,222 @@
+"""Fused groups of a chain: Einsums below the same fused loops, put together by FFMR's capacity formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.slopes.chains import Chain
+from polymodel.slopes.fused_einsum import Candidates, Choice, Setting, together, under_fusion
+from polymodel.slopes.loop_orders import as_indexed, order_classes
+from polymodel.slopes.staircase import Staircase, lowest_of, staircase, undominated
+from polymodel.slopes.tilings import Sizes, Tilings, sizes_of, tilings
+from polymodel.slopes.windows import extent
+from polymodel.workload.einsum import Einsum
+
+Ints = NDArray[np.int64]
+PAIRS = 2**19  # combined at once
+
+
+@dataclass(frozen=True)
+class FusedLoop:
+    """A fused loop: the rank variable that it goes over in each Einsum of the group, and its tile."""
+
+    variables: tuple[str, ...]
+    tile: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive Einsums below the same fused loops (none for a single Einsum), outermost first.
+
+    `resident`: tensors handed over whole, to or from a neighbour. Figures are in the slope's unit.
+    """
+
+    loops: tuple[FusedLoop, ...]
+    choices: tuple[Choice, ...]
+    resident: tuple[str, ...]
+    capacity: int
+    accesses: int
+
+    @property
+    def einsums(self) -> tuple[str, ...]:
+        return tuple(c.einsum for c in self.choices)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Candidates of every Einsum of a group, under the same fused tiles."""
+
+    loops: tuple[tuple[str, ...], ...]
+    order: tuple[int, ...]
+    fused: tuple[tuple[int, ...], ...]
+    members: tuple[Candidates, ...]
+    resident: tuple[str, ...]
+    held: int
+
+    def segment(self, rows: tuple[int, ...]) -> Segment:
+        """The mappings at these positions of the members."""
+        choices = tuple(m.choice(r) for m, r in zip(self.members, rows, strict=True))
+        key = int(self.members[0].key[rows[0]])
+        at = np.unravel_index(key, tuple(len(f) for f in self.fused)) if self.fused else ()
+        tiles = [f[int(i)] for f, i in zip(self.fused, at, strict=True)]
+        loops = tuple(FusedLoop(self.loops[k], tiles[k]) for k in self.order)
+        terms = sum(c.additive for c in choices) + max(c.maximal for c in choices)
+        accesses = sum(c.accesses for c in choices)
+        return Segment(loops, choices, self.resident, self.held + terms, accesses)
+
+
+class Workbench:
+    """Fronts of segments of one chain, each made once. `tiles`, `unit`: as in `chain_slope`."""
+
+    def __init__(self, chain: Chain, tiles: Sizes, weights: dict[str, int]) -> None:
+        self.chain, self.tiles, self.weights = chain, tiles, weights
+        self.compared = 0
+        self._candidates: dict[Setting, Candidates] = {}
+        self._fronts: dict[tuple[int, int, bool, frozenset[str]], Staircase] = {}
+
+    def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Staircase:
+        """Segments of the Einsums first to last, all of them fused by loops; a single one has none.
+
+        `resident`: tensors handed over whole. Origins are segments, as (group, rows).
+        """
+        key = (first, last, retain and first < last, resident)
+        if key not in self._fronts:
+            groups = self._groups(first, last, retain, resident)
+            self._fronts[key] = lowest_of(self._combined(g) for g in groups)
+        return self._fronts[key]
+
+    def size(self, tensor: str) -> int:
+        """The whole tensor, in the slope's unit."""
+        one = next(e for e in self.chain.einsums if tensor in e.tensors)
+        return self.weights[tensor] * prod(extent(one, v) for v in one.access_of(tensor).variables)
+
+    def _groups(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Iterator[_Group]:
+        if first == last:
+            yield self._group(first, last, (), None, resident)
+            return
+        shared = [s for s in self.chain.co_iterated(first, last) if self._sizes(first, s)]
+        for n in range(1, len(shared) + 1):
+            for loops in combinations(shared, n):
+                yield self._group(first, last, loops, None, resident)
+                if retain:
+                    for order in self._orders(first, last, loops, resident):
+                        yield self._group(first, last, loops, order, resident)
+
+    def _orders(
+        self, first: int, last: int, loops: tuple[tuple[str, ...], ...], resident: frozenset[str]
+    ) -> Iterator[tuple[int, ...]]:
+        """Orders of the fused loops that no other beats, if all tensors that they move were kept."""
+        names = tuple(map(str, range(len(loops))))
+        moved = {}
+        for k in range(first, last + 1):
+            for access in self.chain.einsums[k].accesses:
+                if access.tensor not in resident | set(self.chain.links[first:last]):
+                    index = [
+                        n for n, loop in zip(names, loops, strict=True) if loop[k - first] in access.variables
+                    ]
+                    moved[f"{k} {access.tensor}"] = frozenset(index)
+        moved = {t: index for t, index in moved.items() if index}
+        for found in order_classes(names, as_indexed(moved)):
+            yield tuple(map(int, found.order))
+
+    def _group(
+        self,
+        first: int,
+        last: int,
+        loops: tuple[tuple[str, ...], ...],
+        order: tuple[int, ...] | None,
+        resident: frozenset[str],
+    ) -> _Group:
+        """`order`: None drops what the fused loops move; else the order over which some of it is kept."""
+        einsums = self.chain.einsums[first : last + 1]
+        fused = tuple(self._fused(first, loop) for loop in loops)
+        free = frozenset(self.chain.links[first:last])
+        members = []
+        for k, one in enumerate(einsums):
+            mine = tuple(loop[k] for loop in loops)
+            sizes = tuple(
+                self._tilings(one, v, dict(zip(mine, fused, strict=True))) for v in one.rank_variables
+            )
+            width = tuple((t, self.weights[t]) for t in one.tensors)
+            here = frozenset(one.tensors)
+            plain = Setting(one, mine, sizes, free & here, resident & here, None, width)
+            found = self._under(plain)
+            if order is not None:
+                ordered = tuple(mine[i] for i in order)
+                kept = Setting(one, mine, sizes, free & here, resident & here, ordered, width)
+                found = together(found, self._under(kept))
+            members.append(found)
+        held = tuple(sorted(resident, key=self.chain.links.index))
+        order = tuple(range(len(loops))) if order is None else order
+        return _Group(loops, order, fused, tuple(members), held, sum(map(self.size, held)))
+
+    def _under(self, setting: Setting) -> Candidates:
+        if setting not in self._candidates:
+            self._candidates[setting] = under_fusion(setting)
+            self.compared += self._candidates[setting].compared
+        return self._candidates[setting]
+
+    def _sizes(self, first: int, loop: tuple[str, ...]) -> tuple[int, ...]:
+        return sizes_of(extent(self.chain.einsums[first], loop[0]), loop[0], self.tiles)[0]
+
+    def _fused(self, first: int, loop: tuple[str, ...]) -> tuple[int, ...]:
+        """Tiles of a fused loop. Where it goes over all tensors, the smallest: a larger one saves nothing."""
+        einsums = self.chain.einsums[first : first + len(loop)]
+        every = all(v in a.variables for one, v in zip(einsums, loop, strict=True) for a in one.accesses)
+        return self._sizes(first, loop)[: 1 if every else None]
+
+    def _tilings(self, one: Einsum, variable: str, fused: dict[str, tuple[int, ...]]) -> Tilings:
+        whole = extent(one, variable)
+        sizes, perfect = sizes_of(whole, variable, self.tiles)
+        return tilings(whole, fused.get(variable, (whole,)), sizes, perfect)
+
+    def _combined(self, group: _Group) -> Staircase:
+        """The front of a group: sum of the additive terms + the largest maximal one, per fused tiles."""
+        first, *rest = group.members
+        columns = first.columns[:4]
+        rows = np.arange(len(first))[None]
+        for number, then in enumerate(rest):
+            final = number == len(rest) - 1
+            columns, rows = _crossed(columns, rows, then, final)
+        capacity = columns[1] + columns[2] + group.held
+        kept = staircase(capacity, columns[3])
+        origins = tuple(((group, tuple(rows[:, i].tolist())),) for i in kept)
+        return Staircase(capacity[kept], columns[3][kept], origins)
+
+
+def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[Ints, Ints]:
+    """Every mapping so far with every one of the next Einsum under the same fused tiles, pruned: in three
+    figures, or (`final`) in capacity and accesses."""
+    begin = np.searchsorted(then.key, columns[0], side="left")
+    many = np.searchsorted(then.key, columns[0], side="right") - begin
+    ends = np.cumsum(many)
+    found, which = np.zeros((4, 0), np.int64), np.zeros((len(rows) + 1, 0), np.int64)
+    at = 0
+    while at < len(many):
+        stop = int(np.searchsorted(ends, ends[at] - many[at] + PAIRS, side="right"))
+        stop = max(stop, at + 1)
+        mine = np.repeat(np.arange(at, stop), many[at:stop])
+        offset = np.arange(len(mine)) - np.repeat(
+            ends[at:stop] - many[at:stop] - (ends[at] - many[at]), many[at:stop]
+        )
+        other = begin[mine] + offset
+        block = np.stack(
+            (
+                columns[0, mine],
+                columns[1, mine] + then.additive[other],
+                np.maximum(columns[2, mine], then.maximal[other]),
+                columns[3, mine] + then.accesses[other],
+            )
+        )
+        both = np.concatenate((found, block), axis=1)
+        kept = staircase(both[1] + both[2], both[3]) if final else undominated(*both)
+        links = np.concatenate((which, np.concatenate((rows[:, mine], other[None]))), axis=1)
+        found, which = both[:, kept], links[:, kept]
+        at = stop
+    return found, which

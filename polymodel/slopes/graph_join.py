@@ -1,0 +1,141 @@
+"""Einsums of a graph joined in the workload's order: the least traffic of all of them for each capacity.
+
+Each shared tensor goes through the backing store, is held whole, or is handed on tile by tile. Einsums that
+hand on tiles form groups; the members of a group share the buffer, one group runs after another, each where
+its last member stands in the workload. Whatever is held whole takes room from the run of its producer's group
+to that of its last user's. An Einsum that needs a result of a group must stand behind all of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from polymodel.slopes.curves import NOTHING, Curve, in_turn, lowest
+from polymodel.slopes.fused_graph import FusedGraph, Kind, SharedTensor
+from polymodel.slopes.group_curves import GroupCurves
+
+Group = tuple[int, ...]
+TIES: tuple[Kind, ...] = ("tiled", "headed")  # who hands on like this forms a group
+
+
+@dataclass(frozen=True)
+class State:
+    """What the rest of the graph has to know: how tensors are handed on that later Einsums or unfinished
+    groups use, and the members so far of the unfinished groups."""
+
+    kinds: tuple[tuple[str, Kind], ...] = ()
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The curve of the whole graph, how many states there were at most, and how many joins were made."""
+
+    curve: Curve
+    states: int
+    joins: int
+
+
+def join(
+    graph: FusedGraph, kinds: tuple[Kind, ...], progress: Callable[[int, int], None] | None = None
+) -> Joined:
+    """The curve of the graph where each shared tensor may be of one of these kinds."""
+    found: dict[State, Curve] = {State(): NOTHING}
+    curves = GroupCurves(graph)
+    most = joins = 0
+    for at in range(len(graph.members)):
+        grown: dict[State, list[Curve]] = {}
+        for state, curve in found.items():
+            for chosen in _choices(graph, at, state, kinds):
+                step = _step(graph, at, state, chosen)
+                if step is None:
+                    continue
+                later, group, every, live, fetched = step
+                if group:
+                    here = curves.curve(group, every)
+                    curve_ = in_turn(curve, here.raised(live)) if here is not None else None
+                else:
+                    curve_ = curve
+                if curve_ is not None:
+                    joins += 1
+                    grown.setdefault(later, []).append(curve_.raised(0, fetched))
+        found = {state: lowest(curves) for state, curves in grown.items()}
+        most = max(most, len(found))
+        if progress:
+            progress(at + 1, len(graph.members))
+    (curve,) = found.values()
+    return Joined(curve, most, joins)
+
+
+def _choices(graph: FusedGraph, at: int, state: State, kinds: tuple[Kind, ...]) -> Iterator[dict[str, Kind]]:
+    """Kinds of all shared tensors of an Einsum; those that an earlier one uses have theirs."""
+    known = dict(state.kinds)
+    touched = graph.touched(at)
+    each = [[known[t.name]] if t.name in known else _allowed(t, kinds) for t in touched]
+    for chosen in product(*each):
+        yield dict(zip((t.name for t in touched), chosen, strict=True))
+
+
+def _allowed(tensor: SharedTensor, kinds: tuple[Kind, ...]) -> list[Kind]:
+    if not tensor.fusable:
+        return ["backing"]
+    able: dict[Kind, bool] = {"tiled": bool(tensor.ranks), "headed": bool(tensor.heads)}
+    return [k for k in kinds if able.get(k, True)]
+
+
+Step = tuple[State, Group, dict[str, Kind], int, int]
+
+
+def _step(graph: FusedGraph, at: int, state: State, chosen: dict[str, Kind]) -> Step | None:
+    """The next state; the group that is complete (or ()), the kinds of all tensors in sight, what is held
+    whole while that group runs, and what is fetched once. None if it would need what is not made yet."""
+    touched = graph.touched(at)
+    tied = [t for t in touched if chosen[t.name] in TIES]
+    mine = {u for t in tied for u in t.users if u < at}
+    merged = [g for g in state.groups if mine & set(g)]
+    group = tuple(sorted({at}.union(*merged)))
+    others = [g for g in state.groups if g not in merged]
+    running = {u for g in others for u in g}
+    if graph.rules.head_is_tiled_fusion:
+        running |= set(group)  # else it may be made and used within each head
+    for t in touched:
+        if t.producer in running and t.producer != at and chosen[t.name] not in TIES:
+            return None
+    every: dict[str, Kind] = {**dict(state.kinds), **chosen}
+    fetched = sum(
+        t.times * t.elements
+        for t in touched
+        if chosen[t.name] == "whole" and t.producer is None and t.users[0] == at
+    )
+    if any(u > at for i in group for t in graph.touched(i) if every[t.name] in TIES for u in t.users):
+        open_ = tuple(sorted([*others, group]))
+        return _state(graph, at, every, open_), (), every, 0, fetched
+    open_ = tuple(sorted(others))
+    live = _live(graph, at, every, open_, group)
+    return _state(graph, at, every, open_), group, every, live, fetched
+
+
+def _live(graph: FusedGraph, at: int, every: dict[str, Kind], open_: tuple[Group, ...], group: Group) -> int:
+    """What is held whole while a group runs: its own, and what others made (or fetched) and still need."""
+    waiting = {u for g in open_ for u in g}
+    total = 0
+    for name, kind in every.items():
+        tensor = graph.shared[name]
+        if kind != "whole":
+            continue
+        ran = [u for u in tensor.users if u <= at and u not in waiting]
+        there = bool(ran) if tensor.producer is None else tensor.producer in ran
+        total += tensor.elements if there else 0
+    return total
+
+
+def _state(graph: FusedGraph, at: int, every: dict[str, Kind], open_: tuple[Group, ...]) -> State:
+    waiting = {u for g in open_ for u in g}
+    kept = {
+        name: kind
+        for name, kind in every.items()
+        if any(u > at or u in waiting for u in graph.shared[name].users)
+    }
+    return State(tuple(sorted(kept.items())), open_)

@@ -1,0 +1,392 @@
+"""The ski slope of a whole graph: the least backing-store traffic for every buffer capacity, fused or not.
+
+Each Einsum is mapped by itself (`operations`), neighbours have to be compatible (`compatibility`), and whole
+graphs are joined in the workload's order (`graphjoin`). Two levels, counts in words or bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.analysis.engine import Problem
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.evaluate import evaluate_problem
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible
+from polymodel.slopes.curve_text import (
+    Curves,
+    Points,
+    check_point,
+    counted,
+    figures_text,
+    fitting_or_fault,
+    no_einsum,
+    shown,
+    steps_text,
+)
+from polymodel.slopes.curves import Curve
+from polymodel.slopes.fused_graph import FusedGraph, fused_graph
+from polymodel.slopes.fusion_rules import Operands, Rules
+from polymodel.slopes.graph_bounds import (
+    EXECUTABLE,
+    LOWER_BOUND,
+    affordable,
+    apart,
+    notes_of,
+    sized,
+    tied,
+)
+from polymodel.slopes.graph_join import join
+from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules_asked
+from polymodel.slopes.group_curves import EinsumChoice
+from polymodel.slopes.levels import plain_hierarchy, two_levels
+from polymodel.slopes.options import Options
+from polymodel.slopes.tilings import Sizes
+from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.workload.einsum import Cascade
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.architecture.hierarchy import Hierarchy
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+
+@dataclass(frozen=True)
+class GraphPoint:
+    """One mapping of the whole graph. `einsums`: how each is mapped, in the workload's order.
+
+    `handed`: per shared tensor "backing", "whole", or the ranks that are tiled, outermost first ("H M"; with
+    "headed " before them where buffers are freed between heads). `apart`: why the mapping does not run as it
+    stands, so that its figures are a lower bound; empty if it can be executed.
+    """
+
+    capacity: int
+    accesses: int
+    handed: tuple[tuple[str, str], ...]
+    einsums: tuple[EinsumChoice, ...]
+    unit: str = "words"
+    apart: str = ""
+
+    def __getitem__(self, einsum: str) -> EinsumChoice:
+        for e in self.einsums:
+            if e.einsum == einsum:
+                return e
+        raise no_einsum(einsum, [e.einsum for e in self.einsums])
+
+    @property
+    def brief(self) -> str:
+        """The tensors that stay in the buffer, with the ranks along which they are tiled."""
+        kept = [f"{t} ({how})" for t, how in self.handed if how != "backing"]
+        bound = f"{LOWER_BOUND}; " if self.apart else ""
+        return bound + (", ".join(kept) if kept else "unfused")
+
+    def __repr__(self) -> str:
+        words = {"backing": "backing store", "whole": "whole in the buffer"}
+        handed = [f"  {t}: {words.get(how, f'tiles of {how}')}" for t, how in self.handed]
+        width = max((len(e.einsum) for e in self.einsums), default=0) + 1
+        loops = [f"  {e.einsum + ':':{width}} {told(e)}" for e in self.einsums]
+        key = "  per Einsum: fused loops | loops below, each with its tile [tensors stored between the two]"
+        bound = [f"  {LOWER_BOUND}: {self.apart}"] if self.apart else []
+        return "\n".join([figures_text(self), *bound, *handed, *loops, key])
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCurve:
+    """One curve, capacity ascending, accesses descending. `states`: partial graphs kept at once at most.
+
+    `title`: its name, and whether it is a lower bound (some of its mappings do not run as they stand).
+    """
+
+    name: str
+    graph: FusedGraph
+    curve: Curve
+    states: int
+    seconds: float
+    unit: str = "words"
+
+    def __len__(self) -> int:
+        return len(self.curve)
+
+    @cached_property
+    def figures(self) -> tuple[tuple[int, int], ...]:
+        """(capacity, accesses) of each point."""
+        return tuple(zip(self.curve.capacity.tolist(), self.curve.accesses.tolist(), strict=True))
+
+    @cached_property
+    def bounds(self) -> tuple[str, ...]:
+        """Per point why it is a lower bound; empty for mappings that can be executed."""
+        if self.name != "tiled_fused":
+            return ("",) * len(self)
+        return tuple(apart(self.graph, self._chosen(i)) for i in range(len(self)))
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({LOWER_BOUND})" if any(self.bounds) else self.name
+
+    @cached_property
+    def points(self) -> Points[GraphPoint]:
+        return Points(self.point(i) for i in range(len(self)))
+
+    def point(self, at: int) -> GraphPoint:
+        """The choices behind one point."""
+        capacity, accesses = self.figures[at]
+        einsums = self._chosen(at)
+        return GraphPoint(
+            capacity, accesses, tuple(self._handed(einsums)), einsums, self.unit, self.bounds[at]
+        )
+
+    def _chosen(self, at: int) -> tuple[EinsumChoice, ...]:
+        chosen = {c.einsum: c for c in self.curve.choices(at) if isinstance(c, EinsumChoice)}
+        return tuple(chosen[m.einsum.name] for m in self.graph.members)
+
+    def at(self, capacity: float) -> GraphPoint:
+        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        return self.point(fitting_or_fault(self.name, self.figures, capacity, self.unit))
+
+    def __repr__(self) -> str:
+        points = [self.point(i) for i in shown(len(self))]
+        return steps_text(f"{self.title}: {counted(len(self))}", self.figures, points)
+
+    def _handed(self, einsums: tuple[EinsumChoice, ...]) -> Iterable[tuple[str, str]]:
+        for name, tensor in self.graph.shared.items():
+            found = []
+            for at in tensor.users:
+                one, choice = self.graph.members[at].einsum, einsums[at]
+                depth = dict(choice.held).get(name)
+                if not depth:
+                    found.append("backing" if depth is None else "whole")
+                    continue
+                access = one.access_of(name)
+                ranks = {
+                    e.variables[0]: r
+                    for e, r in zip(access.projection, access.ranks, strict=True)
+                    if e.variables
+                }
+                freed = "headed " if depth <= choice.freed else ""
+                found.append(freed + " ".join(ranks[v] for v, _ in choice.fused[:depth]))
+            yield name, max(found, key=len)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSlope:
+    """Curves of one graph. `hierarchy`: where single mappings are evaluated. `notes`: what to know of
+    the curves."""
+
+    cascade: Cascade
+    graph: FusedGraph
+    curves: Mapping[str, GraphCurve]
+    unit: str
+    hierarchy: Hierarchy
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, curve: str) -> GraphCurve:
+        if curve not in self.curves:
+            remedy = suggestion(curve, list(self.curves), "curves")
+            raise SpecError([Diagnostic(f"there is no curve {curve!r}", remedy)])
+        return self.curves[curve]
+
+    @property
+    def least_unfused(self) -> int:
+        """Traffic if every Einsum moves each of its tensors once."""
+        operations = (m.operation for m in self.graph.members)
+        return sum(o.times * o.elements(t) for o in operations for t in range(len(o.operands)))
+
+    @property
+    def least_fused(self) -> int:
+        """Traffic if workload inputs and results move once and intermediates never."""
+        members, shared = self.graph.members, self.graph.shared
+        own = sum(
+            m.operation.times * m.operation.elements(i)
+            for m in members
+            for i, t in enumerate(m.einsum.tensors)
+            if t not in shared
+        )
+        once = [t for t in shared.values() if t.producer is None]
+        forced = [t for t in shared.values() if t.producer is not None and not t.fusable]
+        return (
+            own
+            + sum(t.times * t.elements for t in once)
+            + sum(t.times * t.elements * len(t.users) for t in forced)
+        )
+
+    @cached_property
+    def frame(self) -> pandas.DataFrame:
+        """One row per curve and point: capacity, accesses, whether they are those of a mapping that can be
+        executed or a lower bound, how each shared tensor is handed on, the loops."""
+        import pandas
+
+        rows = []
+        for name, curve in self.curves.items():
+            for p in curve.points:
+                figures: dict[str, object] = {
+                    f"capacity_{self.unit}": p.capacity,
+                    f"accesses_{self.unit}": p.accesses,
+                }
+                handed = {f"tensor_{t}": how for t, how in p.handed}
+                loops = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
+                is_ = LOWER_BOUND if p.apart else EXECUTABLE
+                words = {"mapping": is_} | handed | loops
+                rows.append({"curve": name, **figures, **words})
+        frame = pandas.DataFrame(rows)
+        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
+        return frame
+
+    def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
+        """One Einsum of a point as its neighbours see it; `footprint` without tensors held whole."""
+        return self._operation("operation", point, einsum)
+
+    def _operation(self, call: str, point: GraphPoint, einsum: str) -> OperationMapping:
+        self._check(call, point)
+        known = {m.einsum.name: m.einsum for m in self.graph.members}
+        if einsum not in known:
+            raise no_einsum(einsum, list(known))
+        return sized(known[einsum], point[einsum])
+
+    def _check(self, call: str, point: object) -> None:
+        curve = next(reversed([*self.curves]), "unfused")
+        check_point(point, GraphPoint, call, f'pass a point of a curve: slope["{curve}"].at(capacity)')
+
+    def verdicts(self, point: GraphPoint) -> dict[tuple[str, str, str], Verdict]:
+        """Per shared tensor and pair of Einsums (first, second, tensor): how they go together, in words."""
+        self._check("verdicts", point)
+        names = [m.einsum.name for m in self.graph.members]
+        found = {}
+        for a, b, tensor in tied(self.graph):
+            both = self.operation(point, names[a]), self.operation(point, names[b])
+            found[names[a], names[b], tensor] = compatible(*both, tensor, self.graph.rules)
+        return found
+
+    def looptree(self, point: GraphPoint, einsum: str) -> LoopTree:
+        """One Einsum's mapping alone, on the two outermost memories. What it moves of tensors in `held` is
+        not part of the slope."""
+        outer, inner, compute = two_levels(self.hierarchy)
+        one, choice = self._operation("looptree", point, einsum).einsum, point[einsum]
+        held = dict(choice.held)
+        nodes: list[Node] = [StorageNode(outer, one.tensors)]
+        for depth in range(len(choice.fused) + 1):
+            nodes += [Loop(*choice.fused[depth - 1])] if depth else []
+            here = [t for t, d in choice.held if d == depth]
+            here += choice.uneven if depth == len(choice.fused) else ()
+            nodes += [StorageNode(inner, tuple(here), "slide")] if here else []
+        nodes += [Loop(v, t) for v, t in choice.order]
+        rest = tuple(t for t in one.tensors if t not in held and t not in choice.uneven)
+        nodes += [StorageNode(inner, rest, "slide")] if rest else []
+        return LoopTree((*nodes, ComputeNode(einsum, compute)))
+
+    def report(self, point: GraphPoint, einsum: str) -> Report:
+        """`evaluate` of one Einsum's mapping alone."""
+        one = self._operation("report", point, einsum).einsum
+        alone = Cascade((one,), self.cascade.rank_sizes, self.cascade.name)
+        return evaluate_problem(Problem(alone, self.hierarchy, self.looptree(point, einsum)))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The curves on logarithmic axes, with minima, maximal effectual buffers and the gain of fusion."""
+        from polymodel.report.plots_slope import chain_axes
+
+        curves = {curve.title: curve.figures for curve in self.curves.values()}
+        found = chain_axes(curves, self.unit, self.least_unfused, self.least_fused, ax)
+        found.set_title("Least traffic of the graph for each buffer capacity", fontsize=10)
+        return found
+
+    def __repr__(self) -> str:
+        lengths = ", ".join(f"{curve.title} {len(curve)}" for curve in self.curves.values())
+        return f"GraphSlope({len(self.graph.members)} Einsums; points: {lengths})"
+
+    def __str__(self) -> str:
+        return "\n".join([repr(self), repr(self.curves), *(f"  note: {n}" for n in self.notes)])
+
+    def _repr_html_(self) -> str:
+        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
+        notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
+        return f"<h4>{escape(repr(self))}</h4>{notes}{made}"
+
+
+def told(choice: EinsumChoice) -> str:
+    """Loops of one Einsum as text: fused ones, a bar, the others; uneven tensors in brackets."""
+    fused = " ".join(f"{v}={t}" for v, t in choice.fused)
+    below = " ".join(f"{v}={t}" for v, t in choice.order)
+    uneven = f" [{' '.join(choice.uneven)}]" if choice.uneven else ""
+    return f"{fused} | {below}{uneven}".strip()
+
+
+def graph_slope(
+    spec: Spec,
+    *,
+    curves: str | Iterable[str] = CURVES,
+    tiles: Sizes = "divisors",
+    unit: Literal["words", "bits"] = "words",
+    head: bool = True,
+    batch: bool = True,
+    head_is_tiled_fusion: bool = True,
+    uneven: bool | str | Iterable[str] = True,
+    operands: Operands = "both",
+    partial_overlap: bool = False,
+    equal_outer_sizes: bool | None = None,
+    roles: Mapping[str, str | Iterable[str]] | None = None,
+    layout: object = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> GraphSlope:
+    """Least backing-store traffic of a whole workload for every buffer capacity; no architecture is needed.
+
+    `curves`: `unfused`, `untiled_fused` (shared tensors may be held whole), `tiled_fused` (also handed on
+    tile by tile). `equal_outer_sizes=False` lets sizes of outer fused loops differ between neighbours, which
+    is found faster, but is a lower bound; None: only where there are many sizes (more than 800 ways to tile
+    the shared tensors). Points, tables and plots say what is a lower bound. `tiles`: divisors, or divisors to
+    try per rank variable. `unit`: words or bits. `roles`: ranks that are heads or batches, `{"head": ["H"],
+    "batch": ["B"]}`; without, ranks whose name says so; a note tells if they cost traffic. The other switches
+    are those of `Rules`. `progress` is called with (curve, Einsums joined, all of them).
+    Raises NotSeparable for ranks that are no single rank variable, Refused for `layout`, sizes that are no
+    divisors and counts beyond 2^62, SpecError with every option that is wrong.
+    """
+    start = time.perf_counter()
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("graph_slope", spec)
+    cascade, options = spec.workload, Options()
+    names = curves_asked(options, curves)
+    options.tiles(tiles, cascade, {v for e in cascade for v in e.rank_variables})
+    options.unit(unit)
+    options.called("progress", progress)
+    plain = Rules(head, batch, head_is_tiled_fusion, True, operands, partial_overlap, True)
+    plain = plain if equal_outer_sizes is None else replace(plain, equal_outer_sizes=equal_outer_sizes)
+    rules = rules_asked(options, plain, uneven, roles, cascade)
+    options.raise_if_any()
+    graph = fused_graph(cascade, replace(rules, layout=layout), unit, tiles)
+    graph = affordable(graph) if equal_outer_sizes is None else graph
+    found = _joined(graph, names, unit, progress)
+    lower = any(any(c.bounds) for c in found.values())
+    notes = notes_of(graph, {n: c.figures for n, c in found.items()}, lower, unit)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    shown = Curves(found, unit, {n: c.title for n, c in found.items()})
+    return GraphSlope(cascade, graph, shown, unit, hierarchy, time.perf_counter() - start, notes)
+
+
+def _joined(
+    graph: FusedGraph,
+    names: Iterable[str],
+    unit: str,
+    progress: Callable[[str, int, int], None] | None,
+) -> dict[str, GraphCurve]:
+    kinds = kinds_of(graph.rules)
+    found: dict[str, GraphCurve] = {}
+    for name in names:
+        begin = time.perf_counter()
+
+        def tell(done: int, of: int, name: str = name) -> None:
+            if progress:
+                progress(name, done, of)
+
+        joined = join(graph, kinds[name], tell)
+        seconds = time.perf_counter() - begin
+        found[name] = GraphCurve(name, graph, joined.curve, joined.states, seconds, unit)
+    return found

@@ -1,0 +1,92 @@
+"""Keyword options of the slopes, checked: each fault has the option's name, and all are told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+
+from polymodel.slopes.windows import extent
+from polymodel.spec.faults import Faults, Path, suggestion
+from polymodel.spec.plain import shown
+from polymodel.workload.einsum import Einsum
+
+TRUTH = (bool, np.bool_)
+
+
+class Options:
+    """Reads the options of one call. What a wrong one is read as means nothing: `raise_if_any` follows."""
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+
+    def raise_if_any(self) -> None:
+        self.faults.raise_if_any()
+
+    def truth(self, name: str, value: object) -> bool:
+        if not isinstance(value, TRUTH):
+            self.faults.add((name,), f"{shown(value)} is neither True nor False", "pass True or False")
+        return value is True or (isinstance(value, np.bool_) and bool(value))
+
+    def choice(self, path: Path, value: object, known: Collection[str], what: str) -> None:
+        """One of the known names."""
+        if not isinstance(value, str) or value not in known:
+            near = suggestion(value if isinstance(value, str) else "", known, f"{what}s")
+            self.faults.add(path, f"there is no {what} {shown(value)}", near)
+
+    def names(self, path: Path, value: object, known: Collection[str], what: str) -> tuple[str, ...]:
+        """Some of the known names; one alone is a list of it."""
+        if isinstance(value, str):
+            self.choice(path, value, known, what)
+            return (value,)
+        if not isinstance(value, Iterable) or isinstance(value, Mapping):
+            remedy = f"pass names: {', '.join(known)}"
+            self.faults.add(path, f"{shown(value)} is no list of {what.partition(' ')[0]}s", remedy)
+            return ()
+        found = tuple(value)
+        for i, name in enumerate(found):
+            self.choice((*path, i), name, known, what)
+        return found
+
+    def table(self, name: str, value: object, what: str, example: str) -> Mapping[str, object]:
+        if isinstance(value, Mapping):
+            return value
+        self.faults.add((name,), f"{shown(value)} is no table of {what}", f"write e.g. {example}")
+        return {}
+
+    def called(self, name: str, value: object) -> None:
+        """A function, or None."""
+        if value is not None and not callable(value):
+            self.faults.add((name,), f"{shown(value)} is no function", "pass a function, e.g. print")
+
+    def unit(self, value: object) -> None:
+        self.choice(("unit",), value, ("words", "bits"), "unit")
+
+    def tiles(self, value: object, einsums: Iterable[Einsum], variables: Collection[str]) -> None:
+        """`divisors`, `all`, or whole numbers per rank variable, none beyond its extent in these Einsums."""
+        if not isinstance(value, Mapping):
+            if not isinstance(value, str) or value not in ("divisors", "all"):
+                what = f"{shown(value)} is neither divisors nor all nor a table of tile sizes"
+                self.faults.add(("tiles",), what, 'use "divisors", "all" or {variable: sizes}')
+            return
+        users = tuple(einsums)
+        for v, sizes in value.items():
+            self.choice(("tiles", v if isinstance(v, str) else repr(v)), v, variables, "rank variable")
+            extents = [extent(e, v) for e in users if v in e.rank_variables]
+            self._sizes(str(v), sizes, min(extents, default=None))
+
+    def _sizes(self, variable: str, sizes: object, most: int | None) -> None:
+        path: Path = ("tiles", variable)
+        single = isinstance(sizes, np.ndarray) and not sizes.ndim
+        if single or isinstance(sizes, (str, Mapping)) or not isinstance(sizes, Collection):
+            self.faults.add(path, f"{shown(sizes)} is no list of tile sizes", "write e.g. [2, 4]")
+            return
+        numbers = []
+        for i, n in enumerate(sizes):
+            if isinstance(n, (int, np.integer)) and not isinstance(n, bool):
+                numbers.append(int(n))
+            else:
+                self.faults.add((*path, i), f"{shown(n)} is no whole number", "write e.g. 4")
+        if most is not None and numbers and not 1 <= min(numbers) <= max(numbers) <= most:
+            what = f"tile sizes of {variable} must lie in 1 to {most}"
+            self.faults.add(path, what, "leave out the others")

@@ -1,0 +1,320 @@
+"""The ski slope of one Einsum: the least backing-store traffic for every buffer capacity.
+
+Two levels, one tile size per rank variable, every loop order; the buffer holds one tile of each tensor
+(`reuse: slide`: a tile stays while the loops inside do not move it). The curve is Orojenesis' bound on
+data movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `evaluate`, to the last element.
+
+Pruning before combining (DESIGN 7): traffic depends on a tile size only through its number of trips, and
+capacity grows with it, so of all sizes with equal trips only the smallest can be on the curve: about
+2 sqrt(X) sizes instead of X; of windows with gaps it depends on more, see `windows`. What is left is combined
+by broadcasting, block by block.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymodel.analysis.engine import Problem
+from polymodel.evaluate import evaluate_problem
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.slopes.curve_text import Points, check_point, figures_text, fitting_or_fault
+from polymodel.slopes.front import Front
+from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
+from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
+from polymodel.slopes.options import Options
+from polymodel.slopes.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
+from polymodel.spec.faults import not_a_spec
+from polymodel.workload.einsum import Cascade, Einsum
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SlopePoint:
+    """One mapping on the curve. `order`: loops with more than one trip, outermost first.
+
+    `capacity` and `accesses` are in the slope's unit; tensors that are not in `kept` bypass the buffer.
+    """
+
+    capacity: int
+    accesses: int
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    kept: tuple[str, ...]
+    unit: str = "words"
+
+    @property
+    def brief(self) -> str:
+        """The loops and tile sizes; `in buffer` if not every tensor is."""
+        tiles = " ".join(f"{v}={t}" for v, t in self.tiles)
+        return f"loops {' '.join(self.order) or '(none)'}, tiles {tiles}"
+
+    def __repr__(self) -> str:
+        return f"{figures_text(self)}\n  {self.brief}; in the buffer {' '.join(self.kept) or '(nothing)'}"
+
+
+@dataclass(frozen=True, eq=False)
+class SkiSlope:
+    """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
+
+    problem: Problem
+    points: Points[SlopePoint]
+    unit: str
+    combined: int
+    seconds: float
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def einsum(self) -> Einsum:
+        return self.problem.cascade.einsums[0]
+
+    @cached_property
+    def frame(self) -> pandas.DataFrame:
+        """One row per point: capacity, accesses, a tile size per rank variable, order, bypassed tensors."""
+        import pandas
+
+        rows = [
+            {
+                f"capacity_{self.unit}": p.capacity,
+                f"accesses_{self.unit}": p.accesses,
+                **{f"tile_{v}": t for v, t in p.tiles},
+                "order": " ".join(p.order),
+                "bypassed": " ".join(t for t in self.einsum.tensors if t not in p.kept),
+            }
+            for p in self.points
+        ]
+        frame = pandas.DataFrame(rows)
+        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
+        return frame
+
+    def at(self, capacity: float) -> SlopePoint:
+        """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
+        return self.points[fitting_or_fault(self.einsum.name, self.points.figures, capacity, self.unit)]
+
+    def looptree(self, point: SlopePoint) -> LoopTree:
+        """The mapping of one point, on the two outermost memories."""
+        return self._tree("looptree", point)
+
+    def _tree(self, call: str, point: SlopePoint) -> LoopTree:
+        check_point(point, SlopePoint, call, "pass a point: slope.at(capacity)")
+        outer, inner, compute = two_levels(self.problem.hierarchy)
+        tiles = dict(point.tiles)
+        nodes: list[Node] = [StorageNode(outer, self.einsum.tensors)]
+        nodes += [Loop(v, tiles[v]) for v in point.order]
+        if point.kept:
+            nodes.append(StorageNode(inner, point.kept, "slide"))
+        return LoopTree((*nodes, ComputeNode(self.einsum.name, compute)))
+
+    def mapping_yaml(self, point: SlopePoint) -> str:
+        """The mapping of one point as YAML that loads back."""
+        return mapping_to_yaml(self._tree("mapping_yaml", point))
+
+    def report(self, point: SlopePoint) -> Report:
+        """`evaluate` of one point."""
+        cascade, hierarchy = self.problem.cascade, self.problem.hierarchy
+        return evaluate_problem(Problem(cascade, hierarchy, self._tree("report", point)))
+
+    def plot(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """The curve on logarithmic axes, with the least traffic that any capacity allows. `label` names it in
+        the legend, instead of its Einsum, where several are drawn into one picture (`ax`)."""
+        from polymodel.report.plots_slope import slope_axes
+
+        curve = [(p.capacity, p.accesses) for p in self.points]
+        return slope_axes({label or self.einsum.name: curve}, self.unit, self.least, ax)
+
+    @property
+    def least(self) -> int:
+        """Traffic if every element moves once, in the slope's unit."""
+        weights = weights_of(self.einsum, self.unit)
+        return sum(weights[t] * volume(self.einsum, self.einsum.access_of(t)) for t in self.einsum.tensors)
+
+    def __repr__(self) -> str:
+        return f"SkiSlope({self.einsum.name}: {len(self)} points of {self.combined} mappings)"
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.points!r}"
+
+    def _repr_html_(self) -> str:
+        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
+        return f"<h4>{escape(repr(self))}</h4>{made}"
+
+
+def ski_slope(
+    spec: Spec,
+    *,
+    einsum: str | None = None,
+    tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
+    bypass: bool = False,
+    unit: Literal["words", "bits"] = "words",
+) -> SkiSlope:
+    """The ski slope of one Einsum of a spec (by default its only one); an architecture is not needed.
+
+    `tiles`: divisors of each extent, all sizes, or the sizes to try per rank variable. `bypass`: any
+    subset of the tensors may skip the buffer. `unit`: words count every element once, bits by its width.
+    Ranks may be windows: `a*p + b*r` with any stride and dilation, of inputs, counted without their holes.
+    Raises SpecError with every option that is wrong, NotSeparable for other sums of rank variables and for
+    spaces that are no box, Refused for more than 7 rank variables or counts beyond 2^62.
+    """
+    start = time.perf_counter()
+    from polymodel.loading import Spec as Loaded
+
+    if not isinstance(spec, Loaded):
+        raise not_a_spec("ski_slope", spec)
+    cascade = spec.workload
+    options = Options()
+    if einsum is not None:
+        options.choice(("einsum",), einsum, [e.name for e in cascade], "Einsum")
+    elif len(cascade) > 1:
+        names = ", ".join(e.name for e in cascade)
+        remedy = f"say which: einsum=... of {names}; a chain of them has chain_slope"
+        options.faults.add(("einsum",), "the workload has several Einsums", remedy)
+    bypass = options.truth("bypass", bypass)
+    named = [e for e in cascade if e.name == einsum or len(cascade) == 1]
+    options.tiles(tiles, named, {v for e in cascade for v in e.rank_variables})
+    options.unit(unit)
+    options.raise_if_any()
+    one = cascade[einsum] if einsum else cascade.einsums[0]
+    check_einsum(one)
+    hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
+    weights = weights_of(one, unit)
+    sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
+    front = Front()
+    for kept in _subsets(one.tensors) if bypass else [one.tensors]:
+        _combine(one, kept, sizes, weights, front)
+    points = Points(_points(front, one, sizes, unit))
+    alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
+    return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
+
+
+def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for n in range(len(tensors), -1, -1):
+        yield from combinations(tensors, n)
+
+
+def _combine(
+    one: Einsum, kept: tuple[str, ...], sizes: dict[str, Sizes], weights: dict[str, int], front: Front
+) -> None:
+    """Offer every combination of tiles and order that keeps these tensors."""
+    tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
+    used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
+    along = {t: overlapping(one, one.access_of(t)) for t in kept}
+    check_counts([one], weights)
+    fixed = _bypassed(one, kept, weights)
+    for n in range(len(used) + 1):
+        for active in combinations(used, n):
+            if any(len(sizes[v].tiles) < 2 for v in active):
+                continue
+            for chosen in order_classes(active, as_indexed(tensors), as_indexed(along)):
+                _offer(one, kept, active, chosen, sizes, weights, fixed, front)
+
+
+def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
+    """Traffic of tensors that skip the buffer: every operation reads (and for an output writes) one."""
+    operations = prod(extent(one, v) for v in one.rank_variables)
+    total = 0
+    for a in one.accesses:
+        if a.tensor not in kept:
+            each = 2 * operations - volume(one, a) if a.output else operations
+            total += weights[a.tensor] * each
+    return total
+
+
+def _offer(
+    one: Einsum,
+    kept: tuple[str, ...],
+    active: tuple[str, ...],
+    chosen: OrderClass,
+    sizes: dict[str, Sizes],
+    weights: dict[str, int],
+    fixed: int,
+    front: Front,
+) -> None:
+    """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
+    here = {v: s.taken(-1, ()) for v, s in sizes.items()}
+    for k, v in enumerate(active):
+        shape = tuple(-1 if i == k else 1 for i in range(len(active)))
+        here[v] = sizes[v].taken(slice(None, -1), shape)
+    blocks = range(len(sizes[active[0]].tiles) - 1) if active else range(1)
+    full = tuple(len(sizes[v].tiles) - 1 for v in active)
+    for block in blocks:
+        if active:
+            first = sizes[active[0]].taken(slice(block, block + 1), (1,) * len(active))
+            here = {**here, active[0]: first}
+        capacity, accesses = _figures(one, kept, here, chosen, weights, fixed)
+        shape_ = (1, *full[1:]) if active else ()
+        capacity = np.broadcast_to(capacity, shape_).ravel()
+        accesses = np.broadcast_to(accesses, shape_).ravel()
+        front.offer(capacity, accesses, _Source(kept, active, chosen.order, full, block))
+
+
+def _figures(
+    one: Einsum,
+    kept: tuple[str, ...],
+    here: Mapping[str, Sizes],
+    chosen: OrderClass,
+    weights: dict[str, int],
+    fixed: int,
+) -> tuple[Ints, Ints]:
+    """(capacity, accesses) of a block."""
+    capacity = np.asarray(0, dtype=np.int64)
+    accesses = np.asarray(fixed, dtype=np.int64)
+    outside, slid = dict(chosen.outside), dict(chosen.slid)
+    for tensor in kept:
+        access = one.access_of(tensor)
+        capacity = capacity + weights[tensor] * tile(one, access, here)
+        carried = weights[tensor] * moved(one, access, here, slid[tensor])
+        for v in outside[tensor]:
+            carried = carried * here[v].trips
+        # An output is drained as often as its tile comes up, and read back but for the first time.
+        again = 2 * carried - weights[tensor] * volume(one, access) if access.output else carried
+        accesses = accesses + again
+    return capacity, accesses
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the points of a block come from."""
+
+    kept: tuple[str, ...]
+    active: tuple[str, ...]
+    order: tuple[str, ...]
+    shape: tuple[int, ...]
+    block: int
+
+    def point(
+        self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes], unit: str
+    ) -> SlopePoint:
+        tiles = {v: extent(one, v) for v in one.rank_variables}
+        if self.active:
+            inside = np.unravel_index(at, (1, *self.shape[1:]))
+            for v, i in zip(self.active, (self.block, *map(int, inside[1:])), strict=True):
+                tiles[v] = int(sizes[v].tiles[i])
+        return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept, unit)
+
+
+def _points(front: Front, one: Einsum, sizes: dict[str, Sizes], unit: str) -> Iterator[SlopePoint]:
+    rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
+    for capacity, accesses, (number, at) in rows:
+        source = front.sources[number]
+        assert isinstance(source, _Source)
+        yield source.point(at, capacity, accesses, one, sizes, unit)

@@ -1,0 +1,257 @@
+"""What `pm.explore` is asked for: every field reaches the search, every fault is told with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+import polymodel as pm
+from polymodel.errors import SpecError
+from polymodel.mapper import run
+from polymodel.mapper.records import Found, Request
+from polymodel.mapper.request import asked_for
+from polymodel.mapping.wanted import PLAIN
+from polymodel.spec.explore_schema import ExploreSection
+
+
+@pytest.fixture(scope="module")
+def spec() -> pm.Spec:
+    return pm.load("matmul_chain_2", "simple_two_level", M=16, N0=8, N1=12, N2=10)
+
+
+def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[pm.Limits] = []
+
+    def listen(cascade: object, hierarchy: object, request: Request) -> Found:
+        asked.append(request.limits)
+        return Found(request.objectives, (), ())
+
+    monkeypatch.setattr(run, "search", listen)
+    spec = pm.load("matmul_chain_2", "tpu_v4i")
+    component, dim = next((c, d.name) for c, d in spec.arch.dimensions)
+    unit = next(c.name for c in spec.arch.components if c.kind == "compute")
+    inner = [c.name for c in spec.arch.components if c.kind == "memory"][1]
+    wanted = pm.Limits(
+        max_fused_loops=2,
+        max_fused_loops_per_rank_variable=3,
+        sizes="all",
+        force_memory_order=False,
+        loop_order=(("Matmul1", ("m", "n1")),),
+        min_utilisation=((component, dim, 0.5),),
+        compute=(("Matmul1", unit),),
+        exchange=frozenset({inner}),
+        fuse=frozenset({"T1"}),
+    )
+    unset = {f.name for f in fields(wanted) if getattr(wanted, f.name) == getattr(pm.Limits(), f.name)}
+    assert unset == {"unfused"}  # so that a new field has to be added here
+    pm.explore(spec, constraints=wanted)
+    written = {
+        "max_fused_loops": 2, "max_fused_loops_per_rank_variable": 3, "sizes": "all",
+        "force_memory_order": False, "loop_order": {"Matmul1": ["m", "n1"]},
+        "min_utilisation": {component: {dim: 0.5}}, "compute": {"Matmul1": unit}, "exchange": [inner],
+        "fuse": "T1",
+    }  # fmt: skip
+    pm.explore(spec, constraints=written)
+    pm.explore(pm.load("matmul_chain_2", "tpu_v4i", {"explore": written}))
+    assert asked == [wanted] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"objectives": ["edp"]}, "did you mean energy_delay"),
+        ({"objectives": ["working_set:GLB"]}, "did you mean buffer:GLB"),
+        ({"objectives": "energy,latency"}, r"write \['energy', 'latency'\]"),
+        ({"objectives": []}, "an exploration needs an objective"),
+        ({"objectives": 5}, "unknown objective 5"),
+        ({"objectives": ["buffer:GLBB"]}, "did you mean GLB"),
+        ({"objectives": ["buffer:DRAM"]}, "DRAM is the backing storage"),
+        ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
+        ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
+        ({"constraints": {"sizes": "al"}}, "did you mean all"),
+        ({"constraints": {"fuse": "W0"}}, "`W0` is no intermediate"),
+        ({"constraints": {"fuse": "T9"}}, "unknown name T9"),
+        ({"constraints": {"fuse": "T1", "unfused": "T1"}}, "T1 is to be fused and unfused"),
+        ({"constraints": {"loop_order": {"Matmul1": ["q"]}}}, "Matmul1 has no rank variable q"),
+        ({"constraints": {"loop_order": {"Matmul9": ["m"]}}}, "did you mean Matmul"),
+        ({"constraints": {"compute": {"Matmul1": "MAD"}}}, "did you mean MAC"),
+        ({"constraints": {"min_utilisation": {"PE": {"X": 1}}}}, "component PE has no fanout"),
+        (
+            {"constraints": {"memories": {"DRAM": {"bypass": "T0"}}}},
+            "DRAM cannot bypass T0 in Einsum Matmul1",
+        ),
+        ({"constraints": {"memories": {"GLC": {}}}}, "did you mean GLB"),
+        ({"constraints": {"exchange": ["GLC"]}}, "did you mean GLB"),
+        ({"constraints": {"max_fused_loops_per_rank_variable": 0}}, "is not a whole number of at least 1"),
+        ({"constraints": 7}, "7 is no set of constraints"),
+        ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
+        ({"eps": -0.1}, "negative eps"),
+        ({"eps": "a"}, "eps: 'a' is no number"),
+        ({"time_limit": 0}, "zero time limit"),
+        ({"workers": 0}, "workers: 0 is no number of processes"),
+        ({"progress": True}, "progress: True is no function"),
+        ({"constraints": {"force_memory_order": "yes"}}, "'yes' is not true or false"),
+        ({"constraints": pm.Limits(force_memory_order="yes")}, "'yes' is not true or false"),  # type: ignore[arg-type]  # wrong on purpose
+        ({"constraints": pm.Limits(min_utilisation=("PE", "X", 1))}, "no set of"),  # type: ignore[arg-type]  # wrong on purpose
+        ({"constraints": pm.Limits(exchange="RF")}, "cannot be handed on in RF"),  # type: ignore[arg-type]  # one name
+        ({"constraints": pm.Limits(sizes="few")}, "'few' is not one of divisors, all"),
+    ],
+)
+def test_wrong_arguments(spec: pm.Spec, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        pm.explore(spec, **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_all_faults_are_told_at_once_with_their_places(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(
+        "symbols: {N: 2}\nexplore:\n  objectives: [energi]\n  max_fused_loops: N - 3\n  fuse: T9\n"
+    )
+    with pytest.raises(SpecError) as caught:
+        pm.load("matmul_chain_2", "simple_two_level", file)
+    text = str(caught.value)
+    assert len(caught.value.diagnostics) == 3
+    for wanted in (f"{file}:3:16: explore.objectives[0]", f"{file}:4:20", f"{file}:5:9"):
+        assert wanted in text
+    with pytest.raises(SpecError, match=r"pm\.load"):
+        pm.explore("matmul")  # type: ignore[arg-type]  # wrong on purpose
+
+
+WRONG = """\
+symbols: {N: 2}
+explore:
+  objectives: [energi]
+  max_fused_loop: 1
+  max_fused_loops: N - 3
+  sizes: al
+  fuse: T9
+  loop_order: {Matmul1: [q]}
+  min_utilisation: {PE: {X: [1]}}
+  compute: {Matmul1: MAD}
+  exchange: [GLC]
+  memories: {DRAM: {bypass: T0}, GLC: {}}
+  eps: -1
+  time_limit: a
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"M": 16}])
+def test_loading_tells_all_that_is_wrong_with_a_section(tmp_path: Path, variables: dict[str, int]) -> None:
+    """Keys, kinds and values: one round, before anything is asked of the spec."""
+    file = tmp_path / "wanted.yaml"
+    file.write_text(WRONG)
+    with pytest.raises(SpecError) as caught:
+        pm.load("matmul_chain_2", "simple_two_level", file, **variables)  # type: ignore[arg-type]  # for templates
+    assert [(d.path.removeprefix("explore."), d.place.line) for d in caught.value.diagnostics] == [
+        ("objectives[0]", 3), ("max_fused_loop", 4), ("max_fused_loops", 5), ("sizes", 6), ("fuse", 7),
+        ("loop_order.Matmul1[0]", 8), ("min_utilisation.PE.X", 9), ("compute.Matmul1", 10),
+        ("exchange[0]", 11), ("memories.DRAM.bypass", 12), ("memories.GLC", 12), ("eps", 13),
+        ("time_limit", 14),
+    ]  # fmt: skip
+    assert all(d.remedy for d in caught.value.diagnostics)
+
+
+def test_numbers_of_a_section_are_checked_without_a_workload(tmp_path: Path) -> None:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(WRONG)
+    with pytest.raises(SpecError) as caught:
+        pm.load(file)
+    assert {d.place.line for d in caught.value.diagnostics} == {4, 5, 6, 9, 13, 14}
+
+
+def test_faults_of_other_sections_are_told_with_those_of_the_exploration(tmp_path: Path) -> None:
+    section = {"objectives": "energi", "size": "all"}
+    machine = {"nodes": [{"type": "Memory", "name": "DRAM", "size": -1}, {"type": "Compute", "name": "MAC"}]}
+    with pytest.raises(SpecError) as caught:
+        pm.load("matmul_chain_2", {"arch": machine, "explore": section})
+    assert {d.path for d in caught.value.diagnostics} >= {"arch.nodes[0].size", "explore.size"}
+
+
+def test_what_waits_for_a_symbol_is_told_by_the_exploration() -> None:
+    given = {"symbols": {"N": None}, "explore": {"max_fused_loops": "N"}}
+    read = pm.load("matmul_chain_2/untiled_fused", "simple_two_level", given, M=4)
+    pm.evaluate(read)
+    with pytest.raises(SpecError, match=r"explore\.max_fused_loops: symbol N has no value"):
+        pm.explore(read)
+    with pytest.raises(SpecError, match=r"explore\.max_fused_loops: negative number of fused loops -1"):
+        read.bind(N=-1)
+
+
+def test_the_page_on_exploring_is_right(tmp_path: Path) -> None:
+    """Its section reaches the search, and its tables have every objective and key."""
+    text = (Path(__file__).parents[2] / "docs" / "explore.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "wanted.yaml"
+    path.write_text(section)
+    read = pm.load("attention", "simple_two_level", path)
+    request = asked_for(read, None, None, None, None, 1, None).request
+    assert request.objectives == ("energy", "latency", "buffer:GLB")
+    assert (request.eps, request.time_limit, request.limits.max_fused_loops) == (1e-3, 60, 2)
+    assert request.limits.fuse == {"QK", "SM"}
+    assert set(yaml.safe_load(section)["explore"]) <= set(ExploreSection.model_fields)
+    rows = {n for line in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for n in line.split(", ")}
+    others = {"objectives", "eps", "time_limit"}
+    assert set(ExploreSection.model_fields) - others <= rows
+    assert set(PLAIN) <= rows
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"fuse": "Intermediates"},
+        {"fuse": ["T1"]},
+        {"exchange": "GLB"},
+        {"exchange": ["GLB"]},
+        {"loop_order": {"Matmul1": ["m"]}},
+        {"loop_order": [("Matmul1", "m")]},
+        {"compute": {"Matmul1": "MAC"}},
+        {"min_utilisation": {"PE": {"X": 1}}},
+        {"min_utilisation": [("PE", "X", 1)]},
+    ],
+)
+def test_limits_take_what_the_dictionary_takes(written: dict[str, object]) -> None:
+    """A name is one name, not its letters."""
+    machine = {"arch": {"nodes": [
+        {"type": "Memory", "name": "DRAM", "tensors": {"keep": "~Intermediates", "may_keep": "All"}},
+        {"type": "Memory", "name": "GLB"},
+        {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 4}]},
+        {"type": "Compute", "name": "MAC"},
+    ]}}  # fmt: skip
+    spec = pm.load("matmul_chain_2", machine)
+    plain = {
+        "fuse": frozenset({"T1"}), "exchange": frozenset({"GLB"}), "loop_order": (("Matmul1", ("m",)),),
+        "compute": (("Matmul1", "MAC"),), "min_utilisation": (("PE", "X", 1),),
+    }  # fmt: skip
+    wanted = pm.Limits(**{n: plain[n] for n in written})  # type: ignore[arg-type]  # fields by name
+    limits = pm.Limits(**written)  # type: ignore[arg-type]  # other forms of the fields
+    assert asked_for(spec, None, limits, None, None, 1, None).request.limits == wanted
+    if all(isinstance(value, (str, dict)) for value in written.values()):
+        assert asked_for(spec, None, written, None, None, 1, None).request.limits == wanted
+
+
+def test_one_name_in_a_section_is_a_list_of_it() -> None:
+    section = {"explore": {"objectives": "energy", "exchange": "GLB"}}
+    request = asked_for(
+        pm.load("matmul_chain_2", "simple_two_level", section), None, None, None, None, 1, None
+    ).request
+    assert (request.objectives, request.limits.exchange) == (("energy",), frozenset({"GLB"}))
+
+
+def test_wrong_keys_and_wrong_values_are_told_together(spec: pm.Spec) -> None:
+    given = {"max_fused_loop": 1, "sizes": "al", "fuse": "T9", "exchange": ["GLC"]}
+    with pytest.raises(SpecError) as caught:
+        pm.explore(spec, constraints=given)
+    assert {d.path for d in caught.value.diagnostics} == {
+        "constraints.max_fused_loop", "constraints.sizes", "constraints.exchange[0]", "constraints.fuse",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("call", [pm.mapspace, pm.explore])
+def test_a_file_name_is_no_spec(call: Callable[[object], object]) -> None:
+    with pytest.raises(SpecError, match=r"pass pm.load\('mach.yaml'\)"):
+        call("mach.yaml")

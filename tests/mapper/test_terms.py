@@ -1,0 +1,119 @@
+"""Any point of any template costs what `evaluate` says of its LoopTree: energy, latency and space."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.loading import Spec
+from polymodel.mapper.combine import Combination, Interest
+from polymodel.mapper.pmappings import separated
+from polymodel.mapper.records import Limits, Sizes
+from polymodel.mapper.space import EinsumSpace, einsum_spaces
+from polymodel.mapper.templates import Passing, Template, templates
+from polymodel.mapper.terms import costs
+from polymodel.mapper.tilechains import all_chains
+from polymodel.mapper.trees import Chosen, looptree
+from tests.seeds import seeds
+
+EINSUMS = (
+    "C[m,n] = A[m,k] * B[k,n]",
+    "O[p,m] = I[H=p+r] * F[r,m]",
+    "O[p,m] = I[H=2*p+r, c] * F[r,m,c]",
+    "D[b,m] = E[b,m] * S[m]",
+    "C[m,n] = A[m,k,b] * B[k,b,n]",
+    "C[m,b,n,p] = A[m,b,k] * B[k,n,p]",
+)
+
+
+def machine(pick: random.Random) -> dict[str, Any]:
+    def actions(read: float, write: float, throughput: int) -> list[dict[str, Any]]:
+        return [
+            {"name": "read", "energy": read, "throughput": throughput},
+            {"name": "write", "energy": write, "throughput": throughput / 2},
+        ]
+
+    flags = {
+        "ports": pick.choice(["shared", "separate"]),
+        "leak_power": pick.choice([0, 3]),
+        "read_first": pick.random() < 0.2,
+        "fill_drain_latency": pick.choice([0, 5]),
+    }
+    fans = [
+        {
+            "name": name,
+            "fanout": pick.choice([1, 2, 4]),
+            "may_reuse": pick.choice(["All", "Inputs", "Outputs", "Nothing"]),
+            "broadcast_partials": pick.random() < 0.5,
+        }
+        for name in "XY"
+    ]
+    glb = {"type": "Memory", "name": "GLB", "size": "inf", "actions": actions(4, 5, 64), **flags}
+    rf = {"type": "Memory", "name": "RF", "size": "inf", "actions": actions(1, 1.5, 32), **flags}
+    return {
+        "nodes": [
+            {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": actions(64, 70, 16)},
+            glb,
+            {"type": "Container", "name": "PE", "spatial": fans},
+            rf,
+            {
+                "type": "Compute",
+                "name": "MAC",
+                "actions": [{"name": "compute", "energy": 2, "throughput": 3}],
+            },
+        ]
+    }
+
+
+def spec_of(pick: random.Random, sizes: Sizes) -> Spec:
+    text = pick.choice(EINSUMS)
+    choices = [2, 3, 4, 6] if sizes == "divisors" else [3, 5, 6]
+    shape = {v: f"0 <= {v} < {pick.choice(choices)}" for v in "bcmnkpr" if v in text}
+    workload = {"iteration_space_shape": shape, "bits_per_value": {"All": 8}, "einsums": [text]}
+    return pm.load({"workload": workload, "arch": machine(pick)})
+
+
+def some_template(space: EinsumSpace, limits: Limits, pick: random.Random) -> Template:
+    found = list(templates(space, limits, Passing(), 0))
+    return pick.choice(found)
+
+
+def compared(spec: Spec, space: EinsumSpace, template: Template, sizes: Sizes, pick: random.Random) -> bool:
+    chains = all_chains(space, template, sizes)
+    interest = Interest(True, True, (1, 2))
+    whole = Combination(space, template, chains, costs(space, template), interest, None)
+    for group in space.groups:
+        whole.add(group)
+    if not whole.n:
+        return False
+    part = whole.part(0)
+    k = pick.randrange(len(part.energy))
+    index = np.unravel_index(int(part.choice[k]), tuple(c.count for c in chains))
+    tiles = np.array([c.tiles[:, i] for c, i in zip(chains, index, strict=True)])
+    wide = np.array([c.spread[:, i] for c, i in zip(chains, index, strict=True)])
+    none = np.zeros((len(chains), 0), np.int64)
+    tiles, spread = separated(space, template, tiles, wide, none)
+    tree = looptree([Chosen(space, template, tiles, spread, 0)])
+    report = pm.evaluate(spec.with_mapping(tree))
+    assert part.energy[k] == pytest.approx(report.costs.total_energy, rel=1e-12), tree
+    assert part.latency[k] == pytest.approx(report.costs.total_latency, rel=1e-12), tree
+    sets = [w for w in report.analysis.working_sets if w.measure == "tile"]
+    for at, memory in enumerate(("GLB", "RF")):
+        peak = max((w.bits for w in sets if w.component == memory), default=0)
+        assert part.local[at, k] == peak, tree
+    return bool(np.any(spread > 1))
+
+
+@pytest.mark.parametrize("sizes", seeds(1, ["divisors", "all"]))
+def test_points_cost_what_evaluate_says(sizes: Sizes) -> None:
+    pick, spread = random.Random(7), 0
+    for _ in range(80):
+        spec = spec_of(pick, sizes)
+        limits = Limits(sizes=sizes)
+        (space,) = einsum_spaces(spec.workload, spec.arch, limits)
+        spread += compared(spec, space, some_template(space, limits, pick), sizes, pick)
+    assert spread > 10
