@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from polymodel.cli import main
+from polymodel.cli.app import main
 
 sys.exit(main())

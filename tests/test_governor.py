@@ -280,10 +280,10 @@ def test_a_command_that_is_stopped_says_so(capsys: pytest.CaptureFixture[str], h
 def test_what_cannot_be_stopped_is_ended_from_beside() -> None:
     """One call into a library holds the interpreter: the process beside it ends it, and says why."""
     code = (
-        "import polymodel.cli as cli, time, ctypes, sys\n"
+        "import polymodel.cli as cli, polymodel.cli.validate as validate, time, ctypes, sys\n"
         "def stuck(options):\n    libc = ctypes.PyDLL(None)\n    "
         "[libc.usleep(900000) for _ in [0]]\n    libc.sleep(30)\n    libc.sleep(30)\n    return '', 0\n"
-        "cli.run_validate = stuck\nsys.exit(cli.main())"
+        "validate.run = stuck\nsys.exit(cli.main())"
     )
     begun = time.monotonic()
     done = subprocess.run(

@@ -33,8 +33,8 @@ def raising(error: BaseException) -> Callable[..., object]:
 @pytest.mark.parametrize(
     ("fail", "what"),
     [
-        (raising(KeyError("n0")), "KeyError: 'n0' (cli.py:"),
-        (raising(AssertionError()), "AssertionError (cli.py:"),
+        (raising(KeyError("n0")), "KeyError: 'n0' (validate.py:"),
+        (raising(AssertionError()), "AssertionError (validate.py:"),
         (raising(InternalError("figures differ")), "figures differ\n"),
         (raising(ValueError("x" * 10**6)), "ValueError: xxx"),
         (lambda *_: endless(0), "RecursionError: maximum recursion depth exceeded"),
@@ -46,7 +46,7 @@ def test_a_bug_is_told_as_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cli, "_load", fail)
+    monkeypatch.setattr("polymodel.cli.validate.load_spec", fail)
     assert cli.main(LINE) == cli.BUG == 70
     out, err = capsys.readouterr()
     assert out == ""
@@ -64,7 +64,7 @@ def test_a_bug_is_told_as_one(
 def test_a_bug_before_any_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "build_parser", raising(TypeError("no parser")))
+    monkeypatch.setattr("polymodel.cli.app.build_parser", raising(TypeError("no parser")))
     assert cli.main(LINE) == 70
     assert "TypeError: no parser" in capsys.readouterr().err
 
@@ -72,7 +72,7 @@ def test_a_bug_before_any_command(
 def test_out_of_memory_is_no_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cli, "_load", raising(MemoryError()))
+    monkeypatch.setattr("polymodel.cli.validate.load_spec", raising(MemoryError()))
     assert cli.main(LINE) == cli.REFUSED
     err = capsys.readouterr().err
     assert err.startswith("out of memory: ")
@@ -87,7 +87,7 @@ def test_out_of_memory_is_no_bug(
 def test_what_is_no_bug_passes(
     ending: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli, "_load", raising(ending))
+    monkeypatch.setattr("polymodel.cli.validate.load_spec", raising(ending))
     try:
         found: object = cli.main(LINE)
     except SystemExit as raised:
@@ -97,7 +97,7 @@ def test_what_is_no_bug_passes(
 
 
 def test_the_fuzzer_sees_bugs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cli, "_load", raising(KeyError("n0")))
+    monkeypatch.setattr("polymodel.cli.validate.load_spec", raising(KeyError("n0")))
     with pytest.raises(AssertionError, match=r"(?s)exit code 70: Traceback.*KeyError: 'n0'"):
         lines.run(LINE, tmp_path)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, REFUSED, main
-from polymodel.cli_explore import INTERRUPTED, Bar
+from polymodel.cli import BAD_INPUT, BUG, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
+from polymodel.cli.explore import Bar
 from polymodel.errors import InternalError
 from polymodel.mapper import run as exploring
 from polymodel.mapper.records import Progress

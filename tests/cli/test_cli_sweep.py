@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import BAD_INPUT, FINE, INFEASIBLE, INTERRUPTED, REFUSED, main
-from polymodel.cli_sweep import UNFINISHED, Bar
+from polymodel.cli.sweep import UNFINISHED, Bar
 from polymodel.sweep import parallel
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.values import all_sizes, divisors, powers

@@ -11,7 +11,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.cli_common import Line
+from polymodel.cli.progress import Line
 from polymodel.errors import Diagnostic, masked
 from polymodel.report.page import page
 from tests.fuzz.forked import ROOT
@@ -109,7 +109,7 @@ def test_an_error_of_the_system_has_a_remedy(
     def nowhere(*_: object) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr("polymodel.cli._load", nowhere)
+    monkeypatch.setattr("polymodel.cli.specs.load_spec", nowhere)
     assert main(["evaluate", str(here / "s.yaml")]) == 2
     assert "remedy: set TMPDIR" in capsys.readouterr().err
 

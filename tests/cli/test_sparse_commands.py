@@ -13,7 +13,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.cli_common import waiting
+from polymodel.cli.progress import waiting
 from polymodel.report.execution import TITLES as EXECUTED
 from polymodel.report.traffic import TITLES as MOVED
 from polymodel.sparse.files import read_tensor
@@ -236,8 +236,8 @@ def test_damaged_text_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[
 
 
 def test_what_takes_long_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polymodel.cli_common.BAR_AFTER", 0.0)
-    monkeypatch.setattr("polymodel.cli_common.LINE_EVERY", 0.0)
+    monkeypatch.setattr("polymodel.cli.progress.BAR_AFTER", 0.0)
+    monkeypatch.setattr("polymodel.cli.progress.LINE_EVERY", 0.0)
     with waiting("counting"):
         time.sleep(0.5)
     assert "counting: 0 s so far\n" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from random import Random
 from unittest.mock import patch
 
 from polymodel.cli import main
-from polymodel.cli_common import OUT_OF_MEMORY, TRACEBACK
+from polymodel.cli.process import OUT_OF_MEMORY, TRACEBACK
 from tests.fuzz import grammar
 from tests.fuzz.mutate import NUMBERS, WORDS, wordwise
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Parser, pairs
-from polymodel.cli_limits import add_limits
+from polymodel.cli.codes import FINE
+from polymodel.cli.limits import add_limits
+from polymodel.cli.parser import Parser
+from polymodel.cli.specs import variables
 
 if TYPE_CHECKING:
     from polymodel.importers.imported import Imported
 
-FINE = 0
+NAME, ABOUT = "import", "Turn files of another tool into a spec, and name what has no counterpart."
 # What somebody may want to import that needs no importer, or has none.
 OTHERS = {
     "accelforge": "its files are nearly ours: polymodel validate FILE says what to change"
@@ -24,9 +26,8 @@ OTHERS = {
 }
 
 
-def add_import_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """`add` makes a parser of a name and what it does."""
-    parser = add("import", "Turn files of another tool into a spec, and name what has no counterpart.")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """A command of its own for each kind of file."""
     if isinstance(parser, Parser):
         parser.others = OTHERS
     kinds = parser.add_subparsers(title="what is read", required=True, metavar="KIND")
@@ -50,7 +51,7 @@ def _timeloop_command(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="import although this key is left out and changes counts; may be repeated",
     )
     add_out(parser)
-    parser.set_defaults(run=run_timeloop)
+    parser.set_defaults(run_kind=run_timeloop)
 
 
 def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -83,7 +84,7 @@ def _onnx_command(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="what would be left out is a fault (code 2)")
     add_out(parser)
-    parser.set_defaults(run=run_onnx)
+    parser.set_defaults(run_kind=run_onnx)
 
 
 def run_onnx(options: argparse.Namespace) -> tuple[str, int]:
@@ -128,19 +129,14 @@ def run_timeloop(options: argparse.Namespace) -> tuple[str, int]:
     """The spec on stdout, or in a new file; notes and what is left out on stderr."""
     from polymodel.importers.timeloop import import_timeloop
 
-    found = import_timeloop(*options.files, variables=values(options.var), allow=options.allow)
+    found = import_timeloop(*options.files, variables=variables(options.var), allow=options.allow)
     return told(found, options.out)
 
 
-def values(texts: Sequence[str]) -> dict[str, object]:
-    """The values of `--var`: numbers where they are written so. Raises SpecError."""
-    from polymodel.spec.numbers import plain_number
-
-    found: dict[str, object] = {}
-    for name, text in pairs(texts, "--var").items():
-        number = plain_number(text)
-        found[name] = text if number is None else number
-    return found
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Read the files of the tool that the command line names."""
+    kind: Callable[[argparse.Namespace], tuple[str, int]] = options.run_kind
+    return kind(options)
 
 
 def told(imported: Imported, out: str | None) -> tuple[str, int]:

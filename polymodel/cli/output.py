@@ -1,14 +1,20 @@
-"""What commands write besides stdout: pages, folders, and that none of it is an input."""
+"""What commands print and write: reports, pages, folders; and that no output is an input."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from errno import EISDIR, ENOENT
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polymodel.errors import writing
 from polymodel.inputs import claim, claim_in
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
+    from polymodel.report.table import Table
 
 # What commands write into a folder, by option: all of it, or as much as can be told before work begins.
 _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -33,11 +39,6 @@ _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
     "tensaurus": {"out": ("*.csv",)},
     "schema": {"out": ("*.schema.json",)},
 }
-
-
-def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """The option of all that a command tells as a page; `more`: what stands on it besides."""
-    parser.add_argument("--html", metavar="FILE", help=f"also save all of it as one page{more}")
 
 
 def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
@@ -82,3 +83,69 @@ def check_html(file: str | None) -> None:
             raise IsADirectoryError(EISDIR, "it is a folder", file)
         if not place.absolute().parent.is_dir():
             raise FileNotFoundError(ENOENT, "there is no such folder", str(place.parent))
+
+
+def saved_text(files: Sequence[Path]) -> str:
+    """Where everything went: the pages and pictures by name, the tables by number."""
+    kinds = (".csv", ".parquet", ".json", ".txt")
+    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
+    tables = sum(f.suffix == ".csv" for f in files)
+    return f"saved {seen}, and {tables} tables beside them"
+
+
+def with_told(text: str, told: Sequence[str], below: bool) -> str:
+    """What was saved, below a text for people; beside any other text, on stderr."""
+    if below:
+        return text + "".join(f"\n{line}\n" for line in told)
+    if told:
+        sys.stderr.write("".join(f"{line}\n" for line in told))
+    return text
+
+
+def formatted(report: Report, options: argparse.Namespace) -> str:
+    """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
+    if options.table is not None or options.format == "csv":
+        return _table(report.table(options.table or "summary", live=options.live), options.format)
+    if options.format == "json":
+        return report.to_json(live=options.live)
+    if options.format == "html":
+        return report.to_html(live=options.live, command=options.command)
+    from polymodel.report.export import whole_text
+
+    return whole_text(report, options.live)
+
+
+def _table(table: Table, style: str) -> str:
+    """One table alone."""
+    from polymodel.report.export import table_json
+    from polymodel.report.page import page
+
+    if style == "csv":
+        return table.to_csv()
+    if style == "json":
+        return table_json(table)
+    if style == "html":
+        return page(table.name.replace("_", " "), table.html())
+    notes = "".join(f"  note: {n}\n" for n in table.notes)
+    return f"{table.text(indent='')}\n{notes}"
+
+
+def write_file(path: Path, text: str) -> Path:
+    """Write a text file, and the folder that it is in; returns its path."""
+    from polymodel.spec.output import write_text
+
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    return path
+
+
+def told_files(files: Sequence[Path], style: str) -> str:
+    """Where files are: behind a text for people, or, where stdout is data, on stderr."""
+    if not files:
+        return ""
+    told = f"saved {', '.join(map(str, files))}\n"
+    if style == "table":
+        return f"\n{told}"
+    sys.stderr.write(told)
+    return ""

@@ -12,8 +12,11 @@ from threading import Event, Lock, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line
-from polymodel.cli_written import add_html, check_html
+from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED
+from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
+from polymodel.cli.output import check_html
+from polymodel.cli.progress import Line
+from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -21,11 +24,13 @@ if TYPE_CHECKING:
     from polymodel.mapper.front import Front
     from polymodel.mapper.records import Progress
 
-FINE, NOTHING, INTERRUPTED = 0, 1, 130
+NAME = "explore"
+ABOUT = "Find the best whole mappings: the Pareto front of all that are valid."
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options but the sources and values, which every command has."""
+    """Sources, objectives, constraints, and outputs."""
+    add_sources(parser)
     parser.add_argument(
         "--objective",
         action="append",
@@ -37,30 +42,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--eps", metavar="E", help="leave out what is within 1 + E of something kept (default: 0, exact)"
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that evaluate what is found (default: 1)",
-    )
+    add_workers(parser, "processes that evaluate what is found")
     parser.add_argument("--max-fused-loops", metavar="N", help="at most N loops shared by several Einsums")
     parser.add_argument("--sizes", help="tile sizes: divisors of the enclosing tile (default), or all")
     parser.add_argument("--fuse", metavar="SET", help="tensors that must not reach the backing storage")
     parser.add_argument("--unfused", metavar="SET", help="tensors that must")
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
+    add_format(parser, LISTED)
     parser.add_argument(
         "--out", metavar="DIR", help="save the front as CSV and parquet, and every mapping as YAML"
     )
     add_html(parser, ", with plots and the best mappings")
-    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
-    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
+    add_store(parser)
 
 
-def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+def run(options: argparse.Namespace) -> tuple[str, int]:
     """Explore and print the front; exit code 1 if there is no valid mapping, 130 if it was interrupted."""
     from polymodel.mapper.run import explore
 
+    spec = load_spec(options)
     if options.out:  # told before minutes of work
         with writing(options.out):
             Path(options.out).mkdir(parents=True, exist_ok=True)
@@ -94,7 +93,7 @@ def run_explore(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         sys.stderr.write(f"saved {options.html}\n")
     if found.interrupted:
         return text, INTERRUPTED
-    return text, FINE if len(found) else NOTHING
+    return text, FINE if len(found) else INFEASIBLE
 
 
 def _of_option(fault: Diagnostic, options: argparse.Namespace) -> Diagnostic:

@@ -1,30 +1,17 @@
-"""What several commands share: values of symbols, a progress line, how a report is printed and saved."""
+"""Reading a command line: every wrong option at once, and the values of `NAME=VALUE` options."""
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
-from threading import Event, Thread
-from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from polymodel.errors import Diagnostic, SpecError, masked
+from polymodel.errors import Diagnostic, SpecError
 
-if TYPE_CHECKING:
-    from polymodel.report.report import Report
-    from polymodel.report.table import Table
-
-BAR_AFTER = 2.0
-LINE_EVERY = 30.0  # seconds between lines where stderr is a file or a pipe
-WIDTH = 24
-WORDS = 1000  # characters of a message or a command that are told
 _REQUIRED = re.compile(r"the following arguments are required: (.*)\Z")
 _TOO_MANY = re.compile(r"unrecognized arguments: (.*)\Z", re.DOTALL)
 _ARGUMENT = re.compile(r"argument ([^:]+): (.*)\Z", re.DOTALL)
@@ -41,12 +28,6 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.sources += rest
     return options
-
-
-OUT_OF_MEMORY = """\
-out of memory: the command needs more than this process may have
-  remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
-TRACEBACK = "POLYMODEL_TRACEBACK"
 
 
 class _Wrong(str):
@@ -211,110 +192,3 @@ def read_numbers(options: argparse.Namespace, known: Mapping[str, Number]) -> No
                 faults.append(Diagnostic(fault, f"write e.g. --{name} {number.example}"))
     if faults:
         raise SpecError(faults)
-
-
-class Line:
-    """A line on stderr that is rewritten. Quiet for the first 2 s.
-
-    `live=False`, for files and pipes: a new line now and then.
-    """
-
-    def __init__(self, write: Callable[[str], object], live: bool = True) -> None:
-        self.write = write
-        self.live = live
-        self.shown = 0
-        self.last = 0.0
-
-    def due(self, seconds: float) -> bool:
-        """True if it is time to show something, so many seconds after the start."""
-        if seconds < BAR_AFTER or seconds - self.last < (0.2 if self.live else LINE_EVERY):
-            return False
-        self.last = seconds
-        return True
-
-    def show(self, share: float, text: str) -> None:
-        """Show a bar of which `share` is done, and a text."""
-        filled = int(WIDTH * share)
-        self.say(f"[{'#' * filled}{'.' * (WIDTH - filled)}] {100 * share:5.1f} %  {text}")
-
-    def say(self, line: str) -> None:
-        """Show this text in the place of what was there."""
-        line = masked(line)
-        if not self.live:
-            self.write(line + "\n")
-            return
-        self.write("\r" + line.ljust(self.shown))
-        self.shown = len(line)
-
-    def finish(self) -> None:
-        """Leave the line."""
-        if self.shown:
-            self.write("\n")
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Says on stderr what takes so long, and for how long it has, while work that tells no progress runs."""
-    live = sys.stderr.isatty()
-    line, done, begun = Line(sys.stderr.write, live), Event(), perf_counter()
-
-    def tell() -> None:
-        while not done.wait(0.2):
-            seconds = perf_counter() - begun
-            if line.due(seconds):
-                line.say(f"{what}: {seconds:.0f} s so far")
-                sys.stderr.flush()
-
-    teller = Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
-        line.finish()
-
-
-def saved_text(files: Sequence[Path]) -> str:
-    """Where everything went: the pages and pictures by name, the tables by number."""
-    kinds = (".csv", ".parquet", ".json", ".txt")
-    seen = ", ".join(str(f) for f in files if f.suffix not in kinds)
-    tables = sum(f.suffix == ".csv" for f in files)
-    return f"saved {seen}, and {tables} tables beside them"
-
-
-def with_told(text: str, told: Sequence[str], below: bool) -> str:
-    """What was saved, below a text for people; beside any other text, on stderr."""
-    if below:
-        return text + "".join(f"\n{line}\n" for line in told)
-    if told:
-        sys.stderr.write("".join(f"{line}\n" for line in told))
-    return text
-
-
-def formatted(report: Report, options: argparse.Namespace) -> str:
-    """A report, or one table of it, as `evaluate` prints it: options `format`, `table`, `live`, `command`."""
-    if options.table is not None or options.format == "csv":
-        return _table(report.table(options.table or "summary", live=options.live), options.format)
-    if options.format == "json":
-        return report.to_json(live=options.live)
-    if options.format == "html":
-        return report.to_html(live=options.live, command=options.command)
-    from polymodel.report.export import whole_text
-
-    return whole_text(report, options.live)
-
-
-def _table(table: Table, style: str) -> str:
-    """One table alone."""
-    from polymodel.report.export import table_json
-    from polymodel.report.page import page
-
-    if style == "csv":
-        return table.to_csv()
-    if style == "json":
-        return table_json(table)
-    if style == "html":
-        return page(table.name.replace("_", " "), table.html())
-    notes = "".join(f"  note: {n}\n" for n in table.notes)
-    return f"{table.text(indent='')}\n{notes}"

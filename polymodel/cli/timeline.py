@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import with_told
-from polymodel.cli_written import add_html, save_page
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.options import add_format, add_html, add_sources
+from polymodel.cli.output import save_page, with_told
+from polymodel.cli.specs import evaluated
 from polymodel.errors import writing
 
 if TYPE_CHECKING:
@@ -16,13 +18,14 @@ if TYPE_CHECKING:
     from polymodel.report.table import Table
     from polymodel.report.timeline import Peak
 
+NAME, ABOUT = "timeline", "Show what a memory holds phase by phase, and explain its peak."
 SHOWN = 40
 ON_PAGE = 2_000  # rows of a page: more than that nobody reads, and browsers slow down
-INFEASIBLE = 1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options but the sources and values, which every command has."""
+    """Sources, what to follow, and outputs."""
+    add_sources(parser)
     parser.add_argument("--component", required=True, metavar="NAME", help="the memory to follow, e.g. GLB")
     parser.add_argument(
         "--measure",
@@ -37,17 +40,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the most phases; beyond it inner loops are joined (default: 100000)",
     )
-    parser.add_argument(
-        "--format", choices=("table", "json", "csv", "html"), default="table", help="default: table"
-    )
+    add_format(parser)
     add_html(parser)
     parser.add_argument("--out", metavar="DIR", help="also save all phases as CSV, the peak and a picture")
 
 
-def run_timeline(options: argparse.Namespace, report: Report) -> tuple[str, int]:
+def run(options: argparse.Namespace) -> tuple[str, int]:
     """The timeline in the chosen format; exit code 1 if something does not fit."""
     from polymodel.report.timeline import peak, table, timeline
 
+    report = evaluated(options, "auto")
     found = timeline(report, options.component, options.measure, options.limit)
     rows = table(report.problem, found)
     most = peak(report.problem, report.analysis.buffets, found)
@@ -56,7 +58,7 @@ def run_timeline(options: argparse.Namespace, report: Report) -> tuple[str, int]
     if options.out:
         files = _save(Path(options.out), report, found, rows, most)
         told.append(f"saved {', '.join(map(str, files))}")
-    return with_told(text, told, options.format == "table"), 0 if report.feasible else INFEASIBLE
+    return with_told(text, told, options.format == "table"), FINE if report.feasible else INFEASIBLE
 
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from polymodel.cli.parser import pairs
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 
 def rank_sizes(texts: list[str]) -> dict[str, int]:
-    from polymodel.cli_common import pairs
-
     found, faults = {}, []
     for name, value in pairs(texts, "--size").items():
         if value.isdecimal() and len(value) < 19 and int(value):
@@ -31,7 +30,6 @@ def rank_sizes(texts: list[str]) -> dict[str, int]:
 
 def tensors_of(options: argparse.Namespace, spec: Spec, sizes: dict[str, int]) -> dict[str, Any]:
     """Files first: their shapes give the sizes of ranks that the made ones need. `sizes`: those given."""
-    from polymodel.cli_common import pairs
     from polymodel.sparse.files import read_tensor
 
     assert spec.teaal is not None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from polymodel.cli_common import read_numbers, waiting
-from polymodel.cli_tile_options import (
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.output import told_files
+from polymodel.cli.parser import read_numbers
+from polymodel.cli.progress import waiting
+from polymodel.cli.tile_options import (
     BUFFER,
     CAPACITY,
     NUMBERS,
     PRODUCT,
     SHAPED,
-    add_options,
     check_idle,
     checked_product,
     factor_of,
@@ -28,6 +28,7 @@ from polymodel.cli_tile_options import (
     second_of,
     sizes_of,
 )
+from polymodel.cli.tile_options import add_options as add_options
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -52,20 +53,14 @@ if TYPE_CHECKING:
         def plot(self) -> Axes: ...
 
 
-FINE, INFEASIBLE = 0, 1
+NAME = "tile"
+ABOUT = "Cut sparse operands into tiles for a CGRA: kernels, configuration, run time, bound."
+
 _COMPARED = 1_000_000  # places of A or B; more are compared where it is asked for
 
 
-def add_tile_command(add: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """`add` makes a parser of a name and what it does."""
-    parser = add(
-        "tile", "Cut sparse operands into tiles for a CGRA: kernels, configuration, run time, bound."
-    )
-    add_options(parser)
-    parser.set_defaults(run=_waited)
-
-
-def _waited(options: argparse.Namespace) -> tuple[str, int]:
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Tile, estimate, tune or compare, as the options ask."""
     read_numbers(options, NUMBERS)
     asked = [name for name in ("estimate", "tune", "published") if getattr(options, name)]
     asked += ["op matmul"] if options.op == "matmul" else []
@@ -109,7 +104,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
     saved += _tables_saved(tables, options)
     if options.out:
         saved += save_charts(found, options.out)
-    return _shown(found, tables, options) + _told(saved, options), FINE
+    return _shown(found, tables, options) + told_files(saved, options.format), FINE
 
 
 def run_tune(options: argparse.Namespace) -> tuple[str, int]:
@@ -126,7 +121,7 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
     saved = _other_files(found, {"steps": found.table}, options)
     if options.export:
         saved.append(found.tiling.export(options.export, most=most_of(options)))
-    return text + _told(saved, options), FINE
+    return text + told_files(saved, options.format), FINE
 
 
 def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
@@ -135,7 +130,8 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
     check_idle(options, "--estimate", idle)
     found = _estimates(options)
     tables = {"estimates": found.table}
-    return _shown(found, tables, options) + _told(_other_files(found, tables, options), options), FINE
+    saved = _other_files(found, tables, options)
+    return _shown(found, tables, options) + told_files(saved, options.format), FINE
 
 
 def _estimates(options: argparse.Namespace) -> TilingEstimates:
@@ -188,7 +184,8 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     )  # fmt: skip
     tables = {name: found.table(name) for name in TABLES}
     text = _shown(found, tables, options)
-    return text + _told(_other_files(found, tables, options), options), FINE if found.fits else INFEASIBLE
+    saved = _other_files(found, tables, options)
+    return text + told_files(saved, options.format), FINE if found.fits else INFEASIBLE
 
 
 def _shown(found: Shown, tables: dict[str, Table], options: argparse.Namespace) -> str:
@@ -228,17 +225,6 @@ def _tables_saved(tables: dict[str, Table], options: argparse.Namespace) -> list
     return made
 
 
-def _told(saved: list[Path], options: argparse.Namespace) -> str:
-    """Where files are: behind the text, or where that is data on stderr."""
-    if not saved:
-        return ""
-    told = f"saved {', '.join(map(str, saved))}\n"
-    if options.format == "table":
-        return f"\n{told}"
-    sys.stderr.write(told)
-    return ""
-
-
 def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     """Cut, compare, draw and write; exit code 1 if tiles do not fit (as Tiler-Swift's may)."""
     from polymodel.report.tiling.tile import tile
@@ -258,7 +244,7 @@ def run_tile(options: argparse.Namespace) -> tuple[str, int]:
     )
     names = _tilers(options, found)
     text = _text(found, names, options)
-    text += _told(_saved(found, names, options), options)
+    text += told_files(_saved(found, names, options), options.format)
     return text, INFEASIBLE if found.costs.overflowing else FINE
 
 

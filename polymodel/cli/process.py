@@ -8,8 +8,13 @@ import sys
 import traceback
 from pathlib import Path
 
-from polymodel.cli_common import TRACEBACK, WORDS
 from polymodel.errors import Diagnostic, InternalError, PackageFault, masked
+
+WORDS = 1000  # characters of a message or a command that are shown
+OUT_OF_MEMORY = """\
+out of memory: the command needs more than this process may have
+  remedy: give it more, take a smaller problem, or fewer workers; sweeps keep to --memory"""
+TRACEBACK = "POLYMODEL_TRACEBACK"
 
 # Names that packages are installed by, where they are others than those that are imported.
 _PACKAGES = {"yaml": "pyyaml", "islpy": "islpy-barvinok", "distributed": "polymodel[dask]"}

@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Line
-from polymodel.cli_written import add_html, check_html
+from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
+from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
+from polymodel.cli.output import check_html
+from polymodel.cli.progress import Line
+from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
@@ -17,13 +20,14 @@ if TYPE_CHECKING:
     from polymodel.sweep.result import Sweep
     from polymodel.sweep.values import Choice
 
+NAME, ABOUT = "sweep", "Evaluate every combination of symbols' values and keep the best."
 SHOWN = 40
-UNFINISHED = 3
-INTERRUPTED = 130  # as shells have it
+UNFINISHED = REFUSED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options but the sources and values, which every command has."""
+    """Sources, the grid, what is kept, and outputs."""
+    add_sources(parser)
     parser.add_argument(
         "--symbol",
         action="append",
@@ -52,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         help="sweep this mapping in the place of the spec's own; repeat it to compare several",
     )
-    parser.add_argument("--format", choices=("table", "json", "csv"), default="table", help="default: table")
+    add_format(parser, LISTED)
     parser.add_argument(
         "--out", metavar="DIR", help="save all kept rows as CSV and parquet, and the best mapping"
     )
@@ -62,16 +66,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="evaluate also what cannot be on a front, and count its reasons",
     )
-    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
-    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    add_store(parser)
+    add_workers(parser, "processes")
 
 
-def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+def run(options: argparse.Namespace) -> tuple[str, int]:
     """Sweep and print the kept rows; exit code 1 if no point fits, 130 if the sweep was interrupted, 3 if it
     stopped for want of memory or time."""
     from polymodel.sweep.run import sweep
 
+    spec = load_spec(options)
     if options.top is not None and options.keep not in (None, "top"):
         message = (
             f"--top {options.top} keeps the best by the first objective, the other option something else"
@@ -111,7 +115,7 @@ def run_sweep(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
         sys.stderr.write(note + "\n")
     if not found.complete:
         return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
-    return _text(found, options.format), 0 if found.frame["feasible"].any() else 1
+    return _text(found, options.format), FINE if found.frame["feasible"].any() else INFEASIBLE
 
 
 def _check_set(texts: Sequence[str], symbols: Mapping[str, Choice] | None, spec: Spec) -> None:

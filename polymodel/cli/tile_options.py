@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from polymodel.cli_common import Number
+from polymodel.cli.options import add_format
+from polymodel.cli.parser import Number
 from polymodel.errors import Diagnostic, SpecError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from polymodel.tiling.plane.operands import Second, Transposed
     from polymodel.tiling.tilers.named import Objective
 
-FORMATS = ("table", "json", "csv", "html")
 PRODUCT = ("tile", "order", "pes", "bandwidth")  # options of --op matmul alone
 SHAPED = ("shape", "density")  # options of --estimate alone
 CAPACITY, BUFFER, MOST = 128, 512, 20_000
@@ -126,7 +126,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", metavar="DIR", help="write every launched tile as .mtx, with an index")
     parser.add_argument("--most", metavar="N", help=f"tiles to export without a refusal (default: {MOST})")
     parser.add_argument("--out", metavar="DIR", help="also save tables as CSV and JSON, and the pictures")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="default: table")
+    add_format(parser)
 
 
 _DEFAULTS: dict[str, tuple[object, ...]] = {

@@ -1,0 +1,9 @@
+"""`python -m polymodel.cli`."""
+
+from __future__ import annotations
+
+import sys
+
+from polymodel.cli.app import main
+
+sys.exit(main())

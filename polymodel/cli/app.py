@@ -1,0 +1,136 @@
+"""All commands as one program: the parser, the barriers around a command, and its exit code.
+
+Output is written whole or not at all; faults go to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from polymodel.cli import (
+    compare,
+    evaluate,
+    execute,
+    explore,
+    import_,
+    new,
+    schema,
+    show,
+    sparse,
+    sweep,
+    tensaurus,
+    tile,
+    timeline,
+    traffic,
+    validate,
+)
+from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
+from polymodel.cli.limits import add_limits, governed
+from polymodel.cli.output import claim_outputs
+from polymodel.cli.parser import Parser, parsed
+from polymodel.cli.process import OUT_OF_MEMORY, environment, put_out, streams_open, unforeseen
+from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
+from polymodel.inputs import watching
+from polymodel.processes import terminable
+
+
+class Command(Protocol):
+    """What a module of this room has that is a command; `import` sets a run for each kind itself."""
+
+    NAME: str
+    ABOUT: str
+
+    @property
+    def add_options(self) -> Callable[[argparse.ArgumentParser], None]: ...
+
+    @property
+    def run(self) -> Callable[[argparse.Namespace], tuple[str, int]]: ...
+
+
+COMMANDS: tuple[Command, ...] = (
+    validate, show, evaluate, compare, timeline, sweep, explore, sparse, execute, traffic, tensaurus, tile,
+    import_, schema, new,
+)  # fmt: skip
+DATA = ("json", "csv", "html")  # formats for other programs
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    command = shlex.join(["polymodel", *(sys.argv[1:] if arguments is None else arguments)])
+    try:
+        streams_open()
+        with terminable():
+            return _run(arguments, command)
+    except MemoryError:
+        print(OUT_OF_MEMORY, file=sys.stderr)
+        return REFUSED
+    except ImportError as error:
+        told = environment(error)
+        print(told or unforeseen(error, command, _version()), file=sys.stderr)
+        return BAD_INPUT if told else BUG
+    except Exception as error:  # noqa: BLE001  # the last barrier: nobody foresaw it, and nobody is behind it
+        print(unforeseen(error, command, _version()), file=sys.stderr)
+        return BUG
+
+
+def _run(arguments: Sequence[str] | None, command: str) -> int:
+    options = parsed(build_parser(), arguments)
+    options.command = command
+    try:
+        with watching(), governed(options, alone=arguments is None):
+            claim_outputs(options)
+            text, code = options.run(options)
+    except SpecError as error:
+        print("\n".join(d.render() for d in error.diagnostics), file=sys.stderr)
+        return BAD_INPUT
+    except Refused as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return REFUSED
+    except LimitReached as error:
+        print(f"stopped: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        fault = Diagnostic(f"{error.filename or 'file'}: {error.strerror or error}", mending(error))
+        print(fault.render(), file=sys.stderr)
+        return BAD_INPUT
+    printed = put_out(text, getattr(options, "format", "table") in DATA)
+    return int(code) if printed else BAD_INPUT
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with all commands."""
+    parser: argparse.ArgumentParser = Parser(
+        prog="polymodel",
+        description="What a tensor workload costs on a memory hierarchy under a mapping, counted exactly.",
+        epilog=EXPLAINED,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        _add(commands, command)
+    return parser
+
+
+def _add(commands: Commands, command: Command) -> None:
+    about = command.ABOUT
+    parser = commands.add_parser(
+        command.NAME, help=about, description=about, epilog=EXPLAINED, allow_abbrev=False
+    )
+    parser.set_defaults(name_of_command=command.NAME, run=command.run)
+    add_limits(parser, command.NAME)
+    command.add_options(parser)
+
+
+def _version() -> str:
+    from polymodel import __version__
+
+    return f"polymodel {__version__}"

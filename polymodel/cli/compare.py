@@ -1,0 +1,49 @@
+"""The command `polymodel compare`: two specs evaluated and put side by side."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.options import add_engine, add_format, add_html, add_values
+from polymodel.cli.output import save_page, with_told
+from polymodel.cli.parser import symbols
+from polymodel.cli.specs import variables, with_files
+
+NAME, ABOUT = "compare", "Evaluate two specs and put them side by side."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Two specs, what they share, engine and outputs."""
+    parser.add_argument("a", metavar="A", help="spec A: a file or name, or several joined by commas")
+    parser.add_argument("b", metavar="B", help="spec B")
+    parser.add_argument(
+        "--with",
+        dest="common",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="joined to both, e.g. the workload; several joined by commas",
+    )
+    add_values(parser)
+    add_engine(parser)
+    add_format(parser)
+    add_html(parser)
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Two reports side by side; exit code 1 if either does not fit."""
+    from polymodel.evaluate import evaluate
+    from polymodel.loading.beside import load_beside
+    from polymodel.report.compare import compare
+
+    common = [name for text in options.common for name in text.split(",")]
+    sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
+    specs, notes = load_beside(sides, variables(options.var), symbols(options.set))
+    a, b = (evaluate(with_files(spec), engine=options.engine) for spec in specs)
+    comparison = compare(a, b)
+    code = FINE if a.feasible and b.feasible else INFEASIBLE
+    written = partial(comparison.written, options.a, options.b, [f"note: {n}" for n in notes])
+    told = save_page(options.html, partial(written, "html"))
+    return with_told(written(options.format), told, options.format == "table"), code

@@ -1,0 +1,59 @@
+"""The command `polymodel evaluate`: the report of a spec."""
+
+from __future__ import annotations
+
+import argparse
+
+from polymodel.cli.codes import FINE, INFEASIBLE
+from polymodel.cli.options import add_engine, add_format, add_sources
+from polymodel.cli.output import check_html, formatted, saved_text, with_told
+from polymodel.cli.specs import evaluated
+from polymodel.errors import Diagnostic, SpecError
+
+NAME, ABOUT = "evaluate", "Evaluate a spec and print the report."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Sources, engine and outputs."""
+    add_sources(parser)
+    add_engine(parser)
+    add_format(parser)
+    parser.add_argument(
+        "--table", metavar="NAME", help="print this table alone (default with --format csv: summary)"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="also count lifetimes of single elements (slower)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save CSV tables, report.json, report.html and SVGs"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also save the whole report as one page, with pictures and plots"
+    )
+    parser.add_argument(
+        "--parquet", action="store_true", help="with --out: save the tables as parquet as well"
+    )
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """The report in the chosen format; exit code 1 if something does not fit."""
+    from polymodel.report.beside import verdict
+    from polymodel.report.export import check_table
+
+    if options.table is not None:
+        check_table(options.table)
+    if options.parquet and not options.out:
+        raise SpecError([Diagnostic("--parquet needs a folder", "add --out DIR")])
+    check_html(options.html)
+    report = evaluated(options, options.engine)
+    text, told = formatted(report, options), []
+    if options.html:
+        report.to_html(options.html, live=options.live, command=options.command)
+        told.append(f"saved {options.html}")
+    if options.out:
+        from polymodel.report.export import save
+
+        saved = save(report, options.out, live=options.live, parquet=options.parquet, command=options.command)
+        told.append(saved_text(saved))
+    text = with_told(text, told, options.format == "table")
+    return text, FINE if verdict(report)[0] else INFEASIBLE

@@ -1,0 +1,131 @@
+"""The command `polymodel execute`: a TeAAL spec runs on sparse data."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from polymodel.cli.codes import FINE, INFEASIBLE, REFUSED
+from polymodel.cli.output import check_html, told_files, write_file
+from polymodel.cli.parser import symbols
+from polymodel.cli.progress import waiting
+from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
+from polymodel.cli.tensors import rank_sizes, tensors_of
+from polymodel.errors import writing
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.report.execution import ExecutionReport
+    from polymodel.report.execution_pictures import Pictures
+    from polymodel.sparse.execute.check import Check
+    from polymodel.sparse.execute.records import Execution
+    from polymodel.sparse.tensor import SparseTensor
+
+NAME, ABOUT = "execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time."
+UNCHECKED = REFUSED
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Run a cascade on data."""
+    add_data(parser)
+    parser.add_argument("--check", action="store_true", help="compare the results with dense arithmetic")
+    parser.add_argument(
+        "--kept-slices", action="store_true", help="later Einsums keep the slices of the first"
+    )
+    add_outputs(parser, ", the results as .mtx or .tns, pictures of a small run")
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Run a TeAAL spec on data, count everything, and print it."""
+    with waiting("counting"):
+        return _executed(options, load_teaal(options))
+
+
+def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
+    from polymodel.inputs import claim
+    from polymodel.report.execution import TABLES, ExecutionReport
+    from polymodel.report.execution_pictures import is_small, pictures
+    from polymodel.report.several import formatted_tables
+    from polymodel.sparse.execute.run import run
+
+    assert spec.teaal is not None, "load_teaal has looked"
+    check_table(options.table, TABLES)
+    check_html(options.html)
+    if options.out:
+        made = [(e.name, len(spec.teaal.declaration[e.name])) for e in spec.teaal.expressions]
+        claim(*(_result_file(Path(options.out), *one) for one in made))
+    given, sizes = symbols(options.set), rank_sizes(options.size)
+    slices: Literal["own", "kept"] = "kept" if options.kept_slices else "own"
+    tensors = tensors_of(options, spec, sizes)
+    again = partial(run, spec.teaal, tensors, rank_sizes=sizes, symbols=given, slices=slices)
+    found = again()
+    report = ExecutionReport(found)
+    told, code = _checks(found) if options.check else ("", FINE)
+    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
+    whole = "" if options.table is not None else str(report)
+    drawn = None
+    if options.out or options.html or (options.format == "html" and options.table is None):
+        drawn = pictures(again(keep_loops=True) if is_small(found) else found)
+    title = f"execute {title_of(options.spec)}"
+    notes = tuple(told.splitlines())
+    if options.format == "table":
+        text = (whole or formatted_tables(tables, "table", (), title)) + told
+    else:
+        text = formatted_tables(tables, options.format, notes, title, drawn if whole else None)
+        sys.stderr.write(told if options.format != "html" else "")
+    files: list[Path] = []
+    if options.out:
+        files += _saved(Path(options.out), report, found, drawn)
+    if options.html:
+        page = formatted_tables(list(report.tables.values()), "html", notes, title, drawn)
+        files.append(write_file(Path(options.html), page))
+    return text + (told_files(files, options.format) if files else ""), code
+
+
+def _checks(found: Execution) -> tuple[str, int]:
+    """What is told of the checks: 1 if a result differs, otherwise 3 if one could not be checked."""
+    from polymodel.sparse.execute.check import Unchecked
+
+    lines, codes = [], {FINE}
+    for one in found.checks():
+        if isinstance(one, Unchecked):
+            remedy = f"\n  remedy: {one.refused.remedy}" if one.refused.remedy else ""
+            lines.append(f"{one.einsum} was not checked: {one.refused.message}{remedy}\n")
+            codes.add(UNCHECKED)
+        else:
+            lines.append(f"{_checked(one)}\n")
+            codes.add(FINE if one.agrees else INFEASIBLE)
+    return "".join(lines), INFEASIBLE if INFEASIBLE in codes else max(codes)
+
+
+def _checked(check: Check) -> str:
+    how = "agrees with" if check.agrees else f"differs by {check.largest_difference:g} from"
+    return f"{check.einsum} {how} {check.reference} in {check.points:,} points"
+
+
+def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictures | None) -> list[Path]:
+    """All tables, the results, and of a small run its fibertrees and a page that steps through it."""
+    files = [write_file(folder / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    files += [_result(folder, result) for result in found.results.values() if result.ranks]
+    if drawn is not None and drawn.trees is not None:
+        files.append(write_file(folder / "fibertrees.svg", drawn.trees.svg))
+    if drawn is not None and drawn.page is not None:
+        files.append(write_file(folder / "activity.html", drawn.page.html))
+    return files
+
+
+def _result(folder: Path, tensor: SparseTensor) -> Path:
+    from polymodel.sparse.files import write_tensor
+
+    path = _result_file(folder, tensor.name, len(tensor.ranks))
+    folder.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        write_tensor(tensor, path)
+    return path
+
+
+def _result_file(folder: Path, name: str, ranks: int) -> Path:
+    return folder / f"{name}.{'mtx' if ranks == 2 else 'tns'}"

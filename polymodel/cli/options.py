@@ -1,0 +1,63 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import argparse
+
+REPORTED = ("table", "json", "csv", "html")  # formats of what is printed
+LISTED = ("table", "json", "csv")
+PICTURED = ("table", "html")
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """The spec, from one or several files, with the values of its symbols and template variables."""
+    parser.add_argument(
+        "sources", nargs="+", metavar="SPEC", help="YAML file or library name; several are joined"
+    )
+    add_values(parser)
+
+
+def add_values(parser: argparse.ArgumentParser) -> None:
+    """`--set` for symbols, `--var` for template variables."""
+    add_set(parser)
+    parser.add_argument(
+        "--var",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="template variable, e.g. N_TOKENS=2048",
+    )
+
+
+def add_set(parser: argparse.ArgumentParser, example: str = "e.g. TN2=3") -> None:
+    """`--set` alone."""
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=NUMBER", help=f"value of a symbol, {example}"
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """`--engine`."""
+    names = ("auto", "exact", "enumerate", "symbolic")
+    parser.add_argument("--engine", choices=names, default="auto", help="who counts (default: auto)")
+
+
+def add_format(parser: argparse.ArgumentParser, choices: tuple[str, ...] = REPORTED) -> None:
+    """`--format`; a table is what people read."""
+    parser.add_argument("--format", choices=choices, default="table", help="default: table")
+
+
+def add_html(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """The option of all that a command tells as a page; `more`: what stands on it besides."""
+    parser.add_argument("--html", metavar="FILE", help=f"also save all of it as one page{more}")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Where a search keeps its progress."""
+    parser.add_argument("--store", metavar="DIR", help="save progress there, and resume from it")
+    parser.add_argument("--no-resume", action="store_true", help="start anew, whatever the store has")
+
+
+def add_workers(parser: argparse.ArgumentParser, what: str) -> None:
+    """`--workers`: how many processes share the work, `what` they do."""
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help=f"{what} (default: 1)")

@@ -1,0 +1,28 @@
+"""The command `polymodel schema`: JSON Schemas of the files, for editors and checks."""
+
+from __future__ import annotations
+
+import argparse
+
+from polymodel.cli.codes import FINE
+from polymodel.errors import Diagnostic, SpecError
+
+NAME, ABOUT = "schema", "Print the JSON Schema of a kind of file, for editors and checks."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What to print, or where to write all."""
+    kinds = "spec arch workload renames mapping sweep explore symbols teaal energy_table"
+    parser.add_argument("kind", nargs="?", choices=kinds.split(), help="default: spec, any file of ours")
+    parser.add_argument("--out", metavar="DIR", help="write all of them, as DIR/KIND.schema.json")
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """JSON Schema, from the same models that check the files."""
+    from polymodel.report.schema import schema_text, write_schemas
+
+    if options.out is None:
+        return schema_text(options.kind or "spec"), FINE
+    if options.kind is not None:
+        raise SpecError([Diagnostic(f"--out writes every schema, not only {options.kind}", "leave one out")])
+    return "".join(f"wrote {path}\n" for path in write_schemas(options.out)), FINE

@@ -1,0 +1,82 @@
+"""The command `polymodel sparse`: what density models expect of real tensors, beside exact counts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from polymodel.cli.codes import FINE
+from polymodel.cli.options import add_format
+from polymodel.cli.output import told_files, write_file
+from polymodel.cli.progress import waiting
+from polymodel.errors import Diagnostic, SpecError, writing
+
+NAME, ABOUT = "sparse", "What density models expect of real tensors, beside exact counts."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Predicted against actual."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help=".mtx, .mtx.gz, .tns or .tns.gz")
+    parser.add_argument(
+        "--tiles", default="16,128", metavar="SIZES", help="sizes of tiles, in every rank (default: 16,128)"
+    )
+    parser.add_argument(
+        "--slices", type=int, default=8, metavar="N", help="parts that rows are dealt to (default: 8)"
+    )
+    parser.add_argument(
+        "--ranks",
+        metavar="NAMES",
+        help="of the files, e.g. I,J,K; a .tns file with as many columns as ranks has no values",
+    )
+    add_format(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="also save the table as CSV and a picture of every matrix"
+    )
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """What density models expect of real tensors, beside exact counts of their data."""
+    with waiting("counting"):
+        return _predicted(options), FINE
+
+
+def _predicted(options: argparse.Namespace) -> str:
+    from polymodel.report.predictions import predict
+    from polymodel.report.several import formatted_tables
+
+    ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
+    found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
+    plain = options.format == "table"
+    text = str(found) if plain else formatted_tables([found.table], options.format, found.notes, "sparse")
+    if options.out:
+        files = [write_file(Path(options.out) / "predictions.csv", found.table.to_csv())]
+        files += _pictures(Path(options.out), options.files, ranks)
+        text += told_files(files, options.format)
+    return text
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        fault = Diagnostic(f"--tiles {text}: whole numbers are expected", "write e.g. --tiles 16,128")
+        raise SpecError([fault]) from None
+
+
+def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
+    from polymodel.report.figures import write_figure
+    from polymodel.report.plots_sparse import plot_occupancies, plot_spy
+    from polymodel.sparse.files import read_tensor
+    from polymodel.spec.output import whole
+
+    made = []
+    for file in files:
+        tensor = read_tensor(file, ranks=ranks)
+        plots = {"rows": plot_occupancies, **({"spy": plot_spy} if len(tensor.ranks) == 2 else {})}
+        for name, plot in plots.items():
+            path = folder / f"{tensor.name}_{name}.svg"
+            with writing(path), whole(path) as fresh:
+                drawn = plot(tensor)  # type: ignore[operator]  # of several signatures
+                write_figure(drawn.get_figure(root=True), fresh)
+            made.append(path)
+    return made

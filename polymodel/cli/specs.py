@@ -1,0 +1,47 @@
+"""The spec that a command line names, with its symbols and template variables."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from polymodel.cli.parser import pairs, symbols
+from polymodel.inputs import reading
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+    from polymodel.report.report import Report
+
+
+def load_spec(options: argparse.Namespace, sources: Sequence[str] | None = None) -> Spec:
+    """The spec of `sources` (None: those of the options). Raises SpecError with every fault."""
+    from polymodel.loading import load
+
+    names = options.sources if sources is None else sources
+    return with_files(load(*names, variables=variables(options.var), symbols=symbols(options.set)))
+
+
+def with_files(spec: Spec) -> Spec:
+    """The spec; files that it names are inputs too, and some of them are not read before the end."""
+    from polymodel.loading.named import named_files
+
+    for file in named_files(spec).values():
+        reading(file)
+    return spec
+
+
+def variables(texts: Sequence[str]) -> dict[str, object]:
+    """The values of `--var`: numbers where they are written so. Raises SpecError."""
+    from polymodel.spec.numbers import plain_number
+
+    given = pairs(texts, "--var")
+    numbers = {name: plain_number(text) for name, text in given.items()}
+    return {name: text if numbers[name] is None else numbers[name] for name, text in given.items()}
+
+
+def evaluated(options: argparse.Namespace, engine: str) -> Report:
+    """The report of the spec that the options name."""
+    from polymodel.evaluate import evaluate
+
+    return evaluate(load_spec(options), engine=engine)

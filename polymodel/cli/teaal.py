@@ -1,0 +1,67 @@
+"""What the commands that run a TeAAL spec on data have in common: options, data, outputs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.cli.options import add_format, add_html, add_set
+from polymodel.cli.specs import load_spec
+from polymodel.errors import Diagnostic, Place, SpecError
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+
+MADE = ("dense", "random:DENSITY")
+
+
+def load_teaal(options: argparse.Namespace) -> Spec:
+    """The spec that the options name. Raises SpecError if it is not TeAAL's."""
+    spec = load_spec(options, [options.spec])
+    if spec.teaal is None:
+        raise SpecError([_no_teaal(options.spec)])
+    return spec
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The spec, and data for its inputs."""
+    parser.add_argument("spec", metavar="SPEC", help="TeAAL file or library name, e.g. tensaurus/spmm")
+    parser.add_argument(
+        "tensors",
+        nargs="*",
+        default=[],  # which are missing is told with their ranks
+        metavar="TENSOR=DATA",
+        help=f"data of an input: a .mtx or .tns file, or {' or '.join(MADE)} of the size of its ranks",
+    )
+    parser.add_argument("--size", action="append", default=[], metavar="RANK=N", help="size of a rank")
+    add_set(parser, "e.g. a split")
+    parser.add_argument("--seed", type=int, default=0, help="of random data (default: 0)")
+    parser.set_defaults(var=[])
+
+
+def add_outputs(parser: argparse.ArgumentParser, more: str) -> None:
+    """What is printed and saved; `more`: what else than tables `--out` saves."""
+    add_format(parser)
+    parser.add_argument("--table", metavar="NAME", help="print this table alone")
+    parser.add_argument(
+        "--out", metavar="DIR", help=f"also save the tables as CSV{', ' if more else ''}{more}"
+    )
+    add_html(parser)
+
+
+def check_table(name: str | None, known: tuple[str, ...]) -> None:
+    """SpecError for a table that there is not, before anything is counted."""
+    if name is not None and name not in known:
+        raise SpecError(
+            [Diagnostic(f"--table {name}: there is no such table", f"tables: {', '.join(known)}")]
+        )
+
+
+def title_of(spec: str) -> str:
+    """A spec in a title: a file by its name without folders, another by its own."""
+    return Path(spec).name if Path(spec).is_file() else spec
+
+
+def _no_teaal(name: str) -> Diagnostic:
+    return Diagnostic("this is no TeAAL spec", "it needs `einsum:` with a declaration", place=Place(name))

@@ -1,0 +1,85 @@
+"""The command `polymodel tensaurus`: a kernel on the Tensaurus accelerator."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from polymodel.cli.codes import FINE
+from polymodel.cli.options import add_format
+from polymodel.cli.progress import waiting
+from polymodel.errors import Diagnostic, SpecError
+
+NAME, ABOUT = "tensaurus", "Predict a kernel on the Tensaurus accelerator."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Predict a kernel on Tensaurus."""
+    parser.add_argument("kernel", nargs="?", metavar="KERNEL", help="MTTKRP, TTMc, SpMM or SpMV")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the sparse tensor: .mtx or .tns (or --shape)"
+    )
+    parser.add_argument("--shape", metavar="SIZES", help="instead of a file, e.g. 12000,9000,28000 ...")
+    parser.add_argument("--nnz", type=int, metavar="N", help="... with so many nonzeros, uniformly random")
+    parser.add_argument("--across", type=int, metavar="N", help="columns of the dense operands (default: 32)")
+    parser.add_argument("--published", action="store_true", help="the paper's numbers beside the model's")
+    add_format(parser)
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Time, balance, traffic and energy of one kernel, or the published table."""
+    with waiting("counting"):
+        return _predicted(options), FINE
+
+
+def _predicted(options: argparse.Namespace) -> str:
+    from polymodel.report.several import formatted_tables
+    from polymodel.report.tensaurus import published_table, report_table, report_text
+    from polymodel.sparse.tensaurus import tensaurus
+    from polymodel.sparse.tensaurus.kernels import kernel_of
+
+    if options.published:
+        table = published_table()
+    else:
+        if options.kernel is None:
+            fault = Diagnostic("no kernel is named", "MTTKRP, TTMc, SpMM or SpMV; or --published", "KERNEL")
+            raise SpecError([fault])
+        kernel_of(options.kernel)
+        a = _operand(options)
+        across = kernel_of(options.kernel).across
+        if options.across is not None and not across:
+            fault = Diagnostic(
+                f"--across: {options.kernel} has no columns of a dense operand", "leave it out"
+            )
+            raise SpecError([fault])
+        sizes = {across: options.across} if across and options.across is not None else {}
+        report = tensaurus(options.kernel, a, **sizes)
+        if options.format == "table":
+            return report_text(report)
+        table = report_table(report)
+    notes = "".join(f"note: {n}\n" for n in table.notes)
+    if options.format == "table":
+        return f"{table.text(indent='')}\n{notes}"
+    return formatted_tables([table], options.format, table.notes, "tensaurus")
+
+
+def _operand(options: argparse.Namespace) -> Any:
+    from polymodel.sparse.density import Uniform
+    from polymodel.sparse.files import read_tensor
+
+    if options.file is not None:
+        if options.shape is not None or options.nnz is not None:
+            raise SpecError(
+                [Diagnostic("a file and a shape are given", "leave out --shape and --nnz, or FILE")]
+            )
+        return read_tensor(options.file)
+    if options.shape is None or options.nnz is None:
+        raise SpecError([Diagnostic("no tensor is given", "name a file, or give --shape and --nnz")])
+    try:
+        shape = tuple(int(s) for s in options.shape.split(","))
+    except ValueError:
+        fault = Diagnostic(
+            f"--shape {options.shape}: whole numbers are expected", "write e.g. --shape 100,200"
+        )
+        raise SpecError([fault]) from None
+    return Uniform.of("IJKLMN"[: len(shape)], shape, nnz=options.nnz)

@@ -1,0 +1,57 @@
+"""The command `polymodel traffic`: what a TeAAL spec with bindings moves on data."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.cli.codes import FINE
+from polymodel.cli.output import check_html, told_files, write_file
+from polymodel.cli.parser import symbols
+from polymodel.cli.progress import waiting
+from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
+from polymodel.cli.tensors import rank_sizes, tensors_of
+
+if TYPE_CHECKING:
+    from polymodel.loading import Spec
+
+NAME, ABOUT = "traffic", "What a TeAAL spec with format, architecture and bindings moves on data."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Count what moves."""
+    add_data(parser)
+    parser.add_argument(
+        "--replacement", choices=("lru",), help="what a full cache drops (default: none, refused)"
+    )
+    add_outputs(parser, "")
+
+
+def run(options: argparse.Namespace) -> tuple[str, int]:
+    """Bits per memory and tensor, counts per unit, and times."""
+    with waiting("counting"):
+        return _counted(options, load_teaal(options)), FINE
+
+
+def _counted(options: argparse.Namespace, spec: Spec) -> str:
+    from polymodel.evaluate import traffic
+    from polymodel.report.several import formatted_tables
+    from polymodel.report.traffic import TITLES, TrafficReport
+
+    check_table(options.table, tuple(TITLES))
+    check_html(options.html)
+    tensors = tensors_of(options, spec, rank_sizes(options.size))
+    found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
+    report = TrafficReport(found)
+    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
+    title = f"traffic {title_of(options.spec)}"
+    plain = options.format == "table" and options.table is None
+    text = str(report) if plain else formatted_tables(tables, options.format, report.notes, title)
+    files = []
+    if options.out:
+        files += [write_file(Path(options.out) / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    if options.html:
+        shown = [table for _, table in report.shown()]
+        files.append(write_file(Path(options.html), formatted_tables(shown, "html", report.notes, title)))
+    return text + (told_files(files, options.format) if files else "")
