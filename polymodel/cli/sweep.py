@@ -14,6 +14,7 @@ from polymodel.cli.output import check_html
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.objectives import listed
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
@@ -42,8 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objective",
         action="append",
         metavar="NAME",
-        help="energy, latency, edp, or reads:X, writes:X, accesses:X, working_set:X of a component; "
-        "sparse_energy and so on: the same on the data that the spec describes",
+        help=f"{listed()} of a component X; sparse_energy and so on: the same on the data that the spec "
+        "describes",
     )
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--pareto", dest="keep", action="store_const", const="front", help="keep the front")

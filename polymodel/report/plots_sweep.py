@@ -209,19 +209,29 @@ def _bar(ax: Axes, drawn: ScalarMappable, name: str, unit: str) -> None:
 
 
 def heat_axes(
-    rows: pandas.DataFrame, x: str, y: str, objective: str, unit: str, ax: Axes | None = None
+    rows: pandas.DataFrame,
+    x: str,
+    y: str,
+    objective: str,
+    unit: str,
+    ax: Axes | None = None,
+    best: str = "least",
 ) -> Axes:
-    """The least of an objective for every pair of values of two symbols; white where nothing fits."""
+    """The `best` (`least` or `most`) of an objective for every pair of values of two symbols; white where
+    nothing fits."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
     ax = axes(ax, 7.0, 4.4)
-    table = rows.pivot_table(index=y, columns=x, values=objective, aggfunc="min")
+    table = rows.pivot_table(
+        index=y, columns=x, values=objective, aggfunc="min" if best == "least" else "max"
+    )
     values = floats(table)
     # The scale is that of the cells drawn: rows that are nowhere the least would only stretch it.
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if low > 0 and high > 20 * low else Normalize(low, high)
-    image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis_r", norm=norm)
+    colours = "viridis_r" if best == "least" else "viridis"
+    image = ax.imshow(values, origin="lower", aspect="auto", cmap=colours, norm=norm)
     for ticks, labels, names in (
         (ax.set_xticks, ax.set_xticklabels, table.columns),
         (ax.set_yticks, ax.set_yticklabels, table.index),
@@ -237,8 +247,8 @@ def heat_axes(
         f", mapping {named[0]}" if len(named) == 1 else f", best of {len(named)} mappings: {', '.join(named)}"
     )
     of = "" if named == ["mapping"] else of  # a lone one without a name
-    ax.set_title(f"Least {objective}{of}", fontsize=10)
-    _bar(ax, image, f"least {objective}", unit)
+    ax.set_title(f"{best.capitalize()} {objective}{of}", fontsize=10)
+    _bar(ax, image, f"{best} {objective}", unit)
     return ax
 
 

@@ -12,6 +12,7 @@ from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
+from polymodel.cost.figures import CostFigures, asked_value
 from polymodel.cost.records import Costs, Violation
 from polymodel.cost.sensitivity import Cost
 from polymodel.errors import Diagnostic, Refused, SpecError
@@ -122,6 +123,17 @@ class Report(Frames):
     @cached_property
     def counts(self) -> Counts:
         return Counts(self.problem, self.analysis)
+
+    @cached_property
+    def figures(self) -> CostFigures:
+        """What objectives are made of."""
+        return CostFigures(self.counts, self.costs)
+
+    def value(self, objective: str) -> float:
+        """One objective by the name that searches give it: `edp`, `utilisation`, `accesses:DRAM`,
+        `working_set:GLB` and so on (`polymodel.objectives`). SpecError for an unknown name.
+        """
+        return asked_value(objective, self.problem.hierarchy, self.figures)
 
     @cached_property
     def _live(self) -> tuple[Analysis | None, tuple[str, ...]]:

@@ -9,7 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.cost.context import Counts
 from polymodel.cost.costs import costs
+from polymodel.cost.figures import Bits, CostFigures, asked_value, toll_bits
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report import costed
 from polymodel.report.report import Report
@@ -103,6 +105,15 @@ class SparseReport:
         check_classes(
             self, remedy, {"dense": Report, "result": Report, "counts": SparseCounts, "data": Mapping}
         )
+
+    @cached_property
+    def figures(self) -> SparseFigures:
+        """What objectives are made of, on sparse data."""
+        return SparseFigures(self)
+
+    def value(self, objective: str) -> float:
+        """One objective on sparse data, without `sparse_` before it: see `Report.value`."""
+        return asked_value(objective, self.dense.problem.hierarchy, self.figures)
 
     @property
     def total_energy(self) -> float:
@@ -216,3 +227,20 @@ class SparseReport:
         from polymodel.report.sparse_text import fragment
 
         return fragment(self)
+
+
+class SparseFigures(CostFigures):
+    """`objectives.Figures` of a sparse report, whose bits are those of data and metadata."""
+
+    def __init__(self, report: SparseReport) -> None:
+        super().__init__(Counts(report.dense.problem, report.result.analysis), report.result.costs)
+        self.report = report
+
+    @cached_property
+    def moved_bits(self) -> Bits:
+        found: Bits = {}
+        for a in self.report.counts.accesses:
+            bits = a.actual * self.counts.bits(a.tensor) + a.metadata_bits
+            key = a.component, a.kind.partition("_")[0]
+            found[key] = found.get(key, 0) + bits * self.counts.executions(a.einsum)
+        return found | {k: found.get(k, 0) + bits for k, bits in toll_bits(self.counts).items()}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.objectives import score
 from polymodel.sweep.pareto import Front
 from polymodel.sweep.rows import Cells
 from polymodel.sweep.spill import Spill
@@ -127,7 +128,7 @@ class Keeper:
         if self.keep == "all":
             self.everything(np.array([number]))
             return
-        self.offer(np.array([[float(row[o])] for o in objectives]), np.array([number]))
+        self.offer(np.array([[float(score(o, row[o]))] for o in objectives]), np.array([number]))
         if len(self.rows) > 2 * (len(self.front.ids) + self.top) + 1000 and not self.parts:
             kept = {*self.front.ids.tolist(), *(i for ids in self.ids for i in ids.tolist())}
             self.rows = {n: r for n, r in self.rows.items() if n in kept}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate
+from polymodel.objectives import objective_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,30 +24,30 @@ def plot_levels(
     sweep: Sweep, kind: Literal["traffic", "energy"], symbols: Sequence[str], ax: Axes | None
 ) -> Axes:
     """One stack per kept feasible point, by the first objective; or, along one symbol, the best point
-    (least first objective) at each of its values. SpecError for anything else."""
+    (first objective) at each of its values. SpecError for anything else."""
     from polymodel.report.plots_sweep import level_axes
 
     rows, order = sweep.frame[sweep.frame["feasible"]], sweep.objectives[0]
     ticks, xlabel, along = None, f"point, by {order}", ""
     if symbols:
         rows, ticks = best_along(sweep, rows, symbols)
-        xlabel, along = symbols[0], f"least {order} at each {symbols[0]}"
+        xlabel, along = symbols[0], f"{objective_of(order).extreme} {order} at each {symbols[0]}"
     else:
-        rows = rows.sort_values(order, kind="stable")
+        rows = rows.sort_values(order, kind="stable", ascending=not objective_of(order).most)
     parts = traffic(rows) if kind == "traffic" else energy(sweep, rows)
     shown = ("accesses", "bit") if kind == "traffic" else ("energy", "J")
     return level_axes(parts, shown, xlabel, along, ticks, ax)
 
 
 def best_along(sweep: Sweep, rows: pd.DataFrame, symbols: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
-    """For each value of a symbol the row with the least first objective, and the values as text."""
+    """For each value of a symbol the row that is best in the first objective, and the values as text."""
     known = [*sweep.grid.names, *(n for n, _ in sweep.grid.linked)]
     if len(symbols) != 1 or symbols[0] not in known:
         remedy = f"name one of {', '.join(known)}, or none for all kept points"
         raise SpecError([Diagnostic("levels are drawn along one symbol", remedy)])
     if sweep.keep != "all":
         raise SpecError([Diagnostic("a picture along a symbol needs every point", "sweep with keep='all'")])
-    least = rows.loc[rows.groupby(symbols[0])[sweep.objectives[0]].idxmin()]
+    least = rows.loc[sweep.scores(rows, sweep.objectives[0]).groupby(rows[symbols[0]]).idxmin()]
     return least, [f"{v:g}" for v in least[symbols[0]]]
 
 

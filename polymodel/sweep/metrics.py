@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.errors import InternalError
+from polymodel.objectives import Figures
 from polymodel.sweep.kernel import Row
 from polymodel.sweep.plan import Busy, Costing, Limit, Linear, Phase
 from polymodel.sweep.scratch import Memory, Scratch
@@ -89,9 +90,10 @@ class Found:
             return joules
         return values.into(np.add, joules, values.apply(np.multiply, self.latency, leak))
 
-    def sparse(self, name: str) -> Array:
-        """An objective on sparse data; `sparse.found` has them."""
-        raise InternalError(f"sparse_{name} is asked of a block that was made for dense data")
+    @property
+    def sparse(self) -> Figures:
+        """Figures on sparse data; `sparse.found` has them."""
+        raise InternalError("sparse figures are asked of a block that was made for dense data")
 
     @cached_property
     def fits(self) -> tuple[Array, ...]:

@@ -1,12 +1,14 @@
-"""What a sweep may minimise, per block of points and per exact row."""
+"""What a sweep may minimise, per block of points; the words are those of `polymodel.objectives`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
+from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.spec import Memory, Toll
@@ -14,45 +16,30 @@ from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import listed
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
-from polymodel.sweep.sparse import rows as sparse
+from polymodel.sweep.scratch import Scratch
 from polymodel.sweep.values import wrong
 
 Array = Any
-PLAIN = ("energy", "latency", "edp")
-WAYS = ("reads", "writes", "accesses", "working_set")
-# What explorations, and people, call the same.
-SAME = {"energy_delay": "edp", "energy_delay_product": "edp", "delay": "latency", "time": "latency"}
 
 
 def known_objectives(names: Sequence[str] | str, spec: Spec) -> tuple[str, ...]:
-    """The names, if each is `energy`, `latency`, `edp` or like `accesses:DRAM`, or these behind `sparse_`.
-
-    Raises SpecError.
-    """
+    """The objectives that the names mean. SpecError if there are none, or for a name that means none."""
     given = listed("objectives", names, "['energy', 'latency']")
-    found = tuple(dict.fromkeys(name if isinstance(name, str) else repr(name) for name in given))
+    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
+    memories = [n.name for n in nodes if isinstance(n, Memory)]
+    found, unknown = vocabulary.read_objectives(
+        given, memories, [n.name for n in nodes if isinstance(n, Toll)]
+    )
+    if unknown:
+        raise SpecError([_unknown(u) for u in unknown])
     if not found:
         raise wrong("a sweep needs an objective", "name energy or latency")
-    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
-    known = [*PLAIN, *(f"{w}:{n.name}" for n in nodes if isinstance(n, Memory) for w in WAYS)]
-    known += [f"{w}:{n.name}" for n in nodes if isinstance(n, Toll) for w in WAYS[:-1]]
-    faults = []
-    for i, name in enumerate(found):
-        meant = [sparse.PREFIX + n for n in known] if name.startswith(sparse.PREFIX) else known
-        if name not in meant:
-            near = _same(name, meant) or suggestion(name, meant, "objectives")
-            faults.append(Diagnostic(f"unknown objective {name}", near, f"objectives[{i}]"))
-    if faults:
-        raise SpecError(faults)
     return found
 
 
-def _same(name: str, known: Sequence[str]) -> str:
-    """The remedy for a word of explorations: `energy_delay`, or `buffer:GLB`."""
-    prefix = sparse.PREFIX if name.startswith(sparse.PREFIX) else ""
-    way, colon, component = name.removeprefix(prefix).partition(":")
-    meant = prefix + (f"working_set:{component}" if colon and way == "buffer" else SAME.get(way + colon, ""))
-    return f"did you mean {meant}? A sweep calls it so" if meant in known else ""
+def _unknown(u: vocabulary.Unknown) -> Diagnostic:
+    remedy = suggestion(u.name, u.known, "objectives")
+    return Diagnostic(f"unknown objective {u.name}", remedy, f"objectives[{u.place}]")
 
 
 def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
@@ -66,25 +53,65 @@ def check_objectives(names: Sequence[str], costings: Sequence[Costing]) -> None:
 
 
 def objective(name: str, found: Found, block: Block, costing: Costing) -> Array:
-    """Values of one objective over a block (float64, broadcast)."""
-    if name.startswith(sparse.PREFIX):
-        return found.sparse(name.removeprefix(sparse.PREFIX))
-    if name == "energy":
-        return found.energy
-    if name == "latency":
-        return found.latency
-    values = block.memory.values
-    if name == "edp":
-        return values.apply(np.multiply, found.energy, found.latency)
-    way, _, component = name.partition(":")
-    if way == "working_set":
-        phases = [limit.phases for limit in costing.limits if limit.name == component]
-        return _float(need(phases[0], block)) if phases else 0.0
-    total: Array = 0.0
-    for c, action, linear in costing.accesses:
-        if c == component and (way == "accesses" or action + "s" == way):
-            total = values.apply(np.add, total, _float(block.linear(linear)))
-    return total
+    """What is minimised of one objective over a block: `objectives.score` (float64, broadcast)."""
+    sparse = name.startswith(vocabulary.SPARSE)
+    figures = found.sparse if sparse else BlockFigures(found, block, costing)
+    value = vocabulary.value(name, figures)
+    return vocabulary.score(name, value.array if isinstance(value, Pooled) else value)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """An array of a block, or a number, whose sums and products are made in the block's memory."""
+
+    array: Array
+    memory: Scratch
+
+    def __add__(self, other: Pooled) -> Pooled:
+        return Pooled(self.memory.apply(np.add, self.array, other.array), self.memory)
+
+    def __mul__(self, other: Pooled) -> Pooled:
+        return Pooled(self.memory.apply(np.multiply, self.array, other.array), self.memory)
+
+
+class BlockFigures:
+    """`objectives.Figures` of one block of points on dense data."""
+
+    def __init__(self, found: Found, block: Block, costing: Costing) -> None:
+        self.found, self.block, self.costing = found, block, costing
+
+    def _pooled(self, array: Array) -> Pooled:
+        return Pooled(array, self.block.memory.values)
+
+    @property
+    def energy(self) -> Pooled:
+        return self._pooled(self.found.energy)
+
+    @property
+    def latency(self) -> Pooled:
+        return self._pooled(self.found.latency)
+
+    @property
+    def area(self) -> Pooled:
+        return self._pooled(self.costing.area)
+
+    @property
+    def utilisation(self) -> Pooled:
+        executed, places = (_float(self.block.linear(x)) for x in self.costing.slots)
+        with np.errstate(invalid="ignore"):
+            return self._pooled(np.where(places > 0, np.divide(executed, places), 0.0))
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Pooled:
+        total: Array = 0.0
+        for c, action, linear in self.costing.accesses:
+            if c == component and action + "s" == way:
+                values = self.block.memory.values
+                total = values.apply(np.add, total, _float(self.block.linear(linear)))
+        return self._pooled(total)
+
+    def working_set(self, component: str) -> Pooled:
+        phases = [limit.phases for limit in self.costing.limits if limit.name == component]
+        return self._pooled(_float(need(phases[0], self.block)) if phases else 0.0)
 
 
 def _float(value: Array) -> Array:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polymodel.objectives import objective_of
 from polymodel.quantities import engineering
 from polymodel.report.found_page import Best, Finding, Picture, found_html, picked
 from polymodel.report.table import Cell, Column, Table
@@ -38,7 +39,8 @@ def _finding(sweep: Sweep) -> Finding:
     rows = sweep.frame
     if len(rows):
         order = ["feasible", *sweep.objectives]
-        rows = rows.sort_values(order, ascending=[False, *[True] * len(sweep.objectives)], kind="stable")
+        ascending = [False, *(not objective_of(o).most for o in sweep.objectives)]
+        rows = rows.sort_values(order, ascending=ascending, kind="stable")
     rows = rows.reset_index(drop=True)
     names = [n for n in (sweep.specs[0].names.get(k, "") for k in ("workload", "architecture")) if n]
     found = bool(len(rows) and rows["feasible"].any())
@@ -97,7 +99,7 @@ def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
     good = rows[rows["feasible"]] if len(rows) else rows
     if good.empty:
         return
-    first = [int(good[o].to_numpy(float).argmin()) for o in sweep.objectives]
+    first = [int(sweep.scores(good, o).to_numpy().argmin()) for o in sweep.objectives]
     for row in picked(len(good), first):
         point = good.iloc[row]
         spec = sweep.spec(point)
@@ -114,7 +116,8 @@ def _pictures(sweep: Sweep) -> Iterator[Picture]:
     along = sweep.keep == "all"
     varied = [n for n, v in zip(sweep.grid.names, sweep.grid.values, strict=True) if len(v) > 1]
     if along and len(varied) > 1:
-        yield Picture(f"least {sweep.objectives[0]}", partial(_drawn, sweep, "heat", varied[:2]))
+        first = sweep.objectives[0]
+        yield Picture(f"{objective_of(first).extreme} {first}", partial(_drawn, sweep, "heat", varied[:2]))
     symbols = varied[:1] if along else []
     if len(sweep.frame) <= MOST or symbols:
         yield Picture("traffic by level", partial(_drawn, sweep, "traffic", symbols))

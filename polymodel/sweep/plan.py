@@ -16,6 +16,7 @@ from polymodel.analysis.symbolic.forms import Factor, Form, Held
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions, whole_actions
+from polymodel.cost.area import area_items
 from polymodel.cost.context import Counts
 from polymodel.cost.ports import port_time
 
@@ -82,13 +83,16 @@ class Limit:
 
 @dataclass(frozen=True)
 class Costing:
-    """One architecture's costs over shared rows. `accesses`: (component, read or write) -> bits."""
+    """One architecture's costs over shared rows. `accesses`: (component, read or write) -> bits; `slots`: as
+    `cost.figures.slots`; `area`: square metres."""
 
     accesses: tuple[tuple[str, str, Linear], ...]
     energy: tuple[tuple[float, Linear], ...]
     leak: float
     latency: tuple[tuple[Busy, ...], ...]
     limits: tuple[Limit, ...]
+    slots: tuple[Linear, Linear]
+    area: float
 
 
 @dataclass
@@ -120,7 +124,18 @@ def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
         math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
         tuple(tuple(_busy(counts, forms, e, rows)) for e in problem.tree.einsums),
         (*_fanouts(problem, forms, rows), *_capacities(problem, forms, rows)),
+        _slots(counts, forms, rows),
+        math.fsum(item.area for item in area_items(hierarchy)),
     )
+
+
+def _slots(counts: Counts, forms: SymbolicAnalysis, rows: Rows) -> tuple[Linear, Linear]:
+    executed, places = Form(), Form()
+    for c in forms.compute:
+        n = counts.executions(c.einsum)
+        executed += c.operations * n
+        places += c.busiest * (n * counts.problem.hierarchy.instances(c.component))
+    return rows.add(executed), rows.add(places)
 
 
 def _moved(counts: Counts, forms: SymbolicAnalysis) -> tuple[Sums, Sums]:

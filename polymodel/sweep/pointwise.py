@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
-from polymodel.cost.context import Counts
 from polymodel.errors import Refused, SpecError
 from polymodel.evaluate import evaluate
 from polymodel.loading import Spec
 from polymodel.sweep.grid import Grid, Roles
-from polymodel.sweep.rows import Cells, accesses_of, cells
+from polymodel.sweep.rows import Cells, cells
 from polymodel.sweep.sparse.rows import is_sparse, sparse_cells
 from polymodel.sweep.values import Number
 
@@ -58,5 +57,4 @@ def point_cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) 
         return {"feasible": False, "reason": fault.diagnostics[0].message}
     except Refused as refusal:
         return {"feasible": False, "reason": refusal.message}
-    counts = Counts(report.problem, report.analysis)
-    return cells(report.costs, accesses_of(counts), objectives) | sparse
+    return cells(report.counts, report.costs, objectives) | sparse

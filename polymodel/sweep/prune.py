@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.analysis.symbolic.forms import Factor, Form
+from polymodel.objectives import objective_of, uses
 from polymodel.sweep.axes import Axis
 from polymodel.sweep.dominance import before, least
 from polymodel.sweep.grid import Grid
@@ -64,6 +65,8 @@ def _without(axis: Axis, chosen: Array) -> Axis:
 
 def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] | None:
     """Rows that objectives and limits look at; None if one of them could fall where a row rises."""
+    if any(objective_of(o).most for o in objectives):
+        return None
     found: set[int] = set()
     for costing in costings:
         for weight, (index, scale) in _weighted(costing, objectives):
@@ -77,19 +80,22 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
 def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
     """Rows with which an objective grows whatever the other rows are."""
     found = {index for weight, (index, _) in costing.energy if weight and "energy" in objectives}
-    for component, action, (index, _) in costing.accesses:
-        if {f"{action}s:{component}", f"accesses:{component}"} & set(objectives):
-            found.add(index)
-    return found
+    asked = _asked(objectives)
+    return found | {index for c, action, (index, _) in costing.accesses if (action + "s", c) in asked}
+
+
+def _asked(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """The figures that the objectives are made of."""
+    return frozenset[tuple[str, str]]().union(*map(uses, objectives))
 
 
 def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[float, Linear]]:
-    asked = {o.partition(":")[0] for o in objectives}
-    joules = bool(asked & {"energy", "edp"})
+    asked = _asked(objectives)
+    joules = ("energy", "") in asked
     if joules:
         yield from costing.energy
         yield costing.leak, (-1, 1)
-    if asked & {"latency", "edp"} or (joules and costing.leak):
+    if ("latency", "") in asked or (joules and costing.leak):
         for busy in (b for parts in costing.latency for b in parts):
             yield busy.added, (-1, busy.times)
             for side in busy.sides:
@@ -97,13 +103,13 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
             if busy.added:
                 yield from ((1.0, linear) for linear in busy.moved)
     for limit in costing.limits:
-        if not math.isinf(limit.have) or f"working_set:{limit.name}" in objectives:
+        if not math.isinf(limit.have) or ("working_set", limit.name) in asked:
             for phase in limit.phases:
                 yield 1.0, phase.whole
                 for linear, denominator, count in phase.rounded:
                     yield float(denominator * count), linear
     for component, action, linear in costing.accesses:
-        if {f"{action}s:{component}", f"accesses:{component}"} & set(objectives):
+        if (action + "s", component) in asked:
             yield 1.0, linear
 
 

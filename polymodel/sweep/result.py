@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.objectives import canonical, objective_of, score, unit_of
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_number, shown
 from polymodel.sweep.grid import Grid
@@ -40,7 +41,6 @@ class Sweep:
     evaluated: int
     seconds: float
     notes: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
     keep: str = "front"
     pruned: int = 0
     complete: bool = True
@@ -73,19 +73,22 @@ class Sweep:
     @cached_property
     def front(self) -> pd.DataFrame:
         """The rows that no other feasible row dominates, by the first objective."""
+        import numpy as np
+
         from polymodel.sweep.pareto import Front
 
         rows = self.frame[self.frame["feasible"]]
         front = Front(len(self.objectives))
         if len(rows):
-            front.offer(rows[list(self.objectives)].to_numpy(float).T, rows.index.to_numpy())
+            values = np.array([self.scores(rows, o).to_numpy() for o in self.objectives])
+            front.offer(values, rows.index.to_numpy())
         return self.frame.loc[front.ids]
 
     def best(self, objective: str = "") -> pd.Series[Any]:
-        """The feasible row with the least of an objective (default: the first). It prints unrounded."""
+        """The feasible row that is best in an objective (default: the first). It prints unrounded."""
         from polymodel.sweep.row import Row
 
-        name = str(objective or self.objectives[0])
+        name = canonical(str(objective or self.objectives[0]))
         if name not in self.frame.columns:
             near = suggestion(name, self.objectives, "objectives")
             raise SpecError([Diagnostic(f"the sweep has no objective {name}", near, "objective")])
@@ -93,12 +96,16 @@ class Sweep:
         if rows.empty:
             reasons = "; ".join(f"{r}: {n} points" for r, n in self.infeasible.items())
             raise SpecError([Diagnostic("no point is feasible", reasons)])
-        row = Row(rows.iloc[int(rows[name].to_numpy(float).argmin())])
+        row = Row(rows.iloc[int(self._ranked(rows, name).to_numpy().argmin())])
         row.attrs["units"] = {n: self.unit(n) for n in self.frame.columns}
         return row
 
+    def _ranked(self, rows: pd.DataFrame, column: str) -> pd.Series[Any]:
+        """A column as numbers of which the least is the best: an objective, or another one such as `TM`."""
+        return self.scores(rows, column) if unit_of(column) else rows[column].astype(float)
+
     def sensitivity(self, objective: str = "") -> pd.DataFrame:
-        """The least of an objective over the kept feasible rows, for each value of each symbol.
+        """The best of an objective over the kept feasible rows, for each value of each symbol.
 
         Only a sweep with keep="all" has every point; otherwise SpecError.
         """
@@ -106,27 +113,34 @@ class Sweep:
             raise SpecError([Diagnostic("sensitivity needs every point", "sweep with keep='all'")])
         import pandas as pd
 
-        name = objective or self.objectives[0]
+        name = canonical(objective or self.objectives[0])
         self.best(name)
         rows = self.frame[self.frame["feasible"]]
+        ranked = self._ranked(rows, name)
         parts = []
         for symbol in (
             n for n, values in zip(self.grid.names, self.grid.values, strict=True) if len(values) > 1
         ):
-            least = rows.groupby(symbol)[name].min()
-            parts.append(pd.DataFrame({"symbol": symbol, "value": least.index, name: least.to_numpy()}))
+            best = ranked.groupby(rows[symbol]).idxmin()
+            values = rows.loc[best, name].to_numpy()
+            parts.append(pd.DataFrame({"symbol": symbol, "value": best.index, name: values}))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
     def unit(self, objective: str) -> str:
-        """The unit of an objective: J, s, J s, or bit."""
-        return self.units.get(objective.partition(":")[0], "bit" if ":" in objective else "")
+        """The unit of an objective: J, s, J s, m^2, 1 or bit."""
+        return unit_of(canonical(objective))
+
+    def scores(self, rows: pd.DataFrame, objective: str) -> pd.Series[Any]:
+        """What the sweep minimises: an objective, or its reciprocal where the most is the best."""
+        found: pd.Series[Any] = score(objective, rows[objective].astype(float))
+        return found
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:
         """A picture: `front`, `heat` over two symbols (`plot("heat", "TM", "TN")`), or `traffic` or `energy`
         by level, of the kept points or along one symbol (`plot("energy", "TM")`).
 
-        A heat map shows the least of the first objective, over all mappings, and levels along a symbol those
-        of the point with the least at each value; both need keep="all".
+        A heat map shows the best of the first objective, over all mappings, and levels along a symbol those
+        of the best point at each value; both need keep="all".
         """
         from polymodel.report.plots_sweep import front_axes, heat_axes
 
@@ -145,7 +159,8 @@ class Sweep:
             if self.keep != "all":
                 raise SpecError([Diagnostic("a heat map needs every point", "sweep with keep='all'")])
             objective = self.objectives[0]
-            return heat_axes(rows, *symbols, objective, self.unit(objective), ax)
+            best = objective_of(objective).extreme
+            return heat_axes(rows, *symbols, objective, self.unit(objective), ax, best)
         if kind in ("traffic", "energy"):
             from polymodel.sweep.levels import plot_levels
 
@@ -197,7 +212,8 @@ class Sweep:
         shown = ["mapping", *self.grid.names, *(n for n, _ in self.grid.linked), *self.objectives, "feasible"]
         rows = self.frame[shown] if len(self.frame) else self.frame
         if len(rows):
-            rows = rows.sort_values(["feasible", self.objectives[0]], ascending=[False, True], kind="stable")
+            ascending = [False, not objective_of(self.objectives[0]).most]
+            rows = rows.sort_values(["feasible", self.objectives[0]], ascending=ascending, kind="stable")
         units = {o: f"{o} [{self.unit(o)}]" for o in self.objectives if self.unit(o)}
         first = rows.head(HTML_ROWS).rename(columns=units)
         # Significant digits: decimal places would show 2 µs as 0.000002, like its neighbours.

@@ -6,47 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from polymodel.cost.context import Counts
+from polymodel.cost.figures import CostFigures
 from polymodel.cost.records import Costs
+from polymodel.objectives import OBJECTIVES, SPARSE, value
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.scenario import Scenario, Variant
-from polymodel.sweep.sparse.rows import PREFIX, is_sparse, sparse_cells
+from polymodel.sweep.sparse.rows import is_sparse, sparse_cells
 from polymodel.sweep.values import Number
 
 Cells = dict[str, Any]
 Found = tuple[Scenario, Variant]
 
 
-def cells(costs: Costs, accesses: Mapping[str, int], objectives: Sequence[str]) -> Cells:
+def cells(counts: Counts, costs: Costs, objectives: Sequence[str]) -> Cells:
     """Energy (J), latency (s), objectives, bits per component, feasibility and its reason."""
-    row: Cells = {"energy": costs.total_energy, "latency": costs.total_latency, **accesses}
+    figures = CostFigures(counts, costs)
+    row: Cells = {"energy": figures.energy, "latency": figures.latency}
+    row |= {f"{way}:{component}": bits for (component, way), bits in figures.moved_bits.items()}
     row["edp"] = row["energy"] * row["latency"]
-    for n in costs.needs:
-        if n.counts:
-            name = f"working_set:{n.component}"
-            row[name] = max(row.get(name, 0), n.bits)
+    row |= {f"working_set:{component}": bits for component, bits in figures.working_sets.items()}
     row["feasible"] = not costs.violations
     row["reason"] = "; ".join(str(v) for v in costs.violations)
-    for name in objectives:
-        if name.startswith("accesses:"):
-            component = name.partition(":")[2]
-            row[name] = row.get(f"reads:{component}", 0) + row.get(f"writes:{component}", 0)
-        if not name.startswith(PREFIX):
-            row.setdefault(name, 0)
-    return row
-
-
-def accesses_of(counts: Counts) -> dict[str, int]:
-    """Bits read from and written to every memory and toll (down and up), all instances and executions."""
-    found: dict[str, int] = {}
-    for t in counts.analysis.traffic:
-        bits = counts.bits(t.tensor) * counts.executions(t.einsum)
-        for way, n in (("reads", t.reads), ("writes", t.writes)):
-            found[f"{way}:{t.component}"] = found.get(f"{way}:{t.component}", 0) + n * bits
-    for p in counts.analysis.tolls:
-        bits = counts.bits(p.tensor) * counts.executions(p.einsum)
-        for way, n in (("reads", p.down), ("writes", p.up)):
-            found[f"{way}:{p.component}"] = found.get(f"{way}:{p.component}", 0) + n * bits
-    return found
+    return row | {name: value(name, figures) for name in objectives if not name.startswith(SPARSE)}
 
 
 def table(
@@ -68,16 +49,9 @@ def table(
 
 
 def _ordered(keys: Iterable[str]) -> list[str]:
-    ways = ("reads", "writes", "accesses", "working_set")
-    sparse = (
-        "sparse_energy",
-        "sparse_latency",
-        "sparse_edp",
-        "speedup",
-        *(PREFIX + w for w in ways),
-        "label",
-    )
-    order = ("energy", "latency", "edp", *ways, *sparse, "feasible", "reason")
+    words = [o.word for o in OBJECTIVES]
+    order = (*words, *(SPARSE + w for w in words[:3]), "speedup", *(SPARSE + w for w in words[3:]), "label",
+             "feasible", "reason")  # fmt: skip
     return sorted(dict.fromkeys([*keys, "energy", "latency", "feasible", "reason"]),
                   key=lambda k: order.index(k.partition(":")[0]))  # fmt: skip
 
@@ -87,7 +61,7 @@ def exact_cells(
 ) -> Cells:
     """A point of a compiled block by evaluate's own code."""
     analysis, costs = where.exact(variant, point)
-    found = cells(costs, accesses_of(Counts(variant.problem, analysis)), objectives)
+    found = cells(Counts(variant.problem, analysis), costs, objectives)
     if is_sparse(objectives):
         from polymodel.sweep.sparse.exact import sparse_report
 

@@ -38,7 +38,7 @@ from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
-from polymodel.sweep.sparse.rows import PREFIX, agree, is_sparse
+from polymodel.sweep.sparse.rows import agree, is_sparse
 from polymodel.sweep.spill import Spill, spare_others
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
@@ -50,8 +50,6 @@ LINES = 2048  # left combinations prepared at once
 EXACT_ROWS = 20_000
 ROW = 1000  # bytes of one kept row
 KEPT_ROWS = "1GB"  # of kept rows, where no memory is given
-UNITS = {"energy": "J", "latency": "s", "edp": "J s", "reads": "bit", "writes": "bit"}
-UNITS |= {PREFIX + name: unit for name, unit in UNITS.items()}
 
 
 def sweep(
@@ -76,9 +74,10 @@ def sweep(
 
     `symbols`: name -> values (a list, a range, `divisors("m")`, `all_sizes("m")`, `powers(2, "m")`) or an
     expression of other symbols. `mappings`: LoopTrees, files or library names, each swept over the same
-    grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, or reads:X,
-    writes:X, accesses:X, working_set:X of a component; each with `sparse_` before it is that on the data that
-    the spec describes, and then sparse tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by
+    grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, area,
+    utilisation (the most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with
+    `sparse_` before it (not area, utilisation) that on the data that the spec describes, and then sparse
+    tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by
     the first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
     then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
     `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
@@ -246,7 +245,7 @@ class _Search:
         columns = self._columns(numbers, store)
         return Sweep(
             self.specs, self.grid, self.objectives, columns, state.infeasible, self.total, state.evaluated,
-            seconds, tuple(self.notes), UNITS, state.keep, self.pruned,
+            seconds, tuple(self.notes), state.keep, self.pruned,
             complete and not state.full and not state.late,
             self.before, state.feasible,
         )  # fmt: skip

@@ -87,7 +87,8 @@ def test_objectives_that_are_listed_are_taken(spec: pm.Spec) -> None:
     with pytest.raises(pm.SpecError, match="objectives: ") as caught:
         pm.sweep(spec, {"TM": [1]}, objectives=["wattage"])
     listed = caught.value.diagnostics[0].remedy.removeprefix("objectives: ").split(", ")
-    assert "accesses:GLB" in listed
+    assert "accesses:DRAM" in listed
+    assert listed.pop() == "...", "more than a dozen"
     assert pm.sweep(spec, {"TM": [1]}, objectives=listed).evaluated == 1
     with pytest.raises(pm.SpecError, match="MAC"):
         pm.sweep(spec, {"TM": [1]}, objectives=["reads:MAC"])

@@ -11,10 +11,9 @@ import pytest
 
 import polymodel as pm
 from benchmarks.bench import grids
-from polymodel.cost.context import Counts
+from polymodel.cost.figures import CostFigures
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.metrics import Block, need
-from polymodel.sweep.rows import accesses_of
 from polymodel.sweep.scenario import Scenario, scenario
 
 BENCH = grids()
@@ -69,7 +68,8 @@ def check(spec: pm.Spec, symbols: Any, count: int, seed: int = 1) -> set[str]:
         report = pm.evaluate(spec.bind(**bound), engine="exact")
         assert figures["energy"] == pytest.approx(report.costs.total_energy, rel=1e-12), point
         assert figures["latency"] == pytest.approx(report.costs.total_latency, rel=1e-12), point
-        counted = accesses_of(Counts(report.problem, report.analysis))
+        bits = CostFigures(report.counts, report.costs).moved_bits
+        counted = {f"{way}:{component}": n for (component, way), n in bits.items()}
         moved = {n: v for n, v in figures.items() if n.startswith(("reads:", "writes:"))}
         assert {n: int(v) for n, v in moved.items()} == {n: v for n, v in counted.items() if v or n in moved}
         peaks: dict[str, int] = {}

@@ -195,9 +195,10 @@ def test_tile_sizes_are_not_pruned() -> None:
 
 
 def test_figures_of_all_points_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polymodel.sweep.sparse.found import SparseFound
+    from polymodel.sweep.sparse.found import SparseFigures
 
-    monkeypatch.setattr(SparseFound, "sparse", lambda self, name: self.sparse_latency * (1 + 1e-8))
+    wrong = property(lambda self: self.found.sparse_latency * (1 + 1e-8))
+    monkeypatch.setattr(SparseFigures, "latency", wrong)
     with pytest.raises(InternalError, match="sparse_latency is"):
         pm.sweep(spec(dram=SKIP), SYMBOLS, objectives=["sparse_latency"], keep="all")
 

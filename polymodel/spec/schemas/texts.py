@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polymodel.objectives import listed
 from polymodel.spec.schemas.arch_texts import ARCH
 from polymodel.spec.schemas.said import Texts, said
 
@@ -107,7 +108,11 @@ SEARCH: Texts = {
             {"TM": "divisors(m)", "TN": [1, 2, 4]},
         ),
         "where": said("What every point must satisfy.", ["TM0 <= TM1"]),
-        "objectives": said("What is minimised: `energy`, `latency`, `edp`, `reads:GLB`, ...", ["energy"]),
+        "objectives": said(
+            f"What is minimised, of utilisation what is maximised: {listed()}; X is a memory or toll, and "
+            "`sparse_` before the others than area and utilisation means sparse data.",
+            ["energy", "accesses:DRAM"],
+        ),
         "keep": said("Which points are kept: the Pareto `front`, `all`, or the `top` ones."),
         "top": said("With `keep: top`: how many, by the first objective.", 10),
     },

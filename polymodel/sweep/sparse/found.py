@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.actions import movement_actions
+from polymodel.errors import InternalError
 from polymodel.sweep.metrics import Block, Evaluator, Found, fits
 from polymodel.sweep.plan import Costing, Limit, Linear
 from polymodel.sweep.sparse.columns import Settings
@@ -42,19 +43,9 @@ class SparseFound(Found):
         self._values: dict[Linear, Array] = {}
         self._parts: dict[str, list[tuple[EinsumSweep, Points]]] = {}
 
-    def sparse(self, name: str) -> Array:
-        """An objective without its prefix."""
-        if name == "energy":
-            return self.sparse_energy
-        if name == "latency":
-            return self.sparse_latency
-        if name == "edp":
-            return self.sparse_energy * self.sparse_latency
-        way, _, component = name.partition(":")
-        if way == "working_set":
-            return self.working_sets.get(component, 0.0)
-        ways = ("reads", "writes") if way == "accesses" else (way,)
-        return sum((self.bits.get((component, w), 0.0) for w in ways), start=np.zeros(()))
+    @property
+    def sparse(self) -> SparseFigures:
+        return SparseFigures(self)
 
     def prepare(self) -> None:
         """Everything once. Raises NotSeparable or Refused for what is counted for single points only."""
@@ -298,6 +289,35 @@ class SparseFound(Found):
             return True
         found: Array = self.working_sets.get(limit.name, 0.0) <= limit.have * (1 + SLACK)
         return found
+
+
+class SparseFigures:
+    """`objectives.Figures` of one block of points on sparse data."""
+
+    def __init__(self, found: SparseFound) -> None:
+        self.found = found
+
+    @property
+    def energy(self) -> Array:
+        return self.found.sparse_energy
+
+    @property
+    def latency(self) -> Array:
+        return self.found.sparse_latency
+
+    @property
+    def area(self) -> Array:
+        return self.found.plan.costing.area
+
+    @property
+    def utilisation(self) -> Array:
+        raise InternalError("the vocabulary has no utilisation on sparse data")
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Array:
+        return self.found.bits.get((component, way), np.zeros(()))
+
+    def working_set(self, component: str) -> Array:
+        return self.found.working_sets.get(component, np.zeros(()))
 
 
 def _charged(c: Component, name: str, count: Array, times: int) -> Iterator[Array]:

@@ -1,0 +1,104 @@
+"""The figures that objectives are made of, of one evaluated mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Literal
+
+from polymodel.analysis.result import TollTraffic, Traffic
+from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.cost.context import Counts
+from polymodel.cost.records import Costs
+from polymodel.errors import Diagnostic, SpecError
+from polymodel.objectives import Figures, canonical, known_names, value
+from polymodel.spec.faults import suggestion
+
+Bits = dict[tuple[str, str], float]  # (component, `reads` or `writes`) -> bits, all instances and executions
+
+
+def memory_bits(counts: Counts) -> Bits:
+    """What memories move."""
+    rows = ((t, t.reads, t.writes) for t in counts.analysis.traffic)
+    return _summed(counts, rows)
+
+
+def toll_bits(counts: Counts) -> Bits:
+    """What passes tolls; `reads` are what passes down, `writes` what passes up."""
+    return _summed(counts, ((t, t.down, t.up) for t in counts.analysis.tolls))
+
+
+def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, int, int]]) -> Bits:
+    found: Bits = {}
+    for row, reads, writes in rows:
+        bits = counts.bits(row.tensor) * counts.executions(row.einsum)
+        for way, elements in (("reads", reads), ("writes", writes)):
+            key = row.component, way
+            found[key] = found.get(key, 0) + elements * bits
+    return found
+
+
+def slots(counts: Counts) -> tuple[int, int]:
+    """(operations, operations if every compute instance executed as many as the busiest one), all Einsums."""
+    hierarchy = counts.problem.hierarchy
+    executed, places = 0, 0
+    for c in counts.analysis.compute:
+        n = counts.executions(c.einsum)
+        executed += c.operations * n
+        places += c.busiest * n * hierarchy.instances(c.component)
+    return executed, places
+
+
+def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float:
+    """The value of one objective on dense data, whose name may be wrong: SpecError."""
+    memories, tolls = ([c.name for c in hierarchy.components if c.kind == k] for k in ("memory", "toll"))
+    known = known_names(memories, tolls)
+    name = canonical(objective) if isinstance(objective, str) else repr(objective)
+    if name not in known:
+        remedy = suggestion(name, known, "objectives")
+        raise SpecError([Diagnostic(f"unknown objective {objective}", remedy, "objective")])
+    found: float = value(name, figures)
+    return found
+
+
+class CostFigures:
+    """`objectives.Figures` of an analysis and its costs."""
+
+    def __init__(self, counts: Counts, costs: Costs) -> None:
+        self.counts, self.costs = counts, costs
+
+    @property
+    def energy(self) -> float:
+        return self.costs.total_energy
+
+    @property
+    def latency(self) -> float:
+        return self.costs.total_latency
+
+    @property
+    def area(self) -> float:
+        return self.costs.total_area
+
+    @property
+    def utilisation(self) -> float:
+        executed, places = slots(self.counts)
+        return executed / places if places else 0.0
+
+    @cached_property
+    def moved_bits(self) -> Bits:
+        return memory_bits(self.counts) | toll_bits(self.counts)
+
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> float:
+        return self.moved_bits.get((component, way), 0)
+
+    @cached_property
+    def working_sets(self) -> Mapping[str, int]:
+        """Memory -> the largest of its needs that count for its `allocation`."""
+        found: dict[str, int] = {}
+        for n in self.costs.needs:
+            if n.counts:
+                found[n.component] = max(found.get(n.component, 0), n.bits)
+        return found
+
+    def working_set(self, component: str) -> int:
+        return self.working_sets.get(component, 0)
