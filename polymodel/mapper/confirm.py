@@ -21,6 +21,7 @@ from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     from polymodel.sparse.actions.data import TensorData
+    from polymodel.sparse.actions.records import Certainty
 
 Data = Mapping[str, "TensorData"] | None  # of sparse tensors, where these are asked for
 
@@ -33,14 +34,14 @@ LONGEST = 10.0  # seconds; large cascades have fronts of hundreds of mappings, e
 class Figures:
     """What a mapping costs (J, s), and the peak bits of every memory below the backing storage. `confirmed`:
     they are those of `evaluate`; else those of the search, whose peaks may be above them. `sparse`: the same
-    costs on sparse data, where these were asked for, and what they are (`label`)."""
+    costs on sparse data, where these were asked for, and how certain they are (`label`)."""
 
     energy: float
     latency: float
     buffers: tuple[tuple[str, float], ...]
     confirmed: bool = True
     sparse: tuple[float, float] | None = None
-    label: str = ""
+    label: Certainty = "exact"
 
 
 def searched(candidate: Candidate) -> Figures:

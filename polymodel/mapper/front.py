@@ -338,13 +338,8 @@ def _sparse(front: Front) -> Iterator[str]:
     """What the figures of sparse data are, and which mappings were looked at for them."""
     if front.sparse is None:
         return
-    said = {
-        "exact": "exact: of given data",
-        "expected": "expected values",
-        "bound": "bounds, at most so much",
-    }
     yield (
-        f"sparse figures are {said[front.sparse.label]}; what fits is decided by dense tiles, as if no point "
+        f"sparse figures are {front.sparse.meaning}; what fits is decided by dense tiles, as if no point "
         "were zero: mappings that fit compressed only were not looked at"
     )
     if front.complete and len(front.objectives) > 1 and not _attained(front):

@@ -25,7 +25,7 @@ from polymodel.mapper.records import Candidate, Found, Request
 from polymodel.mapper.sparse_lower_bounds import least_shares
 from polymodel.report.sparse import with_data
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.density.model import Label
+from polymodel.sparse.actions.records import Certainty, least_certain
 
 PREFIX = "sparse_"
 CLOSE = 1e-9
@@ -50,7 +50,18 @@ class Quality:
     evaluated: int
     found: int
     besides: int
-    label: Label
+    label: Certainty
+
+    @property
+    def meaning(self) -> str:
+        """The label in words."""
+        return {
+            "exact": "exact: of given data",
+            "expected": "expected values",
+            "bound": "bounds, at most so much",
+            "lower bound": "exact or expected, latencies at least so much",
+            "estimate": "estimates",
+        }[self.label]
 
 
 def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[str, TensorData]) -> Request:
@@ -181,8 +192,7 @@ def quality(found: Found, points: Sequence[Point], besides: int, front: Sequence
     `besides`: how many of the points are none of its mappings."""
     bounds = np.array([c.values for c in found.candidates]).reshape(len(found.candidates), -1)
     figures = np.array([p.values for p in front]).reshape(len(front), -1)
-    labels = {p.found.label for p in front}
-    label: Label = "bound" if "bound" in labels else "expected" if "expected" in labels else "exact"
+    label = least_certain(p.found.label for p in front)
     each = tuple(factor(bounds[:, [k]].min(axis=0)[None], figures[:, [k]]) for k in range(bounds.shape[1]))
     known = len(points) - besides
     return Quality(factor(bounds, figures), each, known, len(found.candidates), besides, label)

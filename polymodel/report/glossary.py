@@ -20,7 +20,7 @@ TERMS = {
     "metadata_bits": "coordinates, pointers and masks that a format needs beside the values",
     "quantile_bits": "bits that a tile does not exceed with the confidence given",
     "p_overflow": "probability that the working set is larger than the memory",
-    "label": "exact (given data), expected (density model) or bound (the most it can be)",
+    "label": "exact (given data), expected (density model), bound (at most), lower bound or estimate",
     "latency_s": "time; transfers overlap compute unless the architecture says otherwise",
     "cycles": "time times the clock, where the architecture gives one",
     "energy_J": "dynamic energy and leakage",

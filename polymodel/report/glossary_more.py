@@ -27,6 +27,7 @@ COSTS = {
     "dense": "what it is without any use of zeros",
     "busiest": "operations of the instance that has most",
     "busiest_label": "how certain the figure of the busiest instance is",
+    "energy_label": "how certain operations and energy are; latencies are in `label`",
     "kind": "which kind of access, intersection or work the row counts",
     "actual_bits": "bits that are moved, values and nothing else",
     "metadata_label": "how certain the figure of the metadata is",

@@ -21,7 +21,7 @@ from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
-from polymodel.sparse.actions.records import SparseCounts
+from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
 from polymodel.spec.faults import not_a, suggestion
 from polymodel.spec.plain import check_classes
@@ -131,10 +131,10 @@ class SparseReport:
         return self.dense.total_latency / self.total_latency if self.total_latency else math.inf
 
     @property
-    def label(self) -> str:
-        """What the least certain number is: `exact`, `expected` or `bound`."""
-        labels = {label for _, label in self.counts.labels}
-        return next((x for x in ("bound", "expected") if x in labels), "exact")
+    def label(self) -> Certainty:
+        """What the least certain number is: `exact`, `expected`, `bound` (at most so much), `lower bound` (of
+        busiest instances, and so of latencies) or `estimate` (neither)."""
+        return self.counts.whole_label
 
     @cached_property
     def capacity_checks(self) -> tuple[Capacity, ...]:

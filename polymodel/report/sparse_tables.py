@@ -104,17 +104,16 @@ def capacities(checks: Sequence[Capacity]) -> Table:
 def summary(dense: Costs, sparse: Costs, counts: SparseCounts) -> Table:
     """Dense beside sparse, per Einsum and in all (`einsum` = `total`).
 
-    `speedup` and `energy_ratio` are dense over sparse, `edp` the energy-delay product.
+    `speedup` and `energy_ratio` are dense over sparse, `edp` the energy-delay product. `label` is of the
+    least certain figure of a row, `energy_label` of its energy and operations.
     """
     columns = (
         Column("einsum"), Column("operations", "operation"), Column("effectual", "operation"),
         Column("dense_latency_s", "s"), Column("latency_s", "s"), Column("speedup", RATIO),
         Column("dense_energy_J", "J"), Column("energy_J", "J"), Column("energy_ratio", RATIO),
         Column("dense_edp_Js", "J s"), Column("edp_Js", "J s"), Column("limiting"), Column("label"),
+        Column("energy_label"),
     )  # fmt: skip
-    labels: dict[str, list[str]] = {}
-    for einsum, label in counts.labels:
-        labels.setdefault(einsum, []).append(label)
     effectual = {c.einsum: c.effectual for c in counts.compute}
     rows: list[tuple[Cell, ...]] = []
     sums = [0.0, 0.0]
@@ -123,15 +122,15 @@ def summary(dense: Costs, sparse: Costs, counts: SparseCounts) -> Table:
         useful = effectual.get(before.einsum, 0) * before.n_instances
         sums = [sums[0] + before.operations, sums[1] + useful]
         times = before.seconds, after.seconds
-        kinds = labels.get(before.einsum, [])
+        sure = counts.label(before.einsum), _energy_label(sparse, counts, before.einsum)
         rows.append((
             before.einsum, before.operations, useful, *_pair(*times), *_pair(*joules),
-            times[0] * joules[0], times[1] * joules[1], after.limiting, _label(kinds),
+            times[0] * joules[0], times[1] * joules[1], after.limiting, *sure,
         ))  # fmt: skip
     times, joules = (dense.total_latency, sparse.total_latency), [dense.total_energy, sparse.total_energy]
     rows.append((
         "total", *sums, *_pair(*times), *_pair(*joules), times[0] * joules[0], times[1] * joules[1], "",
-        _label([x for each in labels.values() for x in each]),
+        counts.label(), _energy_label(sparse, counts),
     ))  # fmt: skip
     return Table("summary", columns, tuple(rows))
 
@@ -140,5 +139,7 @@ def _pair(before: float, after: float) -> tuple[float, float, float]:
     return before, after, before / after if after else (math.inf if before else 1.0)
 
 
-def _label(labels: Sequence[str]) -> str:
-    return next((x for x in ("bound", "expected") if x in labels), "exact")
+def _energy_label(costs: Costs, counts: SparseCounts, einsum: str | None = None) -> str:
+    """Of the energy, which leakage makes depend on the latency."""
+    leaks = any(i.action == "leak" and i.energy for i in costs.energy if einsum in (None, i.einsum))
+    return counts.label(einsum) if leaks else counts.energy_label(einsum)

@@ -34,11 +34,12 @@ def sections(report: SparseReport) -> list[tuple[str, Table]]:
     """Title and table in the order in which they are read; empty ones are left out."""
     table = report.table
     accesses = table("accesses").where(lambda r: r["actual"] != r["dense"] or bool(r["metadata_bits"]))
-    shown = ("einsum", "component", "tensor", "kind", "dense", "actual", "gated", "skipped", "absent")
+    counted = ("dense", "actual", "gated", "skipped", "absent", "label", "metadata_bits", "metadata_label")
+    shown = ("einsum", "component", "tensor", "kind", *counted)
     found = [
         ("Dense and sparse", table("summary")),
         ("Operations", table("compute")),
-        ("Accesses that change (elements)", accesses.only(*shown, "metadata_bits", "label")),
+        ("Accesses that change (elements)", accesses.only(*shown)),
         ("Footprints of the largest tiles", table("footprints")),
         ("Intersections (coordinates read)", table("intersections")),
         ("Working sets", table("capacity")),

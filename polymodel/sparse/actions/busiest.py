@@ -20,7 +20,7 @@ from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, gro
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition
 from polymodel.sparse.actions.reach import mixed
-from polymodel.sparse.actions.records import BusiestLabel
+from polymodel.sparse.actions.records import Certainty
 from polymodel.sparse.density import RankNnz, Uniform, maxima
 from polymodel.sparse.density.placed import Placed
 from polymodel.workload.einsum import TensorAccess
@@ -78,7 +78,7 @@ def is_plain(access: TensorAccess) -> bool:
 
 def most_nonzeros(
     access: TensorAccess, data: TensorData, splits: Mapping[str, Split]
-) -> tuple[float, BusiestLabel] | None:
+) -> tuple[float, Certainty] | None:
     """Nonzeros of the fullest part of a leader with a density model, and what that number is; None where
     it is not worked out. `splits`: of its rank variables."""
     if not is_plain(access) or data.actual is not None or data.model is None:

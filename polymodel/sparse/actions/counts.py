@@ -12,13 +12,14 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, Compute, Traffic
 from polymodel.sparse.actions.balance import operations_by_instance
 from polymodel.sparse.actions.busiest import most_nonzeros, split_of
+from polymodel.sparse.actions.certainty import load_labels
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.idle import idle_actions
 from polymodel.sparse.actions.intersections import intersection_counts
 from polymodel.sparse.actions.join import Axis, weighted_count
 from polymodel.sparse.actions.links import POINT, Condition, Link, Structure, sharpest
 from polymodel.sparse.actions.reach import Looked, effectual_only
-from polymodel.sparse.actions.records import KINDS, AccessCount, BusiestLabel, ComputeCount, SparseCounts
+from polymodel.sparse.actions.records import KINDS, AccessCount, Certainty, ComputeCount, SparseCounts
 from polymodel.sparse.actions.rounding import at_most
 from polymodel.sparse.actions.storage import (
     Formats,
@@ -75,7 +76,7 @@ class EinsumCounts:
 
     def _busiest(
         self, sums: LinkSums, skips: tuple[Condition, ...], dense: Compute, turns: Number, label: Label
-    ) -> tuple[Number, BusiestLabel]:
+    ) -> tuple[Number, Certainty]:
         """Operations of the instance that has most of them. `label`: of the operations of all, `turns`."""
         useful = sharpest(c for c in skips if not self.data[c.leader].dense)
         if not useful:
@@ -98,7 +99,7 @@ class EinsumCounts:
         )
         return mean, "lower bound" if sure else "estimate"
 
-    def _fullest(self, condition: Condition, dense: Compute) -> tuple[Number, BusiestLabel] | None:
+    def _fullest(self, condition: Condition, dense: Compute) -> tuple[Number, Certainty] | None:
         """The same where one leader with a density model decides, point by point."""
         spatial = {i for i, loop in self.structure.loops if loop.spatial}
         splits = {c.variable: split_of(c, spatial, condition) for c in self.structure.counters}
@@ -291,4 +292,5 @@ def sparse_counts(
         for d in data.values()
         if d.computed and d.actual is None
     )
-    return SparseCounts(compute, accesses, footprints, notes, met)
+    labels = load_labels(problem, analysis, SparseCounts(compute, accesses), data)
+    return SparseCounts(compute, accesses, footprints, notes, met, labels)

@@ -1,7 +1,8 @@
-"""What sparse counting returns: frozen counts, every number labelled `exact`, `expected` or `bound`."""
+"""What sparse counting returns: frozen counts, and of every number how certain it is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,8 +10,20 @@ from polymodel.sparse.density.model import Label
 
 # Of the busiest instance: `lower bound` is the mean of instances that the dense schedule gives equal shares;
 # `estimate` the mean where it is neither, as shares are unequal or the operations themselves are a bound.
-BusiestLabel = Literal["exact", "expected", "bound", "lower bound", "estimate"]
+Certainty = Literal["exact", "expected", "bound", "lower bound", "estimate"]
 KINDS = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
+
+
+def least_certain(labels: Iterable[Certainty]) -> Certainty:
+    """How certain a number is that follows from numbers of these labels.
+
+    What is at most so much and what is at least so much bound nothing together.
+    """
+    found = set(labels)
+    if {"bound", "lower bound"} <= found:
+        return "estimate"
+    order: tuple[Certainty, ...] = ("estimate", "bound", "lower bound", "expected")
+    return next((x for x in order if x in found), "exact")
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ class ComputeCount:
     label: Label = "exact"
     busiest: float = 0
     instances: int = 1
-    busiest_label: BusiestLabel = "exact"
+    busiest_label: Certainty = "exact"
 
     @property
     def imbalance(self) -> float:
@@ -89,6 +102,20 @@ class IntersectionCount:
     place: str
     coordinates: float
     label: Label
+
+
+@dataclass(frozen=True)
+class LoadLabel:
+    """How certain the loads of one component in one Einsum are.
+
+    `label`: what all its instances move together. `busiest_label`: what the busiest of them moves, which
+    decides on its time.
+    """
+
+    einsum: str
+    component: str
+    label: Certainty
+    busiest_label: Certainty
 
 
 @dataclass(frozen=True)
@@ -130,11 +157,37 @@ class SparseCounts:
     footprints: tuple[Footprint, ...] = ()
     notes: tuple[str, ...] = ()
     intersections: tuple[IntersectionCount, ...] = ()
+    loads: tuple[LoadLabel, ...] = ()
+
+    def energy_label(self, einsum: str | None = None) -> Certainty:
+        """What the least certain of the operations and accesses is, of one Einsum or of all."""
+        return least_certain(self._moved(einsum))
+
+    def label(self, einsum: str | None = None) -> Certainty:
+        """The same with the busiest instances, which decide on latencies."""
+        return least_certain((*self._moved(einsum), *self._busiest(einsum)))
 
     @property
-    def labels(self) -> tuple[tuple[str, Label], ...]:
-        """(Einsum, label) of every count."""
-        return (
-            *((c.einsum, c.label) for c in self.compute),
-            *((a.einsum, a.label) for a in self.accesses),
-        )
+    def whole_label(self) -> Certainty:
+        """The same of everything that is counted, footprints and intersections among it."""
+        footprints, met = (f.label for f in self.footprints), (x.label for x in self.intersections)
+        return least_certain((self.label(), *footprints, *met))
+
+    def _moved(self, einsum: str | None) -> Iterator[Certainty]:
+        for c in self.compute:
+            if einsum in (None, c.einsum):
+                yield c.label
+        for a in self.accesses:
+            if einsum in (None, a.einsum):
+                yield from (a.label, a.metadata_label)
+        for x in self.loads:
+            if einsum in (None, x.einsum):
+                yield x.label
+
+    def _busiest(self, einsum: str | None) -> Iterator[Certainty]:
+        for c in self.compute:
+            if einsum in (None, c.einsum):
+                yield c.busiest_label
+        for x in self.loads:
+            if einsum in (None, x.einsum):
+                yield x.busiest_label

@@ -1,7 +1,8 @@
 """Sparse counts as an analysis: the same records, so that costs come about as those of dense data do.
 
 Energy counts what is moved and executed (and gated turns, metadata by name); time counts gated turns as well.
-The busiest instance keeps its share of the work: instances are taken to be spared alike.
+The busiest instance keeps its share of the work: instances are taken to be spared alike, and `certainty` says
+where that is so.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.mapping.placement import storage_chain
+from polymodel.sparse.actions.certainty import einsums_in
 from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts
 
 READS = ("reads_fill", "reads_drain")
@@ -153,7 +155,7 @@ class _Rescaled:
         slots = []
         for slot in run.slots:
             stages = tuple(tuple(self._item(x) for x in stage) for stage in slot.stages)
-            einsums = sorted({e for stage in slot.stages for x in stage for e in _einsums(x)})
+            einsums = sorted({e for stage in slot.stages for x in stage for e in einsums_in(x)})
             shared = tuple((c, self._joint(einsums, c, loads)) for c, loads in slot.shared)
             slots.append(replace(slot, stages=stages, shared=shared))
         return replace(run, slots=tuple(slots))
@@ -191,12 +193,6 @@ class _Rescaled:
         for c in self.counts.compute:
             if c.gated:
                 yield Charge(c.einsum, c.component, "", "gated_compute", c.gated)
-
-
-def _einsums(item: StageWork | PipelineRun) -> tuple[str, ...]:
-    if isinstance(item, StageWork):
-        return (item.einsum,)
-    return tuple(e for slot in item.slots for stage in slot.stages for x in stage for e in _einsums(x))
 
 
 def _resident(resident: Resident, held: Footprint | None) -> Resident:

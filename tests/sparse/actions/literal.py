@@ -63,7 +63,8 @@ def operations(problem: Problem) -> list[Operation]:
 class Literal:
     """One Einsum under one mapping. Call with nonzeros per tensor: counts of accesses by state.
 
-    `timed`: operations of each instance that are not skipped, of the last call.
+    Of the last call, `timed`: operations of each instance that are not skipped, and `moved`: elements that
+    each instance of a storage reads or writes, gated turns included, by (tensor, component, instance, way).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -111,6 +112,7 @@ class Literal:
         """(tensor, node, kind, state) -> elements; operations under ("", 0, "operations", state)."""
         data = {t: set(points) for t, points in nonzero.items()}
         self.timed: Counter[Point] = Counter()
+        self.moved: Counter[tuple[str, str, Point, str]] = Counter()
         found: Counter[tuple[str, int, str, str]] = Counter()
         states: dict[str, dict[tuple[int, Point, Point, Point], State]] = {}
         self.links(self.einsum.inputs, data, compressed, states, found)
@@ -156,28 +158,30 @@ class Literal:
         if access.output and tensor not in self.drained_densely(parent):
             state = _harder(state, min((op.state for op in ops if op.touched[tensor] == x), key=ORDER.index))
 
-        def note(kind: str, node: int, times: int = 1) -> None:
+        def note(kind: str, node: int, places: Sequence[Point]) -> None:
             packed = (self.component(node), tensor) in compressed
             absent = packed and tensor in data and x not in data[tensor]
-            found[tensor, node, kind, "absent" if absent else state] += times
+            found[tensor, node, kind, "absent" if absent else state] += len(places)
+            for place in places if not absent and state != "skipped" else ():
+                self.moved[tensor, self.component(node), place, kind.split("_")[0]] += 1
 
         if not access.output:
-            note("reads_fill", parent)
+            note("reads_fill", parent, [above])
             if child is not None:
-                note("writes_fill", child, len(receivers))
+                note("writes_fill", child, receivers)
             return
         earlier = states.setdefault(("drained", level, parent), set())
         visit = () if level == 0 else outer
         came = states.setdefault("came", set())
         if (visit, above, x) in earlier or (level and (level - 1, outer, above, x) in came):
-            note("reads_fill", parent)
+            note("reads_fill", parent, [above])
             if child is not None:
-                note("writes_fill", child)
+                note("writes_fill", child, receivers[:1])
                 came.add((level, time, receivers[0], x))
         earlier.add((visit, above, x))
-        note("writes_drain", parent)
+        note("writes_drain", parent, [above])
         if child is not None:
-            note("reads_drain", child, len(receivers))
+            note("reads_drain", child, receivers)
 
     def compute(self, data, states, found) -> None:
         leaf = self.path[-1].node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from tests.sparse.actions.test_literal import legal, ranks, shapes
 M, K, N = 64, 48, 3
 
 
-def spec(*tiles: dict[str, object], fanout: int = 8, leaders: object = "A") -> pm.Spec:
+def document(*tiles: dict[str, object], fanout: int = 8, leaders: object = "A") -> dict[str, Any]:
     """A matmul on an array of multipliers that skip on the nonzeros of A."""
     mac = {
         "type": "Compute", "name": "MAC", "actions": [{"name": "compute", "energy": 1, "throughput": 1}],
@@ -37,25 +38,27 @@ def spec(*tiles: dict[str, object], fanout: int = 8, leaders: object = "A") -> p
     action = [{"name": n, "energy": 1} for n in ("read", "write")]
     dram = {"type": "Memory", "name": "DRAM", "size": "inf", "actions": action, "tensors": {"keep": "All"}}
     pe = {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": fanout}]}
-    return pm.load(
-        {
-            "schema_version": 1,
-            "arch": {"nodes": [dram, pe, mac]},
-            "workload": {
-                "rank_sizes": {"M": M, "K": K, "N": N},
-                "bits_per_value": {"All": 8},
-                "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
-            },
-            "mapping": {
-                "nodes": [
-                    {"type": "Storage", "component": "DRAM", "tensors": every},
-                    *tiles,
-                    *({"type": "Temporal", "rank_variable": v, "tile_shape": 1} for v in "mnk"),
-                    {"type": "Compute", "einsum": "Z", "component": "MAC"},
-                ]
-            },
-        }
-    )
+    return {
+        "schema_version": 1,
+        "arch": {"nodes": [dram, pe, mac]},
+        "workload": {
+            "rank_sizes": {"M": M, "K": K, "N": N},
+            "bits_per_value": {"All": 8},
+            "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+        },
+        "mapping": {
+            "nodes": [
+                {"type": "Storage", "component": "DRAM", "tensors": every},
+                *tiles,
+                *({"type": "Temporal", "rank_variable": v, "tile_shape": 1} for v in "mnk"),
+                {"type": "Compute", "einsum": "Z", "component": "MAC"},
+            ]
+        },
+    }
+
+
+def spec(*tiles: dict[str, object], fanout: int = 8, leaders: object = "A") -> pm.Spec:
+    return pm.load(document(*tiles, fanout=fanout, leaders=leaders))
 
 
 def spatial(variable: str, tile: int) -> dict[str, object]:
