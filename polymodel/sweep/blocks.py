@@ -12,14 +12,13 @@ from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keeper
 from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import objective
+from polymodel.sweep.reasons import TILES, WHERE
 from polymodel.sweep.scenario import Scenario, Variant
 from polymodel.sweep.scratch import Memory
 from polymodel.sweep.sparse.rows import is_sparse
 from polymodel.sweep.units import Units
 
 Array = Any
-TILES = "tile size below 1, not whole, or larger than its enclosing extent"
-WHERE = "left out by `where`"
 
 
 def run_block(
@@ -60,11 +59,12 @@ def run_block(
             rows = Block(kernel.rows, lefts, cut, columns, memory, placed)
             shape = (cut.stop - cut.start, columns.stop - columns.start)
             counts: dict[str, int] = {}
+            broken = list(block.illegal.masks(placed)) if block.illegal is not None else []
             for v in block.variants:
                 allowed = masks.allowed(v, tuple(d[cut] for d in digits), columns)
                 numbers = ids[cut], kernel.right_ids[columns]
                 memory.variant(shape)
-                _one(block, v, rows, shape, allowed, objectives, state, numbers, counts)
+                _one(v, rows, shape, (allowed, broken), objectives, state, numbers, counts)
             # All at once, so that a sweep that is interrupted elsewhere tells counts that agree.
             state.count(shape[0] * shape[1] * n, counts)
         report()
@@ -99,26 +99,32 @@ class _Masks:
 
 
 def _one(
-    block: Scenario,
     variant: Variant,
     rows: Block,
     shape: tuple[int, int],
-    allowed: Array,
+    no_mapping: tuple[Array, Sequence[tuple[str, Array]]],
     objectives: Sequence[str],
     state: Keeper,
     ids: tuple[Array, Array],
     counts: dict[str, int],
 ) -> None:
-    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason."""
+    """Keep what is worth it of one variant; `counts` gets the points that do not count, by reason.
+
+    `no_mapping`: what `where` allows, and which points keep each dependence.
+    """
+    allowed, broken = no_mapping
     found, masks = variant.evaluator(rows), rows.memory.masks
     values = [np.broadcast_to(objective(o, found, rows, variant.costing), shape) for o in objectives]
     good, legal, left = allowed, allowed, shape[0] * shape[1]
-    limits = zip(variant.costing.limits, found.fits, strict=True)
-    for reason, illegal, mask in ((WHERE, True, allowed), *((x.reason, x.illegal, f) for x, f in limits)):
+    limits = [(x.reason, x.illegal, f) for x, f in zip(variant.costing.limits, found.fits, strict=True)]
+    # What makes a mapping illegal comes before what does not fit.
+    reasons = [(WHERE, True, allowed), *(x for x in limits if x[1])]
+    reasons += [*((why, True, mask) for why, mask in broken), *(x for x in limits if not x[1])]
+    for reason, illegal, mask in reasons:
         if mask is True:
             continue
         good = mask if good is True else masks.apply(np.logical_and, good, mask)
-        legal = good if illegal else legal  # what makes a mapping illegal comes before what does not fit
+        legal = good if illegal else legal
         now = int(np.count_nonzero(np.broadcast_to(good, shape)))
         counts[reason] = counts.get(reason, 0) + left - now
         left = now

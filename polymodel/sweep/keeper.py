@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,20 +11,13 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.objectives import score
 from polymodel.sweep.pareto import Front
+from polymodel.sweep.reasons import shared
 from polymodel.sweep.rows import Cells
 from polymodel.sweep.spill import Spill
 from polymodel.sweep.units import Snapshot
 
 Array = Any
 Keep = Literal["front", "all", "top"]
-
-
-# What a point says of itself, in the words that closed forms use of all: points are counted by reason.
-_SAME = (
-    (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than there are"),
-    (r"tile size \d+ of (\w+) is larger .*", r"tile size of \1 larger than its enclosing extent"),
-    (r" need \d.*", ""),
-)
 
 
 class Outgrown(Exception):
@@ -70,8 +62,7 @@ class Keeper:
         self.feasible += points - sum(refused.values())
 
     def refuse(self, reason: str, count: int) -> None:
-        for said, words in _SAME:
-            reason = re.sub(said, words, reason, count=1)
+        reason = shared(reason)
         if count:
             self.infeasible[reason] = self.infeasible.get(reason, 0) + count
 

@@ -9,6 +9,7 @@ from polymodel.errors import Refused, SpecError
 from polymodel.evaluate import evaluate
 from polymodel.loading import Spec
 from polymodel.sweep.grid import Grid, Roles
+from polymodel.sweep.reasons import WHERE
 from polymodel.sweep.rows import Cells, cells
 from polymodel.sweep.sparse.rows import is_sparse, sparse_cells
 from polymodel.sweep.values import Number
@@ -49,7 +50,7 @@ def point_cells(spec: Spec, grid: Grid, number: int, objectives: Sequence[str]) 
     point: dict[str, Number] = grid.point(number)
     values = {**{n: v for n, v in spec.symbols.items() if v is not None}, **point}
     if not all(bool(c.holds(values)) for c in grid.where):
-        return {"feasible": False, "reason": "left out by `where`"}
+        return {"feasible": False, "reason": WHERE}
     try:
         report = evaluate(spec.bind(**{n: v for n, v in point.items() if n in spec.symbols}))
         sparse = sparse_cells(report.sparse, objectives) if is_sparse(objectives) else {}

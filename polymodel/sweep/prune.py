@@ -48,13 +48,18 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
     forms = {i: block.rows.forms[i] for i in sorted(used)}
     sure = set.intersection(*(adding_up(v.costing, objectives) for v in block.variants))
     kept: dict[tuple[str, ...], Axis] = {}
+    illegal = block.illegal
     for place, axis in enumerate(kernel.axes):
         if axis.size > 1 and not held & set(axis.names):
             found = {i: columns(kernel, [form], place) for i, form in forms.items()}
             worse = [c for i in sure & found.keys() for c, counts in found[i] if counts]
             every = [c for some in found.values() for c, _ in some]
-            kept[axis.names] = _without(axis, least(every, before(worse, axis.ids)))
-    return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes))
+            # A choice replaces another one only where it is legal as well.
+            every += illegal.columns(axis.names) if illegal is not None else []
+            chosen = least(every, before(worse, axis.ids))
+            kept[axis.names] = _without(axis, chosen)
+            illegal = illegal.only(axis.names, chosen) if illegal is not None else None
+    return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes), illegal=illegal)
 
 
 def _without(axis: Axis, chosen: Array) -> Axis:

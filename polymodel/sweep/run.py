@@ -77,9 +77,10 @@ def sweep(
     grid. `where`: comparisons that points must satisfy. `objectives`: energy, latency, edp, area,
     utilisation (the most is the best), or reads:X, writes:X, accesses:X, working_set:X of a component; with
     `sparse_` before it (not area, utilisation) that on the data that the spec describes, and then sparse
-    tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by
-    the first objective, or `all` points with legal tiles. `progress(done, points, seconds)` is called now and
-    then. A point that does not fit is counted under its reason. Kept rows are what `evaluate` gives.
+    tiles decide what fits. `keep`: the Pareto `front`, the `top` ones by the first objective, or `all`
+    mappings. `progress(done, points, seconds)` is called now and then. A point that breaks a dependence, is
+    no mapping for another reason, or does not fit is counted under its reason. Kept rows are what `evaluate`
+    gives.
     `eps`: thin the front so that each point left out has one within 1 + eps in every objective.
     `store`: a folder for the state, saved every two seconds, and for the kept rows; the same sweep goes on
     there unless `resume` is False. `workers`: processes; the result is the same, bit for bit.

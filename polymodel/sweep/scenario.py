@@ -21,7 +21,7 @@ from polymodel.sweep.axes import Axis, make_axes
 from polymodel.sweep.expressions import Constraint
 from polymodel.sweep.grid import Grid, Roles, Uses
 from polymodel.sweep.kernel import Kernel
-from polymodel.sweep.legal import check_legality
+from polymodel.sweep.legal import Illegal, illegal
 from polymodel.sweep.metrics import Block, Evaluator
 from polymodel.sweep.plan import Costing, Rows, costing, values_of
 from polymodel.sweep.values import Number, wrong
@@ -41,7 +41,8 @@ class Variant:
 @dataclass(frozen=True)
 class Scenario:
     """One mapping (number, name) under one choice of block symbols; `first`: its first point number;
-    `unfit`: what is wrong with the architectures that are not among the variants."""
+    `unfit`: what is wrong with the architectures that are not among the variants; `illegal`: points that
+    break a dependence."""
 
     mapping: int
     name: str
@@ -54,6 +55,7 @@ class Scenario:
     variants: tuple[Variant, ...]
     fixed: Mapping[str, int]
     unfit: tuple[str, ...] = ()
+    illegal: Illegal | None = None
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -152,7 +154,7 @@ def scenario(
     plain = {n: v for n, v in fixed.items() if v is not None and not uses.of(n) & set(roles.tiles)}
     inside = {n: t for n, t in texts.items() if uses.of(n) & set(roles.tiles)}
     axes = make_axes(grid, roles.tiles, found.chains, inside, plain, grid.where, found.meetings)
-    check_legality(problem, axes, varying, found, plain)
+    broken = illegal(problem, axes, varying, found, plain)
     rows, made = Rows(), []
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
@@ -164,8 +166,9 @@ def scenario(
         costs(made[0].problem, found.at({**values_of(plain), **point}))
     number = mapping * grid.size + share
     block = Scenario(
-        mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit
-    )
+        mapping, name, number, given, spec, found, axes, rows, tuple(made), values_of(plain), unfit,
+        broken,
+    )  # fmt: skip
     return _on_sparse_data(block) if sparse and block.legal else block
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import joblib
+import pandas as pd
 import pytest
 
 import polymodel as pm
-from polymodel.errors import Refused, SpecError
-from polymodel.sweep import pointwise
-from tests.sweep.small import written
+from polymodel.errors import NotSeparable, Refused, SpecError, TimeUp
+from polymodel.sweep import legal, pointwise, run, units
+from tests.seeds import seeds
+from tests.sweep.small import same, written
 
 # Sums over k, by A in time and by B in space; C has no storage above the instances that sum it up.
 ROW = """
@@ -35,6 +39,39 @@ NODES: list[dict[str, Any]] = [
 EVERY = {"A": list(range(1, 9)), "B": list(range(1, 9))}
 
 
+# T is summed over k and read below the same loops: whatever they split over k is read too early.
+FUSED = """
+arch:
+  nodes:
+  - !Memory {name: DRAM, actions: [{name: read, energy: 1, throughput: 1}, {name: write, energy: 1}]}
+  - !Memory {name: GLB, size: 150, actions: [{name: read, energy: 0.1}, {name: write, energy: 0.1}]}
+  - !Compute {name: MAC, actions: [{name: compute, energy: 1, throughput: 1}]}
+symbols: {TM: null, TK: null, TI: null}
+workload:
+  rank_sizes: {M: 5, K: 4}
+  bits_per_value: {All: 8}
+  einsums: ["T[m] = A[m, k]", "Z[m, k] = A[m, k] * T[m]"]
+"""
+
+
+def _own(einsum: str, variable: str, tile: str) -> dict[str, Any]:
+    loop = {"type": "Temporal", "rank_variable": variable, "tile_shape": tile}
+    return {"type": "Nested", "nodes": [loop, {"type": "Compute", "einsum": einsum, "component": "MAC"}]}
+
+
+SHARED: list[dict[str, Any]] = [
+    {"type": "Storage", "component": "DRAM", "tensors": ["A", "Z"]},
+    {"type": "Temporal", "rank_variable": "m", "tile_shape": "TM"},
+    {"type": "Temporal", "rank_variable": "k", "tile_shape": "TK"},
+    {"type": "Storage", "component": "GLB", "tensors": ["A", "T", "Z"]},
+    {"type": "Sequential", "nodes": [_own("T", "m", "TI"), _own("Z", "k", "1")]},
+]
+TILES: dict[str, Any] = {"TM": pm.all_sizes("m"), "TK": pm.all_sizes("k"), "TI": pm.all_sizes("m")}
+LEGAL = sum(range(1, 6))  # TI <= TM, and TK is whole
+EARLY = "Z reads T before T has finished it: the loop over k (node 2) stands above their split"
+KEEPS: list[dict[str, Any]] = [{"keep": "front"}, {"keep": "all"}, {"keep": "top", "top": 5}]
+
+
 def _swept(grid: dict[str, Any], where: list[str] | None = None) -> Any:
     return pm.sweep(written(ROW, NODES), grid, objectives=("energy",), keep="all", where=where or [])
 
@@ -43,23 +80,133 @@ def _points(swept: Any) -> set[tuple[int, int]]:
     return set(zip(swept.frame["A"], swept.frame["B"], strict=True))
 
 
-def test_points_between_the_finest_and_the_coarsest_are_checked() -> None:
+def _one_by_one(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **options: Any) -> Any:
+    """The same sweep, each of its points by `evaluate`."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise NotSeparable("asked for")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "scenario", refused)
+        return pm.sweep(*arguments, **options)
+
+
+def test_points_between_the_finest_and_the_coarsest_are_decided() -> None:
     """Both (1, 1) and (8, 8) run on one instance; (8, 1) sums C up in eight."""
     swept = _swept(EVERY)
-    assert any("sums C up in several instances" in note for note in swept.notes)
+    assert not swept.notes
     assert _points(swept) == {(a, a) for a in range(1, 9)}
+    (reason,) = (r for r in swept.infeasible if "sums C up in several instances" in r)
+    assert swept.infeasible[reason] == sum(range(8))  # B < A
+    assert f"infeasible: 28 ({reason})" in repr(swept)
+    assert reason in swept.to_html(plots=False)
     with pytest.raises(SpecError, match="sums C up in several instances"):
         pm.evaluate(written(ROW, NODES).bind(A=8, B=1))
 
 
-def test_a_large_grid_with_broken_points_says_how_to_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_grid_with_broken_points_is_decided_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pointwise, "MOST", 20)
-    with pytest.raises(Refused, match=r"break a dependence.*sums C up in several instances") as refusal:
-        _swept(EVERY)
-    assert "`where` over symbols of one rank variable" in refusal.value.remedy
-    swept = _swept(EVERY, ["A == B"])
-    assert not any("one by one" in note for note in swept.notes)
-    assert _points(swept) == {(a, a) for a in range(1, 9)}
+    assert _points(_swept(EVERY)) == {(a, a) for a in range(1, 9)}
+    assert _points(_swept(EVERY, ["A == B"])) == {(a, a) for a in range(1, 9)}
+
+
+@pytest.mark.parametrize("prune", [True, False], ids=["pruned", "whole"])
+@pytest.mark.parametrize("kept", KEEPS, ids=str)
+def test_rows_and_counts_are_those_of_points_one_by_one(
+    kept: dict[str, Any], prune: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = written(FUSED, SHARED)
+    options: dict[str, Any] = {"objectives": ("energy", "working_set:GLB"), "prune": prune, **kept}
+    swept = pm.sweep(spec, TILES, **options)
+    single = _one_by_one(monkeypatch, spec, TILES, **options)
+    same_rows(swept, single)
+    assert set(swept.frame["TK"]) == {4}
+    if kept["keep"] != "front" or not prune:
+        assert swept.infeasible[EARLY] == single.infeasible[EARLY] == 3 * LEGAL
+        assert swept.feasible == single.feasible
+
+
+def test_legal_points_are_not_pruned_for_illegal_ones() -> None:
+    """Each TK below 4 holds less of A and Z than 4 does, and is illegal."""
+    options: dict[str, Any] = {"objectives": ("energy", "working_set:GLB")}
+    spec = written(FUSED, SHARED)
+    swept = pm.sweep(spec, TILES, **options, prune=True)
+    assert swept.pruned
+    same_rows(swept, pm.sweep(spec, TILES, **options, prune=False))
+    same_rows(swept, pm.sweep(spec, TILES, **options, where=["TK == 4"], prune=True), "point", "TK")
+
+
+@pytest.mark.parametrize("kept", seeds(1, KEEPS), ids=str)
+def test_processes_stores_and_resumed_runs_count_the_same(
+    kept: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LINES", 100)
+    monkeypatch.setattr(run, "BLOCK", 400)
+    monkeypatch.setattr(units, "SAVE_EVERY", 0.0)
+    spec, calls = written(FUSED.replace("M: 5", "M: 64").replace("size: 150", "size: 2000"), SHARED), 0
+    options: dict[str, Any] = {"objectives": ("energy", "latency"), **kept}
+    whole = pm.sweep(spec, TILES, **options)
+    assert whole.infeasible[EARLY] == 3 * sum(range(1, 65))
+
+    def interrupt(done: int, total: int, seconds: float) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+
+    broken = pm.sweep(spec, TILES, **options, store=tmp_path, progress=interrupt)
+    assert not broken.complete
+    assert broken.infeasible.get(EARLY, 0) < whole.infeasible[EARLY]
+    same(pm.sweep(spec, TILES, **options, store=tmp_path), whole)
+    same(pm.sweep(spec, TILES, **options, workers=2), whole)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_counts_the_same() -> None:
+    distributed = pytest.importorskip("distributed")
+    spec, options = written(FUSED, SHARED), {"objectives": ("energy", "latency")}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask"),
+    ):
+        two = pm.sweep(spec, TILES, **options, workers=3)
+    same(two, pm.sweep(spec, TILES, **options))
+
+
+@pytest.mark.parametrize("kept", seeds(1, KEEPS), ids=str)
+def test_sparse_figures_of_legal_points_alone(kept: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = written(FUSED.replace("einsums:", "densities: {A: 0.25}\n  einsums:"), SHARED)
+    options: dict[str, Any] = {"objectives": ("sparse_energy", "sparse_working_set:GLB"), **kept}
+    swept = pm.sweep(spec, TILES, **options)
+    assert not swept.notes
+    single = _one_by_one(monkeypatch, spec, TILES, **options)
+    same_rows(swept, single)
+    assert swept.infeasible[EARLY] == single.infeasible[EARLY] == 3 * LEGAL
+
+
+def test_more_sets_of_loops_than_are_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legal, "MOST", 7)
+    monkeypatch.setattr(pointwise, "MOST", 7)
+    with pytest.raises(Refused, match=r"Z reads T before .* 12 of them.*one by one") as refusal:
+        pm.sweep(written(FUSED, SHARED), TILES)
+    assert "leave some out by `where`" in refusal.value.remedy
+
+
+def test_the_time_limit_holds_while_points_are_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def passed(doing: str = "") -> None:
+        raise TimeUp(doing)
+
+    monkeypatch.setattr(legal, "look", passed)
+    swept = pm.sweep(written(FUSED, SHARED), TILES)
+    assert not swept.complete
+    assert "stopped at the time limit after 0 of" in swept.notes[0]
+
+
+def same_rows(a: Any, b: Any, *leave_out: str) -> None:
+    pd.testing.assert_frame_equal(
+        a.frame.drop(columns=list(leave_out)), b.frame.drop(columns=list(leave_out)), check_exact=True
+    )
 
 
 def test_a_grid_in_which_all_points_are_broken_is_an_error() -> None:

@@ -1,0 +1,22 @@
+"""Why points do not count, in words that points share: a sweep counts points by reason."""
+
+from __future__ import annotations
+
+import re
+
+TILES = "tile size below 1, not whole, or larger than its enclosing extent"
+WHERE = "left out by `where`"
+# What a point says of itself, and what is said of all points like it.
+_SHARED = (
+    (r"the spatial loops over (\S+) need .*", r"\1: more instances needed than there are"),
+    (r"tile size \d+ of (\w+) is larger .*", r"tile size of \1 larger than its enclosing extent"),
+    (r" need \d.*", ""),
+    (r" \(for example [^()]*\[[^()]*\]\)", ""),
+)
+
+
+def shared(reason: str) -> str:
+    """The reason of one point without the sizes and elements that are its own."""
+    for said, words in _SHARED:
+        reason = re.sub(said, words, reason, count=1)
+    return reason
