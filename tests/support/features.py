@@ -1,0 +1,457 @@
+"""Every modelling feature with a small spec that uses it: the rows of the support table.
+
+A feature is stated as changes of one small spec, so that what a door refuses is the feature and nothing
+else. A feature of mappings is shown by a spec in which its mapping beats every mapping without it, so that a
+search with the feature in its space finds something as good; `outside` says why a search does not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polymodel as pm
+
+Node = dict[str, Any]
+Section = dict[str, Any]
+
+
+def memory(name: str, energy: float, size: float | str = "inf", throughput: float = 1e9, **more: Any) -> Node:
+    """A memory whose reads and writes cost the same per bit and take the same time."""
+    actions = [{"name": n, "energy": energy, "throughput": throughput} for n in ("read", "write")]
+    return {"type": "Memory", "name": name, "size": size, "actions": actions, **more}
+
+
+def unit(name: str = "MAC", **more: Any) -> Node:
+    """A compute unit."""
+    return {
+        "type": "Compute",
+        "name": name,
+        "actions": [{"name": "compute", "energy": 1e-12, "throughput": 1e9}],
+        **more,
+    }
+
+
+def fanout(**more: Any) -> Node:
+    """A container with one fanout of two."""
+    return {"type": "Container", "name": "PE", "spatial": [{"name": "X", "fanout": 2, **more}]}
+
+
+def storage(component: str, *tensors: str, **more: Any) -> Node:
+    return {"type": "Storage", "component": component, "tensors": list(tensors), **more}
+
+
+def loop(variable: str | Mapping[str, str], tile: int, **more: Any) -> Node:
+    return {"type": "Temporal", "rank_variable": variable, "tile_shape": tile, **more}
+
+
+def spread(variable: str, tile: int, component: str = "PE", name: str = "X") -> Node:
+    return {
+        "type": "Spatial",
+        "rank_variable": variable,
+        "tile_shape": tile,
+        "component": component,
+        "name": name,
+    }
+
+
+def leaf(einsum: str, component: str = "MAC") -> Node:
+    return {"type": "Compute", "einsum": einsum, "component": component}
+
+
+def split(*branches: Sequence[Node], kind: str = "Sequential") -> Node:
+    return {"type": kind, "nodes": [{"type": "Nested", "nodes": list(b)} for b in branches]}
+
+
+def product(**more: Any) -> Section:
+    """Z[m, n] = A[m, k] * B[k, n], 4 x 4 x 4 of 8 bits."""
+    return {
+        "rank_sizes": {"M": 4, "N": 4, "K": 4},
+        "bits_per_value": {"All": 8},
+        "einsums": ["Z[m, n] = A[m, k] * B[k, n]"],
+        **more,
+    }
+
+
+def chain(**more: Any) -> Section:
+    """Two products in a chain."""
+    return {
+        "rank_sizes": {"M": 4, "N": 4, "K": 4, "J": 4},
+        "bits_per_value": {"All": 8},
+        "einsums": ["T[m, n] = A[m, k] * B[k, n]", "Z[m, j] = T[m, n] * C[n, j]"],
+        **more,
+    }
+
+
+def convolution(size: int = 8, taps: int = 3, stride: int = 1, padding: int = 0) -> Section:
+    """O[p] = I[a p + r - padding] * F[r]; with `padding` the input is narrower than its windows reach."""
+    width = stride * (size - 1) + taps - 2 * padding
+    rank = (f"{stride}*p" if stride > 1 else "p") + " + r" + (f" - {padding}" if padding else "")
+    return {
+        "rank_sizes": {"P": size, "R": taps, "W": width},
+        "bits_per_value": {"All": 8},
+        "einsums": [
+            {
+                "name": "O",
+                "tensor_accesses": [
+                    {"name": "I", "projection": {"W": rank}},
+                    {"name": "F", "projection": ["r"]},
+                    {"name": "O", "projection": ["p"], "output": True},
+                ],
+            }
+        ],
+    }
+
+
+def convolutions() -> Section:
+    """Two convolutions in a chain; the second one reads windows of what the first one makes."""
+
+    def one(name: str, read: str, taps: str, made: str, p: str, r: str, n: int) -> Section:
+        return {
+            "name": name,
+            "tensor_accesses": [
+                {"name": read, "projection": {f"W{n}": f"{p} + {r}"}},
+                {"name": taps, "projection": [r]},
+                {"name": made, "projection": {f"W{n + 1}": p}, "output": True},
+            ],
+        }
+
+    return {
+        "rank_sizes": {"W1": 36, "W2": 34, "W3": 32, "R1": 3, "R2": 3},
+        "bits_per_value": {"All": 8},
+        "einsums": [one("T", "I", "F", "T", "p1", "r1", 1), one("O", "T", "G", "O", "p2", "r2", 2)],
+    }
+
+
+PRODUCT_TREE = (
+    storage("DRAM", "A", "B", "Z"),
+    loop("m", 2),
+    storage("GLB", "A", "B", "Z"),
+    loop("m", 1),
+    leaf("Z"),
+)
+CHAIN_TREE = (
+    storage("DRAM", "A", "B", "C", "Z"),
+    loop("m", 2),
+    storage("GLB", "A", "B", "T", "C", "Z"),
+    split([leaf("T")], [leaf("Z")]),
+)
+WINDOW_TREE = (
+    storage("DRAM", "I", "F", "O"),
+    storage("GLB", "F"),
+    loop("p", 2),
+    storage("GLB", "I", "O"),
+    leaf("O"),
+)
+
+
+def halo_tree(reuse: str) -> tuple[Node, ...]:
+    """The convolutions fused over tiles of the last output; the intermediate's storage has a policy."""
+    return (
+        storage("DRAM", "I", "F", "G", "O"),
+        storage("GLB", "F", "G"),
+        loop("p2", 4),
+        storage("GLB", "T", reuse=reuse),
+        storage("GLB", "I", "O"),
+        split([leaf("T")], [leaf("O")]),
+    )
+
+
+def replaced(tree: Sequence[Node], old: Node, *new: Node) -> tuple[Node, ...]:
+    """The tree with one of its outer nodes replaced."""
+    assert old in tree
+    return tuple(n for node in tree for n in (new if node == old else (node,)))
+
+
+def tagged(nodes: Sequence[Node], component: str, **more: Any) -> tuple[Node, ...]:
+    """The tree with more keys in every storage node of a component."""
+    return tuple({**n, **more} if n.get("component") == component else n for n in nodes)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One row. `slopes`: which slope is asked for ("ski", "chain"), or why none can show the feature.
+
+    `outside`: why the search lacks mappings with it, of which the one here is the best in `better_in` (empty:
+    none is better, and the mappings found are looked through instead).
+    """
+
+    name: str
+    workload: Section = field(default_factory=product)
+    arch: tuple[Node, ...] = ()
+    tree: tuple[Node, ...] = PRODUCT_TREE
+    options: Section = field(default_factory=dict)
+    symbols: Section = field(default_factory=dict)
+    slopes: str = "no architecture"
+    outside: str = ""
+    better_in: str = "energy"
+    densities: Section | None = None
+
+    @property
+    def machine(self) -> tuple[Node, ...]:
+        """Its architecture: the usual one where it has none of its own."""
+        return self.arch or (memory("DRAM", 1e-10), memory("GLB", 1e-12), unit())
+
+    def spec(self, tree: Sequence[Node] | None = None, mapped: bool = True) -> pm.Spec:
+        """The spec, with another mapping or none."""
+        found: Section = {
+            "schema_version": 1,
+            "arch": {"nodes": list(self.machine), **self.options},
+            "workload": self.workload,
+        }
+        if self.symbols:
+            found["symbols"] = self.symbols
+        if mapped:
+            found["mapping"] = {"nodes": list(self.tree if tree is None else tree)}
+        return pm.load(found)
+
+
+GLB_BY_64 = [
+    {"name": n, "energy": 1e-12, "throughput": 1e9, "bits_per_action": 64} for n in ("read", "write")
+]
+WITH_PE = (memory("DRAM", 1e-10), memory("GLB", 1e-12), fanout(), unit())
+PE_TREE = (
+    storage("DRAM", "A", "B", "Z"),
+    loop("m", 2),
+    storage("GLB", "A", "B", "Z"),
+    spread("n", 2),
+    leaf("Z"),
+)
+LINKED = fanout(link={"energy_per_bit_hop": 1e-13, "topology": "mesh", "throughput": 1e8})
+STAGES = (
+    memory("DRAM", 1e-10, throughput=1e12),
+    memory("GLB", 1e-12, throughput=1e12),
+    unit("MAC0"),
+    unit("MAC1"),
+)
+SMALL_GLB = (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 24), unit())
+FAST_WITH_PE = (
+    memory("DRAM", 1e-10, throughput=1e12),
+    memory("GLB", 1e-12, throughput=1e12),
+    fanout(),
+    unit(),
+)
+REFILLS = "storage nodes of the search refill"
+
+FEATURES: tuple[Feature, ...] = (
+    Feature("a product on two memories", slopes="ski"),
+    Feature("a fused chain", chain(), tree=CHAIN_TREE, slopes="chain"),
+    Feature("links with costs", arch=(*WITH_PE[:2], LINKED, unit()), tree=PE_TREE),
+    Feature(
+        "tolls",
+        arch=(
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12),
+            {
+                "type": "Toll",
+                "name": "Wire",
+                "actions": [{"name": "read", "energy": 1e-13, "throughput": 1e9}],
+            },
+            unit(),
+        ),
+    ),
+    Feature(
+        "assume_overlap: false",
+        options={"assume_overlap": False},
+        arch=(
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12, buffering="single"),
+            unit(),
+        ),
+    ),
+    Feature(
+        "bits_per_action that values fill",
+        arch=(
+            memory("DRAM", 1e-10),
+            {**memory("GLB", 1e-12), "actions": [{**a, "bits_per_action": 8} for a in GLB_BY_64]},
+            unit(),
+        ),
+    ),
+    Feature(
+        "bits_per_action that rounds up",
+        arch=(
+            memory("DRAM", 1e-10),
+            {**memory("GLB", 1e-12), "actions": GLB_BY_64},
+            unit(),
+        ),
+    ),
+    Feature("separate ports", arch=(memory("DRAM", 1e-10, ports="separate"), memory("GLB", 1e-12), unit())),
+    Feature("read_first", arch=(memory("DRAM", 1e-10, read_first=True), memory("GLB", 1e-12), unit())),
+    Feature(
+        "fill_drain_latency",
+        arch=(memory("DRAM", 1e-10, fill_drain_latency=1e-6), memory("GLB", 1e-12), unit()),
+    ),
+    Feature("leakage", arch=(memory("DRAM", 1e-10, leak_power=1e-3), memory("GLB", 1e-12), unit())),
+    Feature(
+        "allocation: live",
+        arch=(
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12, allocation="live"),
+            unit(),
+        ),
+    ),
+    Feature(
+        "allocation: live in a fused loop",
+        chain(),
+        (
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12, 8 * 60, allocation="live"),
+            unit(),
+        ),
+        CHAIN_TREE,
+    ),
+    Feature(
+        "symbols in the hardware",
+        symbols={"BITS": 4096},
+        arch=(
+            memory("DRAM", 1e-10),
+            memory("GLB", 1e-12, "BITS"),
+            unit(),
+        ),
+    ),
+    Feature("a fanout", arch=WITH_PE, tree=PE_TREE),
+    Feature("a fanout that reduces", arch=WITH_PE, tree=replaced(PE_TREE, spread("n", 2), spread("k", 2))),
+    Feature(
+        "broadcast_partials",
+        arch=(*WITH_PE[:2], fanout(broadcast_partials=True), unit()),
+        tree=replaced(PE_TREE, spread("n", 2), spread("k", 2)),
+    ),
+    Feature("multicast: identical", arch=(*WITH_PE[:2], fanout(multicast="identical"), unit()), tree=PE_TREE),
+    Feature(
+        "uneven spatial tiles",
+        product(rank_sizes={"M": 3, "N": 5, "K": 3}),
+        FAST_WITH_PE,
+        replaced(PE_TREE, spread("n", 2), spread("n", 3)),
+        better_in="latency",
+        outside="tile sizes divide by default; `sizes: all` admits others in time, not in space",
+    ),
+    Feature(
+        "windows in space",
+        convolution(),
+        FAST_WITH_PE,
+        (
+            storage("DRAM", "I", "F", "O"),
+            storage("GLB", "I", "F", "O"),
+            spread("p", 4),
+            leaf("O"),
+        ),
+        better_in="latency",
+        outside="rank variables of windows are not spread over fanouts",
+    ),
+    Feature(
+        "uneven tiles",
+        product(rank_sizes={"M": 7, "N": 4, "K": 4}),
+        tree=(
+            storage("DRAM", "A", "B", "Z"),
+            loop("m", 3),
+            storage("GLB", "A", "B", "Z"),
+            loop("m", 2),
+            leaf("Z"),
+        ),
+    ),
+    Feature(
+        "initial tiles",
+        tree=replaced(PRODUCT_TREE, loop("m", 2), loop("m", 2, initial_tile_shape=1)),
+        outside="first tiles are like the others",
+        better_in="",
+    ),
+    Feature(
+        "reuse: slide",
+        convolution(),
+        (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 10), unit()),
+        tagged(WINDOW_TREE, "GLB", reuse="slide"),
+        outside=REFILLS,
+    ),
+    Feature(
+        "reuse: keep_previous",
+        convolution(),
+        (memory("DRAM", 1e-10), memory("GLB", 1e-12, 8 * 10), unit()),
+        tagged(WINDOW_TREE, "GLB", reuse="keep_previous"),
+        outside=REFILLS,
+    ),
+    Feature("windows", convolution(), tree=WINDOW_TREE, slopes="ski"),
+    Feature("strides with holes", convolution(size=4, taps=2, stride=3), tree=WINDOW_TREE, slopes="ski"),
+    Feature("padding", convolution(padding=1), tree=WINDOW_TREE, slopes="ski"),
+    Feature(
+        "triangular spaces",
+        {
+            "rank_sizes": {"M": 4, "N": 4, "K": 4},
+            "bits_per_value": {"All": 8},
+            "einsums": [
+                {
+                    "name": "Z",
+                    "iteration_space_shape": "n <= m",
+                    "tensor_accesses": [
+                        {"name": "A", "projection": ["m", "k"]},
+                        {"name": "B", "projection": ["k", "n"]},
+                        {"name": "Z", "projection": ["m", "n"], "output": True},
+                    ],
+                }
+            ],
+        },
+        slopes="ski",
+    ),
+    Feature(
+        "fused halos, recomputed",
+        convolutions(),
+        SMALL_GLB,
+        halo_tree("refill"),
+        slopes="chain",
+        outside="the search fuses loops over what both Einsums index alike",
+    ),
+    Feature(
+        "fused halos, retained",
+        convolutions(),
+        SMALL_GLB,
+        halo_tree("slide"),
+        slopes="chain",
+        outside="the search fuses loops over what both Einsums index alike",
+    ),
+    Feature(
+        "pipelines",
+        chain(),
+        STAGES,
+        (
+            storage("DRAM", "A", "B", "C", "Z"),
+            loop("m", 1),
+            storage("GLB", "A", "B", "T", "C", "Z"),
+            split([leaf("T", "MAC0")], [leaf("Z", "MAC1")], kind="Pipeline"),
+        ),
+        better_in="latency",
+        outside="branches of a split run one after the other",
+    ),
+    Feature(
+        "copies",
+        {
+            "rank_sizes": {"M": 4, "K": 4, "N": 4},
+            "bits_per_value": {"All": 8},
+            "einsums": [
+                {
+                    "name": "C",
+                    "is_copy_operation": True,
+                    "tensor_accesses": [
+                        {"name": "X", "projection": ["m", "k"]},
+                        {"name": "A", "projection": ["m", "k"], "output": True},
+                    ],
+                },
+                "Z[m, n] = A[m, k] * B[k, n]",
+            ],
+        },
+        tree=(storage("DRAM", "X", "A", "B", "Z"), split([leaf("C")], list(PRODUCT_TREE[1:]))),
+        slopes="chain",
+    ),
+    Feature("n_instances", product(n_instances=3), slopes="ski"),
+    Feature("persistent tensors", product(persistent_tensors=["B"], n_instances=3), slopes="ski"),
+    Feature("two bit widths", product(bits_per_value={"Inputs": 8, "Outputs": 32}), slopes="ski"),
+    Feature("densities", product(densities={"A": 0.5}), slopes="ski"),
+    Feature(
+        "skipping on sparse data",
+        product(densities={"A": 0.5}),
+        arch=(
+            memory("DRAM", 1e-10, sparse={"actions": [{"skip": "B", "on": "A"}]}),
+            memory("GLB", 1e-12),
+            unit(),
+        ),
+    ),
+)
