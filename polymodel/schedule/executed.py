@@ -202,7 +202,7 @@ class _Inference:
         drivers = tuple(self.view(c.name, c.access_of(tensor), d.depth) for c in consumers if c.name in below)
         keepers = tuple(self.view(c.name, c.access_of(tensor), above) for c in consumers)
         own = _own(self, d, einsum.outputs[0])
-        blocks = partition((*drivers, own))
+        blocks = partition((*drivers, *keepers, own))
         while True:
             blocks = joint_blocks(keepers, joint_blocks(drivers, blocks))
             stamps = touch(drivers, blocks)

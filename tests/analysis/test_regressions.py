@@ -15,7 +15,7 @@ from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, StorageNode
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum
 from tests.analysis.small import dram, einsum, glb, hierarchy
@@ -114,4 +114,38 @@ def test_a_shared_loop_inside_a_tile_of_one_einsum_alone_has_no_closed_form() ->
     problem = Problem(Cascade((e0, e1)), hierarchy(), tree)
     with pytest.raises(NotSeparable, match="E0 and E1 run the loop over m in other ranges"):
         SYMBOLIC.analyse(problem)
+    assert not differences(EXACT.analyse(problem), REFEREE.analyse(problem))
+
+
+def test_results_of_an_inferred_einsum_are_read_outside_its_loop_too() -> None:
+    """The loop over l infers E0, whose four results GLB keeps for all its iterations; then E2, outside
+    that loop, reads them under a variable of its own."""
+    e0 = einsum("E0", "I[j]", "T[j]", sizes={"j": 4})
+    e1 = einsum("E1", "T[j]", "U[j,l]", sizes={"j": 4, "l": 3})
+    e2 = einsum("E2", "T[q]", "V[q,n]", sizes={"q": 4, "n": 2})
+    within = (Loop("l", 1), Split(((ComputeNode("E0", "MAC"),), (ComputeNode("E1", "MAC"),))))
+    tree = LoopTree((dram("I", "U", "V"), glb("T"), Split((within, (ComputeNode("E2", "MAC"),)))))
+    problem = Problem(Cascade((e0, e1, e2)), hierarchy(), tree)
+    assert not check(problem)
+    ours = EXACT.analyse(problem)
+    assert [t.operations for t in ours.compute] == [4, 12, 8]
+    assert not differences(ours, REFEREE.analyse(problem))
+
+
+def test_the_walk_follows_needs_alone_not_the_trips_of_spatial_loops() -> None:
+    """The loop over k binds E0 and E3. E2 executes what E3 needs, E1 what E2 needs, E0 as often as E1:
+    nothing executes as something that waits for it, though E0 alone tells how far k counts for E2."""
+    e0 = einsum("E0", "I[k]", "T0[k]", sizes={"k": 4})
+    e1 = einsum("E1", "F[s,z]", "T1[z]", sizes={"s": 1, "z": 3})
+    e2 = einsum("E2", "T1[n]", "T2[n]", sizes={"n": 3})
+    e3 = einsum("E3", "T2[n]", "W[k]", "T3[n,k]", sizes={"k": 4, "n": 3})
+    first = (Loop("s", 1), Split(((ComputeNode("E0", "MAC"),), (ComputeNode("E1", "MAC"),))))
+    second = (
+        StorageNode("RF", ("T2",)),
+        Split(((ComputeNode("E2", "MAC"),), (ComputeNode("E3", "MAC"),))),
+    )
+    spread = Loop("k", 4, spatial=True, component="PE", dim="X")
+    tree = LoopTree((dram("I", "F", "W", "T0", "T3"), glb("T1"), spread, Split((first, second))))
+    problem = Problem(Cascade((e0, e1, e2, e3)), hierarchy(), tree)
+    assert not check(problem)
     assert not differences(EXACT.analyse(problem), REFEREE.analyse(problem))

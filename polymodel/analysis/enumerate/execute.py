@@ -31,6 +31,7 @@ from polymodel.workload.einsum import Einsum
 
 Point = tuple[int, ...]
 C = TypeVar("C", int, int | None)
+UNBOUND = 0  # the radix of a spatial loop in an Einsum that it does not bind, until all Einsums are walked
 Stamp = tuple[Time, Place]  # of the loops and splits down to the decision
 
 
@@ -39,7 +40,24 @@ def walk_all(problem: Problem, reuse: Reuse | None = None) -> dict[str, EinsumWa
     execution = _Execution(problem, reuse)
     for name in reversed(problem.tree.einsums):
         execution.walk(name)
-    return _same_radices(problem, {name: execution.walks[name] for name in problem.tree.einsums})
+    return _same_radices(
+        problem, _all_radices({name: execution.walks[name] for name in problem.tree.einsums})
+    )
+
+
+def _all_radices(walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
+    """A spatial loop that binds nothing of an Einsum has the radix of those that it binds. Known only now:
+    what an Einsum executes may depend on one that the loop does not bind."""
+    known: dict[int, int] = {}
+    for loop in (x for walk in walks.values() for x in walk.spatial):
+        known[loop.node] = max(known.get(loop.node, UNBOUND), loop.radix)
+    return {
+        name: replace(
+            walk,
+            spatial=tuple(replace(x, radix=known[x.node]) if x.radix == UNBOUND else x for x in walk.spatial),
+        )
+        for name, walk in walks.items()
+    }
 
 
 def _same_radices(problem: Problem, walks: dict[str, EinsumWalk]) -> dict[str, EinsumWalk]:
@@ -116,7 +134,7 @@ class _Execution:
         )
 
     def spatial(self, locator: Locator, widest: dict[str, int]) -> tuple[SpatialLoop, ...]:
-        """The spatial loops of a path; one that binds nothing here has the radix of those it binds."""
+        """The spatial loops of a path; one that binds nothing here has no radix yet."""
         radices = locator.radices(self.problem, widest)
         found = []
         for step in locator.path:
@@ -124,10 +142,8 @@ class _Execution:
             if not isinstance(node, Loop) or not node.spatial:
                 continue
             variable = node.variable_in(locator.einsum.name)
-            if step.id not in radices:
-                others = [self.walk(e) for e in self.binding(locator, step.id)]
-                radices[step.id] = max(x.radix for w in others for x in w.spatial if x.node == step.id)
-            found.append(SpatialLoop(step.id, node.component, node.dim, variable, radices[step.id]))
+            radix = radices.get(step.id, UNBOUND)
+            found.append(SpatialLoop(step.id, node.component, node.dim, variable, radix))
         return tuple(found)
 
     def binding(self, locator: Locator, node: int) -> list[str]:
