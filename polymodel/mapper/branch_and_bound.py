@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.dominance import undominated
+from polymodel.pareto import undominated
 
 Array = Any
 ROUNDING = 1e-9  # sums of floats in another order may differ by less
@@ -78,7 +78,7 @@ class Known:
     def joined(self, more: Sequence[Array]) -> Known:
         """With the figures of more whole mappings."""
         figures = np.concatenate([self.figures, np.stack(list(more))], axis=1)
-        kept = undominated(list(figures), np.zeros(figures.shape[1], np.int64))
+        kept = undominated(figures)
         return replace(self, figures=figures[:, kept])
 
     @cached_property

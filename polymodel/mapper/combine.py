@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.partials import Figures, Points
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Template
 from polymodel.mapper.terms import Costs, Factors, Form, Term
 from polymodel.mapper.tilechains import TileChains
+from polymodel.pareto import undominated
 
 Array = Any
 PRUNE_ABOVE = 20_000

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.combine import coarse
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.join import Rules, Stage
 from polymodel.mapper.objectives import THIN, share_of
 from polymodel.mapper.pmappings import Pmappings
@@ -19,6 +18,7 @@ from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
 from polymodel.mapper.trees import Chosen, looptree
+from polymodel.pareto import undominated
 
 Array = Any
 
@@ -64,9 +64,9 @@ def candidates_of(
     figures = [np.concatenate(f) for f in zip(*(w.figures() for w in wholes), strict=True)]
     if request.eps:
         figures = [*(coarse(f, share_of(request.eps, THIN)) for f in figures), *figures]
-        kept = undominated(figures[: len(figures) // 2], np.zeros(len(figures[0]), np.int64))
+        kept = undominated(figures[: len(figures) // 2])
     else:
-        kept = undominated(figures, np.zeros(len(figures[0]), np.int64))
+        kept = undominated(figures)
     places = [(w, s, k) for w in wholes for s in w.joined[-1] for k in range(len(s))]
     result = [_candidate(*places[int(n)], spaces, request) for n in kept]
     return tuple(sorted(result, key=lambda c: c.values))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.combine import Interest
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.templates import Template
+from polymodel.pareto import undominated
 
 Array = Any
 CELLS = 2**24
@@ -111,7 +111,7 @@ class Inner:
     @cached_property
     def quickest(self) -> Inner:
         """Those of its points that are best in time."""
-        kept = undominated([self.rest, *self.ports, *self.needs], np.zeros(len(self.rest), np.int64))
+        kept = undominated([self.rest, *self.ports, *self.needs])
         return Inner(
             self.energy[kept], self.ports[:, kept], self.rest[kept], self.local[:0, kept],
             self.needs[:, kept], self.templates, self.template[kept], self.choice[kept],

@@ -19,7 +19,6 @@ from polymodel.mapper.branch_and_bound import Bound, Known
 from polymodel.mapper.budget import GRACE, Late, Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import Interfaces
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.full_mappings import Whole
 from polymodel.mapper.join import Outlook, Rules, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
@@ -30,6 +29,7 @@ from polymodel.mapper.shape_choices import every_shape, exchanged_inside, unlike
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape
+from polymodel.pareto import undominated
 
 Array = Any
 T = TypeVar("T")

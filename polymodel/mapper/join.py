@@ -17,7 +17,6 @@ from polymodel.mapper.branch_and_bound import Bound, Known
 from polymodel.mapper.budget import Tally, always
 from polymodel.mapper.checkpoints import once
 from polymodel.mapper.combine import Interest, group_numbers
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import (
@@ -31,6 +30,7 @@ from polymodel.mapper.states import (
     start,
     step,
 )
+from polymodel.pareto import undominated
 
 Array = Any
 PAIRS = 2_000_000

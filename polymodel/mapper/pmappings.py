@@ -19,7 +19,6 @@ from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import Late, Tally
 from polymodel.mapper.checkpoints import once
 from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.inner_levels import Inner
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import (
@@ -34,6 +33,7 @@ from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Exchanges, Passing, Shape, Template, outer_templates, templates
 from polymodel.mapper.terms import costs
 from polymodel.mapper.tilechains import all_chains, spread_after, unbundled
+from polymodel.pareto import undominated
 
 Array = Any
 

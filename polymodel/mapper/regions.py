@@ -19,13 +19,13 @@ import numpy as np
 from polymodel.mapper.branch_and_bound import Bound
 from polymodel.mapper.budget import Tally
 from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.inner_levels import Inner
 from polymodel.mapper.records import Limits
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.templates import Node, Template, inner_templates
 from polymodel.mapper.terms import Costs, costs, jointly
 from polymodel.mapper.tilechains import all_chains
+from polymodel.pareto import undominated
 
 Array = Any
 PAIRS = 2_000_000
@@ -68,7 +68,7 @@ def inner_regions(
         needs = np.stack(joined.ends()) if joined.ends() else np.zeros((0, joined.n))
         local, _ = joined.slots()
         tally.ask()
-        kept = undominated([*joined.told_apart(), *local, *needs], np.zeros(joined.n, np.int64))
+        kept = undominated([*joined.told_apart(), *local, *needs])
         choice = joined.choice()[kept]
         for mine, own in zip(found, each, strict=True):
             tally.ask()
@@ -114,7 +114,7 @@ def _together(found: Sequence[Inner]) -> Inner:
 def _best(x: Inner, interest: Interest) -> Inner:
     figures = [x.energy] if interest.energy else []
     figures += [x.rest, *x.ports] if interest.latency else []
-    kept = undominated([*figures, *x.local, *x.needs], np.zeros(len(x.energy), np.int64))
+    kept = undominated([*figures, *x.local, *x.needs])
     return Inner(
         x.energy[kept], x.ports[:, kept], x.rest[kept], x.local[:, kept], x.needs[:, kept],
         x.templates, x.template[kept], x.choice[kept],

@@ -21,12 +21,12 @@ from polymodel.loading import Spec
 from polymodel.mapper.checkpoints import Finished, fingerprint, store_of
 from polymodel.mapper.confirm import LONGEST, all_confirmed, searched
 from polymodel.mapper.constraints import Constraints
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.front import Front
 from polymodel.mapper.point import Point
 from polymodel.mapper.records import Found, Progress, Request
 from polymodel.mapper.request import asked_for
 from polymodel.mapper.search import search
+from polymodel.pareto import undominated
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
 from polymodel.sweep.parallel import folder_of, marked, parts_of
@@ -174,7 +174,7 @@ def _front(points: Sequence[Point]) -> list[Point]:
     if not points:
         return []
     values = np.array([p.values for p in points]).T
-    kept = undominated(list(values), np.zeros(len(points), np.int64))
+    kept = undominated(values)
     return sorted((points[int(i)] for i in kept), key=lambda p: p.values)
 
 

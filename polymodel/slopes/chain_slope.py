@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, Refused, SpecError
@@ -39,10 +39,10 @@ from polymodel.slopes.curve_text import (
     fitting,
     fitting_or_fault,
 )
+from polymodel.slopes.curves import Curve, in_turn, lowest
 from polymodel.slopes.fused_segments import Segment, Workbench
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.options import Options
-from polymodel.slopes.staircase import Staircase, lowest_of, one_after_the_other
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.workload.einsum import Cascade
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from polymodel.loading import Spec
     from polymodel.report.report import Report
 
-Curve = Literal["unfused", "untiled_fused", "ffmr_drop", "ffmr_retain", "best"]
+CurveName = Literal["unfused", "untiled_fused", "ffmr_drop", "ffmr_retain", "best"]
 Link = Literal["unfused", "untiled", "tiled"]
 
 
@@ -245,7 +245,7 @@ def chain_slope(
     spec: Spec,
     *,
     einsums: str | Sequence[str] | None = None,
-    curves: Curve | Sequence[Curve] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
+    curves: CurveName | Sequence[CurveName] = ("unfused", "untiled_fused", "ffmr_drop", "ffmr_retain"),
     whole: bool = False,
     tiles: Literal["divisors", "all"] | Mapping[str, Sequence[int]] = "divisors",
     unit: Literal["words", "bits"] = "words",
@@ -269,7 +269,7 @@ def chain_slope(
     every, options = spec.workload, Options()
     if einsums is not None:
         einsums = options.names(("einsums",), einsums, [e.name for e in every], "Einsum")
-    asked = options.names(("curves",), curves, get_args(Curve), "curve")
+    asked = options.names(("curves",), curves, get_args(CurveName), "curve")
     whole = options.truth("whole", whole)
     some = [e for e in every if einsums is None or e.name in einsums]
     options.tiles(tiles, some, {v for e in every for v in e.rank_variables})
@@ -301,12 +301,12 @@ def _weights(chain: Chain, unit: str) -> dict[str, int]:
 State = tuple[int, bool, bool]  # Einsums done, is the last tensor held whole, is anything fused
 
 
-def _curve(bench: Workbench, name: str, whole: bool) -> Staircase:
+def _curve(bench: Workbench, name: str, whole: bool) -> Curve:
     """The front over all ways to cut the chain into groups, link by link."""
     chain = bench.chain
     untiled, tiled = name in ("untiled_fused", "best"), name in ("ffmr_drop", "ffmr_retain", "best")
     every = whole and name != "unfused"
-    done: dict[State, Staircase | None] = {(0, False, False): None}
+    done: dict[State, Curve | None] = {(0, False, False): None}
     for first in range(len(chain)):
         before = {s: f for s, f in done.items() if s[0] == first}
         for (_, held, fused), front in before.items():
@@ -318,19 +318,19 @@ def _curve(bench: Workbench, name: str, whole: bool) -> Staircase:
                     resident = {chain.links[first - 1]} if held else set()
                     resident |= {chain.links[last]} if hands else set()
                     segment = bench.front(first, last, name != "ffmr_drop", frozenset(resident))
-                    made = segment if front is None else one_after_the_other(front, segment)
+                    made = segment if front is None else in_turn(front, segment)
                     state = (last + 1, hands, fused or hands or last > first)
                     already = done.get(state)
-                    done[state] = made if already is None else lowest_of([already, made])
+                    done[state] = made if already is None else lowest([already, made])
     ends = {s: f for s, f in done.items() if s[0] == len(chain) and f is not None}
     # Fused curves fuse something.
-    return lowest_of(f for (_, _, fused), f in ends.items() if f and (fused or name in ("unfused", "best")))
+    return lowest(f for (_, _, fused), f in ends.items() if f and (fused or name in ("unfused", "best")))
 
 
-def _decoded(chain: Chain, front: Staircase, unit: str) -> Iterator[ChainPoint]:
-    rows: Any = zip(front.capacity.tolist(), front.accesses.tolist(), front.origins, strict=True)
-    for capacity, accesses, origins in rows:
-        segments = tuple(group.segment(at) for group, at in origins)
+def _decoded(chain: Chain, front: Curve, unit: str) -> Iterator[ChainPoint]:
+    rows = zip(front.capacity.tolist(), front.accesses.tolist(), strict=True)
+    for point, (capacity, accesses) in enumerate(rows):
+        segments = tuple(front.choices(point))
         yield ChainPoint(capacity, accesses, segments, tuple(_links(chain, segments)), unit)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.slopes.staircase import staircase
+from polymodel.pareto import Archive, staircase
 
 Ints = NDArray[np.int64]
 CELLS = 2**22  # pairs of points looked at together
@@ -84,6 +84,51 @@ def _nothing(at: int) -> None:
 NOTHING = leaf(np.zeros(1, np.int64), np.zeros(1, np.int64), _nothing)
 
 
+EMPTY = leaf(np.zeros(0, np.int64), np.zeros(0, np.int64), _nothing)
+
+
+class CurveOfBlocks:
+    """The curve of mappings that come in blocks; of equal ones the first that was offered.
+
+    `sources`: what the blocks are whose mappings were on the curve once.
+    """
+
+    def __init__(self) -> None:
+        self.archive = Archive(2, np.int64)
+        self.sources: list[object] = []
+        self._begins: list[int] = []
+
+    def offer(self, capacity: Ints, accesses: Ints, source: object) -> None:
+        begin = self.offered
+        self.archive.offer((capacity, accesses))
+        if (self.archive.ids >= begin).any():
+            self.sources.append(source)
+            self._begins.append(begin)
+
+    @property
+    def offered(self) -> int:
+        """How many mappings there were."""
+        return self.archive.offered
+
+    @property
+    def capacity(self) -> Ints:
+        found: Ints = self.archive.values[0]
+        return found
+
+    @property
+    def accesses(self) -> Ints:
+        found: Ints = self.archive.values[1]
+        return found
+
+    @property
+    def which(self) -> Ints:
+        """Per point the number of its source, and its position in that block."""
+        ids = self.archive.ids
+        begins = np.asarray(self._begins, np.int64)
+        source = np.searchsorted(begins, ids, side="right") - 1
+        return np.stack((source, ids - begins[source]), axis=1)
+
+
 def at_once(first: Curve, second: Curve) -> Curve:
     """Both in the buffer at one time: capacities add, and so do accesses."""
     step = max(1, CELLS // max(len(second), 1))
@@ -105,6 +150,8 @@ def _pairs(first: Curve, second: Curve, rows: slice) -> Curve:
 
 def in_turn(first: Curve, second: Curve) -> Curve:
     """One after the other in the same buffer: the larger capacity, the sum of the accesses."""
+    if not len(first) or not len(second):
+        return EMPTY
     capacity = np.union1d(first.capacity, second.capacity)
     capacity = capacity[capacity >= max(first.capacity[0], second.capacity[0])]
     left = np.searchsorted(first.capacity, capacity, side="right") - 1
@@ -116,9 +163,9 @@ def in_turn(first: Curve, second: Curve) -> Curve:
 
 def lowest(curves: Iterable[Curve]) -> Curve:
     """The lower envelope of some curves; where two are equal the first."""
-    found = list(curves)
-    if len(found) == 1:
-        return found[0]
+    found = [c for c in curves if len(c)]
+    if len(found) < 2:
+        return found[0] if found else EMPTY
     offsets = np.cumsum([0, *(len(c.sources) for c in found[:-1])])
     capacity = np.concatenate([c.capacity for c in found])
     accesses = np.concatenate([c.accesses for c in found])

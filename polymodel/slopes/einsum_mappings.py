@@ -21,15 +21,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.slopes.curves import Curve, leaf
-from polymodel.slopes.front import Front
+from polymodel.pareto import undominated
+from polymodel.slopes.curves import Curve, CurveOfBlocks, leaf
 from polymodel.slopes.loop_orders import as_indexed, order_classes
-from polymodel.sweep.dominance import least
 
 Ints = NDArray[np.int64]
 BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
 BLOCK = 2**20
-FEW = 128  # columns that are compared all with all
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class OperationChoice:
 def operation_curve(one: Operation, setting: Setting) -> Curve:
     """Footprint (without tensors held whole) against accesses of one Einsum."""
     table = _Table(one, setting)
-    front = Front()
+    front = CurveOfBlocks()
     for active, uneven in table.patterns():
         inner = {str(t): table.classes[t] for t in table.moving if t not in uneven}
         indexed = as_indexed({t: frozenset(map(str, c)) for t, c in inner.items()})
@@ -107,7 +105,7 @@ def operation_curve(one: Operation, setting: Setting) -> Curve:
     return leaf(front.capacity, front.accesses * one.times, _describer(front))
 
 
-def _describer(front: Front) -> _Describe:
+def _describer(front: CurveOfBlocks) -> _Describe:
     return _Describe(tuple(front.sources), front.which)
 
 
@@ -275,9 +273,9 @@ class _Pattern:
             counted += [axis.again] if at in below else []
         if not len(every) or not counted:
             return every[:1]
-        return every[_least(np.stack([c[every] for c in counted]))]
+        return every[undominated([c[every] for c in counted])]
 
-    def offer(self, front: Front) -> None:
+    def offer(self, front: CurveOfBlocks) -> None:
         rows = [self.rows(i) for i in range(len(self.table.axes))]
         if not all(map(len, rows)):
             return
@@ -317,16 +315,6 @@ class _Pattern:
                 moved = moved * spread(axis.again, c) if c in below else moved
             accesses = accesses + (2 * moved - one.elements(t) if one.operands[t].output else moved)
         return footprint, accesses
-
-
-def _least(factors: Ints) -> Ints:
-    """Positions of columns that no other one is nowhere above; of equal ones the first."""
-    count = factors.shape[1]
-    if count > FEW:
-        return np.asarray(least(list(factors), np.arange(count)))
-    below = (factors[:, :, None] <= factors[:, None, :]).all(axis=0)
-    beaten = below & (~below.T | np.triu(np.ones_like(below), 1))
-    return np.flatnonzero(~beaten.any(axis=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Refused
+from polymodel.pareto import undominated
 from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
-from polymodel.slopes.staircase import undominated
 from polymodel.slopes.tilings import Part, Tilings
 from polymodel.workload.einsum import Einsum
 
@@ -165,8 +165,16 @@ def together(first: Candidates, then: Candidates) -> Candidates:
 
 
 def _pruned(columns: Ints) -> Ints:
-    kept: Ints = columns[:, undominated(*columns[:4])]
+    kept: Ints = columns[:, undominated_by_key(columns)]
     return kept
+
+
+def undominated_by_key(columns: Ints) -> Ints:
+    """Positions of mappings that no other one of the same key dominates in additive terms, maximal terms and
+    accesses (rows 0 to 3 of the columns), in the order of these four."""
+    kept = undominated(list(columns[1:4]), columns[0])
+    ordered: Ints = kept[np.lexsort(tuple(columns[row, kept] for row in (3, 2, 1, 0)))]
+    return ordered
 
 
 def role(template: Template, tensor: str) -> str:

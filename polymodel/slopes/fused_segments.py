@@ -10,10 +10,18 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.pareto import staircase
 from polymodel.slopes.chains import Chain
-from polymodel.slopes.fused_einsum import Candidates, Choice, Setting, together, under_fusion
+from polymodel.slopes.curves import Curve, leaf, lowest
+from polymodel.slopes.fused_einsum import (
+    Candidates,
+    Choice,
+    Setting,
+    together,
+    under_fusion,
+    undominated_by_key,
+)
 from polymodel.slopes.loop_orders import as_indexed, order_classes
-from polymodel.slopes.staircase import Staircase, lowest_of, staircase, undominated
 from polymodel.slopes.tilings import Sizes, Tilings, sizes_of, tilings
 from polymodel.slopes.windows import extent
 from polymodel.workload.einsum import Einsum
@@ -71,6 +79,17 @@ class _Group:
         return Segment(loops, choices, self.resident, self.held + terms, accesses)
 
 
+@dataclass(frozen=True, eq=False)
+class _Segments:
+    """The segments of a group on its curve: per member and point the position of its mapping."""
+
+    group: _Group
+    rows: Ints
+
+    def __call__(self, point: int) -> Segment:
+        return self.group.segment(tuple(self.rows[:, point].tolist()))
+
+
 class Workbench:
     """Fronts of segments of one chain, each made once. `tiles`, `unit`: as in `chain_slope`."""
 
@@ -78,17 +97,17 @@ class Workbench:
         self.chain, self.tiles, self.weights = chain, tiles, weights
         self.compared = 0
         self._candidates: dict[Setting, Candidates] = {}
-        self._fronts: dict[tuple[int, int, bool, frozenset[str]], Staircase] = {}
+        self._fronts: dict[tuple[int, int, bool, frozenset[str]], Curve] = {}
 
-    def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Staircase:
+    def front(self, first: int, last: int, retain: bool, resident: frozenset[str]) -> Curve:
         """Segments of the Einsums first to last, all of them fused by loops; a single one has none.
 
-        `resident`: tensors handed over whole. Origins are segments, as (group, rows).
+        `resident`: tensors handed over whole. Choices are segments.
         """
         key = (first, last, retain and first < last, resident)
         if key not in self._fronts:
             groups = self._groups(first, last, retain, resident)
-            self._fronts[key] = lowest_of(self._combined(g) for g in groups)
+            self._fronts[key] = lowest(self._combined(g) for g in groups)
         return self._fronts[key]
 
     def size(self, tensor: str) -> int:
@@ -176,7 +195,7 @@ class Workbench:
         sizes, perfect = sizes_of(whole, variable, self.tiles)
         return tilings(whole, fused.get(variable, (whole,)), sizes, perfect)
 
-    def _combined(self, group: _Group) -> Staircase:
+    def _combined(self, group: _Group) -> Curve:
         """The front of a group: sum of the additive terms + the largest maximal one, per fused tiles."""
         first, *rest = group.members
         columns = first.columns[:4]
@@ -186,8 +205,7 @@ class Workbench:
             columns, rows = _crossed(columns, rows, then, final)
         capacity = columns[1] + columns[2] + group.held
         kept = staircase(capacity, columns[3])
-        origins = tuple(((group, tuple(rows[:, i].tolist())),) for i in kept)
-        return Staircase(capacity[kept], columns[3][kept], origins)
+        return leaf(capacity[kept], columns[3][kept], _Segments(group, rows[:, kept]))
 
 
 def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[Ints, Ints]:
@@ -215,7 +233,7 @@ def _crossed(columns: Ints, rows: Ints, then: Candidates, final: bool) -> tuple[
             )
         )
         both = np.concatenate((found, block), axis=1)
-        kept = staircase(both[1] + both[2], both[3]) if final else undominated(*both)
+        kept = staircase(both[1] + both[2], both[3]) if final else undominated_by_key(both)
         links = np.concatenate((which, np.concatenate((rows[:, mine], other[None]))), axis=1)
         found, which = both[:, kept], links[:, kept]
         at = stop

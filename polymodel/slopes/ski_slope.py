@@ -29,7 +29,7 @@ from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.slopes.curve_text import Points, check_point, figures_text, fitting_or_fault
-from polymodel.slopes.front import Front
+from polymodel.slopes.curves import CurveOfBlocks
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
 from polymodel.slopes.options import Options
@@ -198,7 +198,7 @@ def ski_slope(
     hierarchy = spec.arch if spec.raw_arch is not None else plain_hierarchy()
     weights = weights_of(one, unit)
     sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
-    front = Front()
+    front = CurveOfBlocks()
     for kept in _subsets(one.tensors) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
     points = Points(_points(front, one, sizes, unit))
@@ -212,7 +212,7 @@ def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _combine(
-    one: Einsum, kept: tuple[str, ...], sizes: dict[str, Sizes], weights: dict[str, int], front: Front
+    one: Einsum, kept: tuple[str, ...], sizes: dict[str, Sizes], weights: dict[str, int], front: CurveOfBlocks
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
@@ -247,7 +247,7 @@ def _offer(
     sizes: dict[str, Sizes],
     weights: dict[str, int],
     fixed: int,
-    front: Front,
+    front: CurveOfBlocks,
 ) -> None:
     """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
     here = {v: s.taken(-1, ()) for v, s in sizes.items()}
@@ -312,7 +312,7 @@ class _Source:
         return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept, unit)
 
 
-def _points(front: Front, one: Einsum, sizes: dict[str, Sizes], unit: str) -> Iterator[SlopePoint]:
+def _points(front: CurveOfBlocks, one: Einsum, sizes: dict[str, Sizes], unit: str) -> Iterator[SlopePoint]:
     rows = zip(front.capacity.tolist(), front.accesses.tolist(), front.which.tolist(), strict=True)
     for capacity, accesses, (number, at) in rows:
         source = front.sources[number]

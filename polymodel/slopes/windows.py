@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from polymodel.analysis.symbolic.spaces import halos
 from polymodel.errors import NotSeparable, Refused
 from polymodel.factoring import divisors
+from polymodel.pareto import undominated
 from polymodel.slopes.tilings import MOST
-from polymodel.sweep.dominance import least
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 Ints = NDArray[np.int64]
@@ -115,7 +115,7 @@ def without_replaceable(found: Sizes) -> Sizes:
     Without windows, and with windows of step 1, that leaves the smallest size of each number of trips.
     """
     shared = [-table[b] for table in (found.over, found.slid) for b in table]
-    return found.taken(least([found.tiles, found.trips, *shared], found.tiles))
+    return found.taken(undominated([found.tiles, found.trips, *shared]))
 
 
 def volume(one: Einsum, access: TensorAccess) -> int:

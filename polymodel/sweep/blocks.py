@@ -14,7 +14,7 @@ from polymodel.sweep.metrics import Block
 from polymodel.sweep.objectives import objective
 from polymodel.sweep.reasons import TILES, WHERE
 from polymodel.sweep.scenario import Scenario, Variant
-from polymodel.sweep.scratch import Memory
+from polymodel.sweep.scratch import Memory, Scratch
 from polymodel.sweep.sparse.rows import is_sparse
 from polymodel.sweep.units import Units
 
@@ -138,10 +138,22 @@ def _one(
         return
     if not left:
         return
-    hope = state.front.hopeful(values, masks) if state.keep == "front" else True
+    hope = hopeful(state.front.landmarks, values, masks) if state.keep == "front" else True
     if state.keep == "top" and len(state.best) >= state.top:
         hope = masks.convert(np.less_equal, values[0], state.best[-1])
     chosen = np.flatnonzero(np.broadcast_to(masks.apply(np.logical_and, good, hope), shape))
     if len(chosen):
         i, j = chosen // shape[1], chosen % shape[1]
         state.offer(np.stack([v[i, j] for v in values]), ids[0][i] + ids[1][j] + variant.share)
+
+
+def hopeful(landmarks: Array, values: Sequence[Array], masks: Scratch) -> Array:
+    """False for points of the block that a landmark dominates: a cheap filter, in any shape."""
+    dominated: Array = False
+    for mark in landmarks.T:
+        least, more = True, False
+        for value, limit in zip(values, mark, strict=True):
+            least = masks.into(np.logical_and, least, masks.convert(np.greater_equal, value, limit))
+            more = masks.into(np.logical_or, more, masks.convert(np.greater, value, limit))
+        dominated = masks.into(np.logical_or, dominated, masks.into(np.logical_and, least, more))
+    return np.logical_not(dominated)

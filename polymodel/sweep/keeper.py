@@ -10,7 +10,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.objectives import score
-from polymodel.sweep.pareto import Front
+from polymodel.pareto import Archive
 from polymodel.sweep.reasons import shared
 from polymodel.sweep.rows import Cells
 from polymodel.sweep.spill import Spill
@@ -34,7 +34,7 @@ class Keeper:
     """
 
     keep: Keep
-    front: Front
+    front: Archive
     top: int
     limit: int
     infeasible: dict[str, int] = field(default_factory=dict)

@@ -22,8 +22,8 @@ import numpy as np
 
 from polymodel.analysis.symbolic.forms import Factor, Form
 from polymodel.objectives import objective_of, uses
+from polymodel.pareto import undominated
 from polymodel.sweep.axes import Axis
-from polymodel.sweep.dominance import before, least
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.kernel import Kernel, Key
 from polymodel.sweep.plan import Costing, Linear, Rows
@@ -56,10 +56,21 @@ def pruned(block: Scenario, objectives: Sequence[str], grid: Grid) -> Scenario:
             every = [c for some in found.values() for c, _ in some]
             # A choice replaces another one only where it is legal as well.
             every += illegal.columns(axis.names) if illegal is not None else []
-            chosen = least(every, before(worse, axis.ids))
+            chosen = undominated([*every, before(worse, axis.ids)])
             kept[axis.names] = _without(axis, chosen)
             illegal = illegal.only(axis.names, chosen) if illegal is not None else None
     return replace(block, axes=tuple(kept.get(a.names, a) for a in block.axes), illegal=illegal)
+
+
+def before(worse: Sequence[Array], ids: Array) -> Array:
+    """The choices numbered so that what is above another one in any of `worse`, and below it in none,
+    stands behind it; else by number."""
+    total = np.zeros(len(ids), np.int64)
+    for values in worse:
+        total += np.unique(values, return_inverse=True)[1]
+    number = np.empty(len(ids), np.int64)
+    number[np.lexsort((ids, total))] = np.arange(len(ids))
+    return number
 
 
 def _without(axis: Axis, chosen: Array) -> Axis:

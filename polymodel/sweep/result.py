@@ -75,10 +75,10 @@ class Sweep:
         """The rows that no other feasible row dominates, by the first objective."""
         import numpy as np
 
-        from polymodel.sweep.pareto import Front
+        from polymodel.pareto import Archive
 
         rows = self.frame[self.frame["feasible"]]
-        front = Front(len(self.objectives))
+        front = Archive(len(self.objectives))
         if len(rows):
             values = np.array([self.scores(rows, o).to_numpy() for o in self.objectives])
             front.offer(values, rows.index.to_numpy())

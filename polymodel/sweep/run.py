@@ -13,6 +13,7 @@ from polymodel.architecture.text import uncut_text
 from polymodel.errors import Refused, SpecError, TimeUp
 from polymodel.governor import Share, bytes_of, limits, share, within
 from polymodel.loading import Spec, says_sparse
+from polymodel.pareto import Archive
 from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
@@ -32,7 +33,6 @@ from polymodel.sweep.parallel import (
     orders_of,
     together,
 )
-from polymodel.sweep.pareto import Front
 from polymodel.sweep.pointwise import evaluate_points, point_cells
 from polymodel.sweep.prune import pruned
 from polymodel.sweep.result import INTERRUPTED, Sweep
@@ -135,7 +135,7 @@ def _uncut(specs: Sequence[Spec]) -> tuple[str, ...]:
 
 def _search(order: Order, grid: Grid, progress: Progress | None) -> _Search:
     asked = order.asked
-    state = Keeper(asked.keep, Front(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
+    state = Keeper(asked.keep, Archive(len(asked.objectives)), asked.top, _limit(order), eps=order.eps)
     end = monotonic() + order.limits.seconds
     units = Units(order.share, order.of, order.sizes, end, order.file, order.signature)
     earlier = units.load(len(asked.objectives)) if order.resume else None

@@ -14,8 +14,8 @@ from uuid import uuid4
 import numpy as np
 
 from polymodel.errors import Refused, writing
+from polymodel.pareto import Archive
 from polymodel.spec.output import recorded, whole
-from polymodel.sweep.pareto import Front
 
 Array = Any
 ANEW = "start anew: resume=False in Python, --no-resume on the command line"
@@ -122,7 +122,7 @@ class Spill:
     prefix: str
     signature: str
 
-    def write(self, number: int, front: Front) -> str:
+    def write(self, number: int, front: Archive) -> str:
         """Save the points of a front; gives the part's name."""
         name = f"{self.prefix}-{number}-{uuid4().hex[:8]}.parquet"
         columns = {"point": front.ids, **{f"objective_{k}": v for k, v in enumerate(front.values)}}

@@ -12,7 +12,6 @@ import polymodel as pm
 from polymodel.loading import Spec
 from polymodel.mapper import pmappings, search
 from polymodel.mapper.branch_and_bound import Bound
-from polymodel.mapper.dominance import undominated
 from polymodel.mapper.records import Limits, Request
 from polymodel.mapping.looptree import Loop, Split
 from tests.seeds import seeds
@@ -103,21 +102,6 @@ def test_with_eps_every_point_of_the_front_is_met_within_it() -> None:
     assert 1 <= len(near) < len(exact)
     for point in exact:
         assert (near <= point * 1.1 * (1 + 1e-12)).all(axis=1).any()
-
-
-def test_undominated_points_are_those_that_a_naive_look_finds() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(60):
-        n, d = int(rng.integers(1, 700)), int(rng.integers(1, 6))
-        groups = rng.integers(0, 3, n)
-        values = rng.integers(0, int(rng.integers(2, 60)), (d, n)).astype(float)
-        values[values == 0] = rng.choice([0.0, -np.inf])  # the logarithm of nothing
-        no_worse = (values[:, :, None] <= values[:, None, :]).all(axis=0) & (
-            groups[:, None] == groups[None, :]
-        )
-        equal = (values[:, :, None] == values[:, None, :]).all(axis=0)
-        beaten = (no_worse & (~equal | np.triu(np.ones((n, n), bool), 1))).any(axis=0)
-        assert np.array_equal(undominated(list(values), groups), np.flatnonzero(~beaten))
 
 
 def test_attention_is_fused_over_queries_where_the_scores_do_not_fit() -> None:

@@ -16,7 +16,6 @@ from polymodel.analysis.symbolic.forms import Form
 from polymodel.sweep import kernel as kernels
 from polymodel.sweep import run as sweeping
 from polymodel.sweep.axes import Axis
-from polymodel.sweep.dominance import least
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.kernel import Kernel
 from polymodel.sweep.plan import Rows
@@ -332,13 +331,3 @@ def test_columns_tell_all_that_holds_whatever_the_other_axis(
     assert not (said & ~true).any()
     if len(coefficients) == 2:
         assert (said == true).all()
-
-
-@given(st.integers(1, 4), st.integers(1, 700), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
-def test_least_is_what_no_lower_number_beats(rows: int, count: int, seed: int) -> None:
-    pick = np.random.default_rng(seed)
-    values = pick.integers(0, 6, (rows, count))
-    ids = pick.permutation(count)
-    beaten = np.all(values[:, :, None] <= values[:, None, :], axis=0) & (ids[:, None] < ids[None, :])
-    assert least(list(values), ids).tolist() == np.flatnonzero(~beaten.any(axis=0)).tolist()

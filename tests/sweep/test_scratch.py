@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.pareto import Archive
 from polymodel.sweep import kernel as kernels
 from polymodel.sweep import metrics
+from polymodel.sweep.blocks import hopeful
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.metrics import Block, need
 from polymodel.sweep.objectives import objective
-from polymodel.sweep.pareto import Front
 from polymodel.sweep.scenario import Scenario, scenario
 from polymodel.sweep.scratch import Memory, Scratch
 from tests.sweep.test_sweep import opened
@@ -54,10 +55,11 @@ def figures(block: Scenario, kernel: kernels.Kernel, cut: slice, memory: Memory 
         names = ["energy", "latency", "edp", *(f"accesses:{c}" for c, _, _ in costing.accesses)]
         mine = [objective(n, found, rows, costing) for n in names]
         mine += [need(limit.phases, rows) for limit in costing.limits]
-        front = Front(2)
+        front = Archive(2)
         every = np.stack([np.broadcast_to(v, shape).ravel() for v in mine[:2]])
         front.offer(every[:, ::7], np.arange(every.shape[1])[::7])
-        mine += [*found.fits, front.hopeful([np.broadcast_to(v, shape) for v in mine[:2]], rows.memory.masks)]
+        both = [np.broadcast_to(v, shape) for v in mine[:2]]
+        mine += [*found.fits, hopeful(front.landmarks, both, rows.memory.masks)]
         # What was found first is still there after all else was.
         values += [np.broadcast_to(v, shape).tobytes() for v in mine]
     return values

@@ -13,11 +13,13 @@ import pytest
 import polymodel as pm
 from polymodel.errors import Refused, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
+from polymodel.pareto import Archive
+from polymodel.sweep.blocks import hopeful
 from polymodel.sweep.grid import make_grid, roles
 from polymodel.sweep.metrics import Block, need
-from polymodel.sweep.pareto import Front
 from polymodel.sweep.result import Sweep
 from polymodel.sweep.scenario import scenario
+from polymodel.sweep.scratch import Scratch
 
 
 def opened(spec: pm.Spec, most: int = 4) -> tuple[pm.Spec, dict[str, list[int]]]:
@@ -344,9 +346,10 @@ def test_one_long_axis() -> None:
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_front_keeps_what_nothing_dominates(dimensions: int) -> None:
     values = np.random.default_rng(3).integers(0, 12, (dimensions, 400)).astype(float)
-    front = Front(dimensions)
+    front = Archive(dimensions)
     for part in np.array_split(np.arange(400), 9):
-        hope = part[np.broadcast_to(front.hopeful(list(values[:, part])), part.shape)]
+        some = hopeful(front.landmarks, list(values[:, part]), Scratch(bool, part.shape))
+        hope = part[np.broadcast_to(some, part.shape)]
         front.offer(values[:, hope], hope)
     expected = {
         i

@@ -19,6 +19,7 @@ from polymodel.analysis.exact.refills import refill_groups
 from polymodel.analysis.exact.rounding import Booking, bookings, transfer_rows, transfers_of
 from polymodel.analysis.exact.slots import pipeline_runs
 from polymodel.analysis.exact.tally import Product, dense, tally, total
+from polymodel.analysis.exact.tracks import largest
 from polymodel.analysis.pipelined import pipelines_of
 from polymodel.analysis.result import (
     Analysis,
@@ -139,16 +140,6 @@ def _compute(layout: Layout) -> tuple[Compute, ...]:
     return tuple(rows)
 
 
-def _pareto(pairs: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    best: list[tuple[int, int]] = []
-    highest = -1
-    for read, write in sorted(pairs, reverse=True):
-        if write > highest:
-            best.append((read, write))
-            highest = write
-    return tuple(sorted(best))
-
-
 def _extents(groups: list[tuple[int, list[Product]]]) -> dict[int, int]:
     found: dict[int, int] = {}
     for _, products in groups:
@@ -186,7 +177,7 @@ def _load(
         pairs = {(int(r), int(w)) for r, w in stacked}
     else:
         pairs = {(int(r), int(w)) for r, w in np.unique(stacked, axis=0)}
-    return InstanceLoad(einsum, component, _pareto(pairs), busy)
+    return InstanceLoad(einsum, component, largest(pairs), busy)
 
 
 def _loads(layout: Layout, booked: tuple[Booking, ...]) -> tuple[InstanceLoad, ...]:
