@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 LONG = 2**63  # int64 holds what is smaller
+TOLD_APART = 2**53  # float64 tells all integers apart that are smaller
 SUMMED = 2**62  # of two numbers below it, the sum and the difference fit int64
 DIGITS = 38  # of the widest integers that parquet's readers share
 WHOLE = {b"polymodel": b"integer"}  # marks a parquet column of integers that are written as text
@@ -78,6 +79,15 @@ def distinct_rows(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]
 def floats(values: Any) -> NDArray[np.float64]:
     """The nearest float64 of every number, for pictures; of Python integers of any length too."""
     return np.asarray(values, dtype=object).astype(np.float64)
+
+
+def in_order(values: Any) -> NDArray[np.float64]:
+    """Numbers as float64 in the same order: themselves, or ranks of those too wide for it."""
+    exact = np.asarray(values, dtype=object)
+    found = exact.astype(np.float64)
+    if not (np.abs(found) >= TOLD_APART).any() or not is_whole(exact.tolist()):
+        return found
+    return np.unique(exact, return_inverse=True)[1].reshape(exact.shape).astype(np.float64)
 
 
 def wide(values: Iterable[object]) -> bool:

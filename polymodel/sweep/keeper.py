@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from polymodel.errors import Refused
+from polymodel.integers import TOLD_APART
 from polymodel.objectives import score
 from polymodel.pareto import Archive
 from polymodel.sweep.reasons import shared
@@ -123,6 +124,18 @@ class Keeper:
         if len(self.rows) > 2 * (len(self.front.ids) + self.top) + 1000 and not self.parts:
             kept = {*self.front.ids.tolist(), *(i for ids in self.ids for i in ids.tolist())}
             self.rows = {n: r for n, r in self.rows.items() if n in kept}
+
+    def ties(self, objectives: Sequence[str]) -> Iterator[str]:
+        """A note on counts that float64 does not tell apart, in which points were compared."""
+        compared = {"front": self.front.values, "top": self.best[None]}.get(self.keep, ())
+        pairs = zip(objectives, compared, strict=False)
+        wide = [o for o, each in pairs if ":" in o and each.max(initial=0) >= TOLD_APART]
+        if wide:
+            yield (
+                f"{', '.join(wide)}: points are compared as float64, so counts from 2^53 on that differ by "
+                "less than one part in 2^50 may count as equal; with keep='all' the front and the best "
+                "compare every digit"
+            )
 
     def snapshot(self, unit: int) -> Snapshot:
         """The state before a unit; arrays are replaced, never changed, so they need no copies."""

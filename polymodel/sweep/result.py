@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.integers import frame_column
+from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.objectives import canonical, objective_of, score, unit_of
 from polymodel.spec.faults import suggestion
@@ -131,8 +131,14 @@ class Sweep:
         return unit_of(canonical(objective))
 
     def scores(self, rows: pd.DataFrame, objective: str) -> pd.Series[Any]:
-        """What the sweep minimises: an objective, or its reciprocal where the most is the best."""
-        found: pd.Series[Any] = score(objective, rows[objective].astype(float))
+        """What the sweep minimises: an objective, or its reciprocal where the most is the best.
+
+        Only the order of the numbers means anything: those that float64 does not tell apart are ranks.
+        """
+        import pandas as pd
+
+        column = pd.Series(in_order(rows[objective]), index=rows.index)
+        found: pd.Series[Any] = score(objective, column)
         return found
 
     def plot(self, kind: str = "front", *symbols: str, ax: Axes | None = None) -> Axes:

@@ -278,6 +278,7 @@ class _Search:
                 f"{kept} of {whole} front points are shown: each other one has one of them within a "
                 f"factor of {1 + state.eps:g} in every objective"
             )
+        self.notes.extend(state.ties(self.objectives))
         if kept > EXACT_ROWS:
             self.notes.append(f"{kept} rows are recomputed one by one")
 
