@@ -14,8 +14,12 @@ from random import Random
 from typing import Any
 
 import polymodel as pm
+from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
+from polymodel.analysis.exact import ENGINE as EXACT
+from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import InternalError, NotSeparable, Refused, SpecError
+from polymodel.mapping.looptree import Reuse
 from polymodel.schedule.gate import faults_of
 from polymodel.schedule.legality import check
 from tests.analysis.test_agreement import differences
@@ -23,6 +27,7 @@ from tests.specs import Drawn, drawn
 
 POINTS = 4  # of a grid of tile sizes, asked one by one
 ENGINES = ("exact", "enumerate", "symbolic")
+REUSES: tuple[Reuse, ...] = ("refill", "slide", "keep_previous")
 
 
 @dataclass
@@ -92,6 +97,7 @@ def _asked(one: Drawn, counts: Counter[str]) -> list[str]:
         ),
         *(_validated(bound, one, auto) if bound is not None else []),
         *(_engines(bound, auto, counts) if bound is not None else []),
+        *(under_policies(auto.report.problem, counts) if auto.report is not None else []),
         *_swept(spec, one, auto, counts),
         *(_forms(bound, auto, counts) if bound is not None else []),
     ]
@@ -140,6 +146,31 @@ def _engines(bound: pm.Spec, auto: Answer, counts: Counter[str]) -> list[str]:
     counts["closed"] += "symbolic" in reports
     for engine, report in reports.items() if referee is not None else ():
         found += [f"{engine}: {x}" for x in differences(report.analysis, referee.analysis)[:3]]
+    return found
+
+
+def under_policies(problem: pm.Problem, counts: Counter[str]) -> list[str]:
+    """What engines count differently under a reuse policy that takes the place of every node's own.
+
+    Policies that break a dependence are left out: their verdicts are compared elsewhere.
+    """
+    found = []
+    for policy in REUSES:
+        try:
+            if check(problem, policy):
+                continue
+            referee = REFEREE.analyse(problem, reuse=policy)
+        except Refused:
+            continue
+        counts["counted under another policy"] += 1
+        for engine in (EXACT, SYMBOLIC):
+            try:
+                ours = engine.analyse(problem, reuse=policy)
+            except Refused:
+                counts[f"{engine.name} leaves out another policy"] += 1
+                continue
+            counts[f"{engine.name} under another policy"] += 1
+            found += [f"{engine.name}, {policy}: {x}" for x in differences(ours, referee)[:3]]
     return found
 
 
