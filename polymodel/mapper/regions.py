@@ -3,7 +3,7 @@
 Where all tile sizes divide, what moves between two memories depends on the inner tile alone. So the costs of
 the two regions add up, and one meets the other only in the tile shape at the cut: the upper region gives a
 tile, the lower one needs a tile that divides it. The lower region is searched once per set of parents,
-whatever the fused loops are (DESIGN 7).
+whatever the fused loops are (docs/develop/rules.md, Fusion).
 """
 
 from __future__ import annotations

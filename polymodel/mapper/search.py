@@ -3,8 +3,8 @@
 The mapspace: every placement of tensors in memories that `keep` and `may_keep` allow, every order of storage,
 every tile size, intermediates exchanged in the backing storage or inside it below any fused loops that index
 them, Einsums in the order of the workload. What space a fused loop nest needs is counted as if what is
-stored above its loop were there as long as it runs (DESIGN 7); with two iterations and three Einsums the
-exact peak can be lower.
+stored above its loop were there as long as it runs (docs/develop/rules.md, Fusion); with two iterations and
+three Einsums the exact peak can be lower.
 
 First come good whole mappings among few tile sizes (a guess); they bound what `deepening` looks at.
 """

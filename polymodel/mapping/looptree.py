@@ -26,7 +26,7 @@ Tile = int | str
 
 @dataclass(frozen=True)
 class Loop:
-    """A temporal or spatial loop; counter k covers one tile of `tile_shape` values (DESIGN 3).
+    """A loop in time or space; counter k covers one tile of `tile_shape` values (docs/semantics.md, Stamps).
 
     `tile_shape` is the size of the tile below the loop, a number or the name of a symbol.
     `per_einsum` gives the rank variable in Einsums where it is not `rank_variable`. `tiles` and `first_tiles`

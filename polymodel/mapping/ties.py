@@ -1,7 +1,8 @@
 """How a loop ties the Einsums below it: by a rank variable, through a consumer, or not at all.
 
-DESIGN 3, Fusion: an Einsum executes once per iteration of a loop whose rank variable it has. Without
-one, it executes what its consumers below the loop need (`inferred`), or all over again (`repeated`).
+An Einsum executes once per iteration of a loop whose rank variable it has. Without one, it executes what its
+consumers below the loop need (`inferred`), or all over again (`repeated`): docs/develop/rules.md, Loops and
+executions.
 """
 
 from __future__ import annotations

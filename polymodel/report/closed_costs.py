@@ -1,4 +1,4 @@
-"""Energy and latency as formulas over the closed forms of the counts (DESIGN 3, Cost)."""
+"""Energy and latency as formulas over the closed forms of the counts (docs/develop/rules.md, Costs)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ FFMR: all fused loops stand above all unfused ones. With `S[i, T]` the tile of t
 at a memory, `A_i` sums those that no co-iterated rank indexes, `M_i` the others; capacity = sum of A_i + max
 of M_i. `ffmr_drop`: tensors with a co-iterated rank go after every fused iteration. `ffmr_retain`: some stay
 for longer and count in A_i. Without fused loops the Einsums are `untiled_fused`: the largest of their working
-sets. Source: the Fusion-Friendly Mapping Rule of Orojenesis' second version (DESIGN 7).
+sets. Source: the Fusion-Friendly Mapping Rule of Orojenesis' second version (docs/develop/rules.md, Fusion).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which iterations execute at which stamps, for Einsums below loops that bind none of their variables.
 
-DESIGN 3, Fusion: such an Einsum executes at each stamp what its consumers below the loop need and the
-outermost storage of its output does not hold any more (`inferred`), or everything again (`repeated`).
+Such an Einsum executes at each stamp what its consumers below the loop need and the outermost storage of its
+output does not hold any more (`inferred`), or everything again (`repeated`): docs/develop/rules.md, Loops and
+executions.
 The stamps are those of the path down to the innermost such loop: what executes is decided there. As
 everything else it is kept as a product over independent classes of ranks, variables and loops.
 """

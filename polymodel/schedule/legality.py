@@ -36,8 +36,8 @@ class Mapped(Protocol):
 
 
 def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]:
-    """One diagnostic per broken dependence, naming Einsums, loop and one element (DESIGN 3, Legality),
-    and per loop that spreads an output over a fanout that may not reduce it.
+    """One diagnostic per broken dependence (docs/semantics.md, Legality), with Einsums, loop and an element,
+    and one per loop that spreads an output over a fanout that may not reduce it.
 
     `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
     """

@@ -1,4 +1,4 @@
-"""Schedules as ISL relations that a reader can print: `theta_e: I_e -> stamp` (DESIGN 3)."""
+"""Schedules as ISL relations that a reader can print: `theta_e: I_e -> stamp` (docs/semantics.md, Stamps)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ Four curves of least backing-store traffic over buffer capacity:
 `best` lets every link between neighbours be any of these.
 
 In chains of more than two Einsums fused groups are consecutive Einsums, and links between groups are unfused.
-Fronts of groups are put together along the chain by dynamic programming, each pruned before that (DESIGN 7).
+Fronts of groups are put together along the chain by dynamic programming, each pruned before that
+(docs/develop/rules.md, Fusion).
 Source: Huang et al., "Mind the Gap: Attainable Data Movement and Operational Intensity Bounds for Tensor
 Algorithms" (Orojenesis, ISCA 2024), and the fusion-friendly mapping rule of Orojenesis' second version.
 """

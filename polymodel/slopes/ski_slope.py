@@ -4,10 +4,10 @@ Two levels, one tile size per rank variable, every loop order; the buffer holds 
 (`reuse: slide`: a tile stays while the loops inside do not move it). The curve is Orojenesis' bound on
 data movement (Huang et al., "Mind the Gap", ISCA 2024). Counts are those of `evaluate`, to the last element.
 
-Pruning before combining (DESIGN 7): traffic depends on a tile size only through its number of trips, and
-capacity grows with it, so of all sizes with equal trips only the smallest can be on the curve: about
-2 sqrt(X) sizes instead of X; of windows with gaps it depends on more, see `windows`. What is left is combined
-by broadcasting, block by block.
+Pruning before combining (docs/develop/rules.md, Fusion): traffic depends on a tile size only through its
+number of trips, and capacity grows with it, so of all sizes with equal trips only the smallest can be on the
+curve: about 2 sqrt(X) sizes instead of X; of windows with gaps it depends on more, see `windows`. What is
+left is combined by broadcasting, block by block.
 """
 
 from __future__ import annotations

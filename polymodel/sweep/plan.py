@@ -1,4 +1,4 @@
-"""What every point's costs are made of: linear forms with weights, maxima, limits (DESIGN 3, Cost).
+"""What every point's costs are made of: linear forms with weights, maxima, limits (docs/develop/rules.md).
 
 Meaning comes from `cost`: seconds per bit from `port_time`, actions per element from `whole_actions`.
 """

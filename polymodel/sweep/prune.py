@@ -1,4 +1,6 @@
-"""Choices of one axis that no point of a front needs, found before axes are combined (DESIGN 7).
+"""Choices of one axis that no point of a front needs, found before axes are combined.
+
+The rule is in docs/develop/rules.md, Sweeps.
 
 Every objective and every need is a sum, product or maximum, with weights that are not negative, of the
 rows' values; so it never falls where a row rises. A row is a sum over products of one factor per axis. With

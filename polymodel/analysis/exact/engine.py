@@ -40,7 +40,7 @@ from polymodel.schedule.touch import partition, touch
 
 
 class Exact:
-    """DESIGN 4, `exact`: any affine workload, numbers for tile sizes."""
+    """Relations counted with barvinok: any affine workload, numbers for tile sizes."""
 
     name = "exact"
 

@@ -1,8 +1,8 @@
 """Functions of the tiles of one rank variable: the factors that every closed form is made of.
 
 An extent X under tiles t1, t2, ... splits into tiles; an atom sums a leaf function over them
-(DESIGN 4, `symbolic`). The same recursion runs on integers, on numpy arrays and on SymPy: it asks
-`Ops` for everything that is more than `+ - *`.
+(docs/semantics.md, What has closed forms). The same recursion runs on integers, on numpy arrays and on SymPy:
+it asks `Ops` for everything that is more than `+ - *`.
 """
 
 from __future__ import annotations

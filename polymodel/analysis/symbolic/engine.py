@@ -33,7 +33,7 @@ from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
 
 
 class Symbolic:
-    """DESIGN 4, `symbolic`: boxes with ranks of one or two rank variables. Raises NotSeparable elsewhere."""
+    """Closed forms: boxes with ranks of one or two rank variables. Raises NotSeparable elsewhere."""
 
     name = "symbolic"
 

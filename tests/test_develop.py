@@ -1,0 +1,45 @@
+"""The developers' map leads somewhere: the files and functions that it names exist, and it has every room."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs" / "develop").glob("*.md"))
+NAMED = re.compile(r"`([\w./]+\.(?:py|toml|md))(?::(\w+))?`")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def places(name: str) -> list[Path]:
+    """Files that a name without its first folders may mean: of the package, or of the repository."""
+    return [p for p in (ROOT / "polymodel" / name, ROOT / name) if p.is_file()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_files_and_functions_are_where_the_map_says(page: Path) -> None:
+    beside = ""  # a name without a folder stands in the folder of the name before it
+    for name, function in NAMED.findall(text_of(page)):
+        found = places(name) or places(f"{beside}/{name}")
+        assert found, f"{page.name}: {name}"
+        beside = str(Path(name).parent) if "/" in name else beside
+        if function:
+            defined = {n.name for n in ast.walk(ast.parse(text_of(found[0]))) if hasattr(n, "name")}
+            assert function in defined, f"{page.name}: {name}:{function}"
+
+
+def test_every_room_is_on_the_map() -> None:
+    contracts = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]["importlinter"]["contracts"]
+    layers = next(c["layers"] for c in contracts if c["id"] == "rooms")
+    rooms = {room.strip("() ") for layer in layers for room in layer.split("|")}
+    packages = {room for room in rooms if (ROOT / "polymodel" / room).is_dir()}
+    told = text_of(ROOT / "docs" / "develop" / "index.md")
+    assert packages
+    assert {room for room in packages if f"`{room}`" not in told} == set()
