@@ -51,7 +51,7 @@ def evaluate(spec: Spec, *, engine: str = "auto", symbols: Mapping[str, int] | N
     if faults:
         raise SpecError(faults)
     problem = Problem(bound.workload, bound.arch, bound.mapping)
-    found = evaluate_problem(problem, engine=engine, template=bound.template, names=bound.names)
+    found = _counted(problem, _engine(engine), bound.template, bound.names)
     return replace(found, folder=bound.data_folder, spec=bound)
 
 
@@ -105,6 +105,13 @@ def evaluate_problem(
         raise SpecError(unbound)
     chosen = _engine(engine)
     require_legal(problem)
+    return _counted(problem, chosen, template, names)
+
+
+def _counted(
+    problem: Problem, chosen: Engine, template: LoopTree | None, names: Mapping[str, str] | None
+) -> Report:
+    """The report of a legal mapping."""
     start = perf_counter()
     live = any(c.allocation == "live" for c in problem.hierarchy.components)
     analysis = chosen.analyse(problem, live=live)

@@ -50,7 +50,7 @@ def load(
     spec = _with_symbols(_spec(document, given, pair), naming.given_symbols(symbols), document)
     if len(document.faults):
         # What can be resolved is checked as well, so that all faults are told at once.
-        document.faults.extend(d for d in spec.check() if document.certain(d))
+        document.faults.extend(d for d in spec._resolution.diagnostics if document.certain(d))
         document.faults.raise_if_any()
     return spec._checked()
 

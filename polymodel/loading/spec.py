@@ -9,6 +9,7 @@ from os.path import isfile
 from pathlib import Path
 from types import NoneType
 
+from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
 from polymodel.loading.resolution import UNBOUND, Resolution, resolve
@@ -19,6 +20,7 @@ from polymodel.mapping.resolve import (
     unbound_symbols,
 )
 from polymodel.mapping.teaal import why
+from polymodel.schedule.gate import faults_of
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec import symbols as naming
@@ -231,16 +233,24 @@ class Spec:
         return replace(self, raw_mapping=found, declared=merged, locator=locator, chosen=called)._checked()
 
     def check(self) -> tuple[Diagnostic, ...]:
-        """Every fault that stands between this spec and an evaluation or exploration; empty if none does."""
-        return self._resolution.diagnostics
+        """Every fault that stands between this spec and an evaluation or exploration, broken dependences of
+        its mapping among them; empty if none does. Raises Refused where these cannot be decided."""
+        return self._resolution.diagnostics or self._illegal
 
     @cached_property
     def _resolution(self) -> Resolution:
         return resolve(self)
 
+    @cached_property
+    def _illegal(self) -> tuple[Diagnostic, ...]:
+        """What the gate of mappings says of a spec whose parts are in order."""
+        if self.mapping is None or self._resolution.workload is None or self._resolution.arch is None:
+            return ()
+        return faults_of(Problem(self.workload, self.arch, self.mapping))
+
     def _checked(self) -> Spec:
         """This spec; raises SpecError unless symbols without a value are all that is missing."""
-        faults = [d for d in self.check() if d.code != UNBOUND]
+        faults = [d for d in self._resolution.diagnostics if d.code != UNBOUND]
         if faults:
             raise SpecError(in_reading_order(faults))
         return self
@@ -254,7 +264,7 @@ class Spec:
                     f"the spec has no `{section}:`", f"add `{section}:`, or load one beside it", section
                 )
             ]
-        return list(self.check())
+        return list(self._resolution.diagnostics)
 
     def _mapping_file(self, text: str, document: Document) -> Path | None:
         workload, arch = self.library

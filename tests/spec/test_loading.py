@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from polymodel.errors import SpecError
+from polymodel.evaluate import evaluate
 from polymodel.loading import load, mapping_to_yaml
 from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.spec import Arch, MappingSpec, Renames, Storage, Temporal, TensorAccess, Workload
@@ -72,6 +73,25 @@ def test_symbols() -> None:
     for value in (0, 2.5, math.inf):
         with pytest.raises(SpecError, match="whole number"):
             spec.bind(TN2=value)
+
+
+def test_check_tells_of_broken_dependences_too() -> None:
+    """What `evaluate` and `polymodel validate` refuse as a fault of the input, `check` has in its list."""
+    nodes = [
+        {"type": "Storage", "component": "DRAM", "tensors": ["T0", "W0", "W1", "T2"]},
+        {"type": "Storage", "component": "GLB", "tensors": ["T1"]},
+        {"type": "Temporal", "rank_variable": "n0", "tile_shape": "TN0"},
+        {
+            "type": "Sequential",
+            "nodes": [{"type": "Compute", "einsum": e, "component": "MAC"} for e in ("T1", "Second")],
+        },
+    ]
+    spec = load(EXAMPLE).with_mapping(load({"mapping": {"nodes": nodes}, "symbols": {"TN0": 8}}).mapping)
+    (fault,) = spec.check()
+    assert fault.code == "illegal-dependence"
+    with pytest.raises(SpecError) as told:
+        evaluate(spec)
+    assert told.value.diagnostics == (fault,)
 
 
 def test_unbound_symbols_wait_for_bind(tmp_path: Path) -> None:
