@@ -6,7 +6,7 @@ are thrown away by the enumerating referee (`legal`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -72,6 +72,7 @@ class Drawing:
         self.draw, self.cascade, self.simple = draw, cascade, simple
         self.fanout: dict[tuple[str, str], int] = {}
         self.reduced: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self.apart = False
 
     def chance(self, tenths: int) -> bool:
         return self.draw(st.integers(0, 9)) < tenths
@@ -284,7 +285,7 @@ class Drawing:
                 required = self.reduced.get((name, dim), set())
                 rule = None if self.simple or self.chance(5) else self.rule(required, 5)
                 partials = not self.simple and self.chance(3)
-                identical = not self.simple and self.chance(3)
+                identical = not self.simple and not self.apart and self.chance(3)
                 spatial.append(
                     FanoutDim(
                         dim,
@@ -303,22 +304,36 @@ class Drawing:
                     read_first=kind == "memory" and not self.simple and self.chance(1),
                 )
             )
-        return Hierarchy(tuple(components))
+        return self.multicast(components) if self.apart else Hierarchy(tuple(components))
+
+    def multicast(self, components: list[Component]) -> Hierarchy:
+        """With dimensions that send each instance its own elements, drawn after all else."""
+        found = []
+        for c in components:
+            identical = [self.chance(3) for _ in c.spatial]
+            pairs = zip(c.spatial, identical, strict=True)
+            dims = (replace(d, multicast="identical") if alike else d for d, alike in pairs)
+            found.append(replace(c, spatial=tuple(dims)))
+        return Hierarchy(tuple(found))
 
 
 @st.composite
-def lawless(draw: st.DrawFn, simple: bool = False) -> Problem:
-    """A small problem as drawn, its dependences kept or not."""
+def lawless(draw: st.DrawFn, simple: bool = False, apart: bool = False) -> Problem:
+    """A small problem as drawn, its dependences kept or not.
+
+    `apart`: how dimensions multicast is drawn last, so that nothing else that is drawn depends on it.
+    """
     cascade = draw(cascades(simple=simple))
     drawing = Drawing(draw, cascade, simple)
+    drawing.apart = apart
     tree = LoopTree(drawing.whole())
     return Problem(cascade, drawing.hierarchy(), tree)
 
 
 @st.composite
-def problems(draw: st.DrawFn, simple: bool = False) -> Problem:
+def problems(draw: st.DrawFn, simple: bool = False, apart: bool = False) -> Problem:
     """A small legal problem. `simple`: perfect loops may still be imperfect, but `refill` everywhere,
-    no tolls, no sharing rules, no restricted spaces."""
-    problem = draw(lawless(simple=simple))
+    no tolls, no sharing rules, no restricted spaces. `apart`: see `lawless`."""
+    problem = draw(lawless(simple=simple, apart=apart))
     assume(legal(problem) is None)
     return problem
