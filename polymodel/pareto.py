@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from moocore import is_nondominated
 
+from polymodel.integers import TOLD_APART
+
 Array = Any
 Figures = Any  # arrays [n] one by one, or as the rows of one array
 SMALL = 64  # points of a group that are compared pair by pair
 COMPARISONS = 2**24  # made at once
-EXACT = 2**53  # integers up to here are told apart by float64
 LANDMARKS = 6
 
 
@@ -141,7 +142,8 @@ def _as_doubles(figure: Array) -> Array:
         # The algorithms for many figures use infinities of their own.
         exact = bool(np.isfinite(figure).all())
     else:
-        exact = figure.dtype.kind != "O" and int(figure.min()) >= -EXACT and int(figure.max()) <= EXACT
+        within = figure.dtype.kind != "O"
+        exact = within and int(figure.min()) >= -TOLD_APART and int(figure.max()) <= TOLD_APART
     return np.asarray(figure if exact else _ranks(figure), float)
 
 

@@ -292,11 +292,18 @@ def closed_forms(
     """
     _check_assume(assume)
     chosen = replace(problem, tree=_named(problem.tree)) if tiles else problem
-    sizes = _extents(problem, chosen.tree) if ranks else {}
+    mixed = _mixed(problem) if ranks else []
+    sizes = _extents(problem, chosen.tree) if ranks and not mixed else {}
     try:
         found = forms(chosen, ranks=sizes)
     except NotSeparable as refusal:
         raise NotSeparable(refusal.message, _remedy(refusal.remedy, problem)) from refusal
+    if mixed:
+        # What has no closed form at all is told before, with another remedy.
+        raise NotSeparable(
+            f"{', '.join(mixed)}: extents differ between Einsums, so that one symbol does not stand for them",
+            "leave extents numbers (ranks=False)",
+        )
     return SymbolicReport(chosen, found, Domain(chosen, found, sizes, assume == "divides"), assume)
 
 
@@ -316,19 +323,19 @@ def _remedy(advised: str, problem: Problem) -> str:
     return ", or ".join((*others, numbers))
 
 
-def _extents(problem: Problem, tree: LoopTree) -> dict[str, str]:
-    """A symbol for each extent: the rank variable in capitals, unless another symbol has that name."""
+def _mixed(problem: Problem) -> list[str]:
+    """Rank variables whose range is not the same in all Einsums that have them."""
     ranges: dict[str, set[tuple[int, int]]] = {}
     for e in problem.cascade.einsums:
         for v, bounds in zip(e.rank_variables, e.bounds, strict=True):
             ranges.setdefault(v, set()).add(bounds)
-    mixed = sorted(v for v, found in ranges.items() if len(found) > 1)
-    if mixed:
-        raise NotSeparable(
-            f"{', '.join(mixed)} have other extents in other Einsums", "leave extents numbers (ranks=False)"
-        )
+    return sorted(v for v, found in ranges.items() if len(found) > 1)
+
+
+def _extents(problem: Problem, tree: LoopTree) -> dict[str, str]:
+    """A symbol for each extent: the rank variable in capitals, unless another symbol has that name."""
     taken, found = {*_symbols_in(tree)}, {}
-    for v in ranges:
+    for v in dict.fromkeys(v for e in problem.cascade.einsums for v in e.rank_variables):
         name = v.upper()
         while name in taken:
             name = f"{name}_extent"

@@ -227,6 +227,44 @@ def test_loops_that_must_run_once_are_stated() -> None:
         forms.at(K=5, TK0=4)
 
 
+def of_two_kernels(padding: str) -> pm.Spec:
+    """A convolution, and a scaling whose r has another extent; every Einsum by itself."""
+    memory = {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": []}
+    stages = [[{"type": "Compute", "einsum": e, "component": "MAC"}] for e in "TZ"]
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {"nodes": [memory, {"type": "Compute", "name": "MAC", "actions": []}]},
+            "workload": {
+                "rank_sizes": {"P0": 12, "P1": 10, "R0": 3, "R1": 5},
+                "bits_per_value": {"All": 8},
+                "einsums": [
+                    f"T[P1=p] = A[P0=p + r{padding}] * V[R0=r]",
+                    "Z[P1=p] = T[P1=p] * W[R1=r]",
+                ],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "V", "T", "W", "Z"]},
+                    {"type": "Sequential", "nodes": [{"type": "Nested", "nodes": s} for s in stages]},
+                ]
+            },
+        }
+    )
+
+
+def test_extents_that_differ_between_einsums_are_refused_with_a_remedy_that_helps() -> None:
+    """Padded spaces are no boxes, and have no closed form with numbers for extents either."""
+    plain = of_two_kernels("")
+    with pytest.raises(NotSeparable, match=r"^r: extents differ between Einsums") as told:
+        pm.closed_forms(plain, ranks=True)
+    assert told.value.remedy == "leave extents numbers (ranks=False)"
+    assert pm.closed_forms(plain, ranks=False).summary["operations"].tolist() == [30, 50, 80]
+    for ranks in (True, False):
+        with pytest.raises(NotSeparable, match="the iteration space of T is no box"):
+            pm.closed_forms(of_two_kernels(" - 1"), ranks=ranks)
+
+
 def test_forms_hold_for_other_extents_and_tiles() -> None:
     tally = run_many(80)
     assert tally["equal"] >= 0.3 * tally["problems"], tally

@@ -163,3 +163,54 @@ def test_a_computed_leader_spares_as_much_as_it_is_empty() -> None:
     assert made.nonempty(one)[0] == pytest.approx(made.share, rel=1e-12)
     whole = tuple(np.array([s]) for s in made.model.shape)
     assert made.nonempty(whole)[0] == pytest.approx(1)
+
+
+def graph_layer(order: str) -> pm.Spec:
+    """Features times weights, then a sum over neighbours; the multiplier skips on edges and features."""
+    skips = [{"skip": "compute", "on": "A"}, {"skip": "compute", "on": "X"}]
+    nests = [(einsum, [loop(v) for v in loops]) for einsum, loops in (("T", "jfh"), ("Z", order))]
+    stages = [[*loops, {"type": "Compute", "einsum": e, "component": "MAC"}] for e, loops in nests]
+    return pm.load(
+        {
+            "schema_version": 1,
+            "arch": {
+                "nodes": [
+                    {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}, "actions": []},
+                    {"type": "Compute", "name": "MAC", "actions": [], "sparse": {"actions": skips}},
+                ]
+            },
+            "workload": {
+                "rank_sizes": {"I": 40, "J": 40, "F": 12, "H": 6},
+                "bits_per_value": {"All": 8},
+                "einsums": ["T[j, h] = X[j, f] * W[f, h]", "Z[i, h] = A[i, j] * T[j, h]"],
+            },
+            "mapping": {
+                "nodes": [
+                    {"type": "Storage", "component": "DRAM", "tensors": ["A", "X", "W", "T", "Z"]},
+                    {"type": "Sequential", "nodes": [{"type": "Nested", "nodes": s} for s in stages]},
+                ]
+            },
+        }
+    )
+
+
+def loop(variable: str) -> dict[str, object]:
+    return {"type": "Temporal", "rank_variable": variable, "tile_shape": 1}
+
+
+@pytest.mark.parametrize("order", ["ijh", "hij", "jhi"])
+def test_a_graph_layer_writes_only_what_was_summed(order: str) -> None:
+    """One write of Z per executed operation: of each edge and each hidden feature, of 9,600 dense ones."""
+    rng = np.random.default_rng(len(order))
+    edges, features = (rng.random((40, 40)) < 0.04).astype(int), (rng.random((40, 12)) < 0.1).astype(int)
+    report = pm.evaluate(graph_layer(order))
+    given_data = {"A": sparse_of("A", ("I", "J"), edges), "X": sparse_of("X", ("J", "F"), features)}
+    known = pm.sparsify(report, given_data)
+    expected = pm.sparsify(report, densities={"A": edges.mean(), "X": features.mean()})
+    for found, label in ((known, "exact"), (expected, "expected")):
+        (work,) = (c for c in found.counts.compute if c.einsum == "Z")
+        (write,) = (
+            a for a in found.counts.accesses if (a.tensor, a.kind, a.einsum) == ("Z", "writes_drain", "Z")
+        )
+        assert (write.dense, write.label) == (9_600, label)
+        assert write.actual == pytest.approx(edges.sum() * 6) == pytest.approx(work.executed)

@@ -82,6 +82,27 @@ def test_gamma_on_skewed_data_with_empty_rows(seed: int) -> None:
     assert found == slow
 
 
+def test_row_pointers_of_gamma_by_hand() -> None:
+    """Lines of 64 bits: two pointers, two coordinates or one value. A looks up every row it asks for."""
+    rng = Random(3)
+    stored = rng.sample(range(40), 17)
+    given = {
+        "A": {(k, rng.randrange(48)): 1 for k in range(64) for _ in range(max(0, 30 // (k + 1)) or k % 2)},
+        "B": {(k, n): 1 for k in stored for n in rng.sample(range(56), rng.randint(1, 9))},
+    }
+    sizes = {"K": 64, "M": 48, "N": 56}
+    tensors = {t: data.tensor(t, DECLARED[t], sizes, p) for t, p in given.items()}
+    found = traffic(read_teaal(data.design("gamma")), tensors).metrics()
+    rows = [sum(k == row for k, _ in given["B"]) for row in range(64)]
+    asked = {k for k, _ in given["A"]}
+    place = [sum(n > 0 for n in rows[:k]) for k in range(64)]
+    pointers = {place[k] // 2 for k in asked}
+    lines = [-(-rows[k] // 2) + rows[k] for k in asked]
+    assert found["T"]["MainMemory"]["B"] == {"read": 64 * (len(pointers) + sum(lines))}
+    # Behind the last row of B nothing is stored: looking there costs a line that finding rows does not.
+    assert len(pointers) == 1 + len({place[k] // 2 for k in asked if rows[k]})
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_flattened_ranks_in_parts_of_few_nonzeros(seed: int) -> None:
     """SIGMA with small parts, narrow lines and the kept tensor bound lazily as well."""
