@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import is_hypothesis_test, settings
 
-SHARE, LEAST = 8, 5  # `make test` draws an eighth of the examples, but no fewer than this
+SHARE, LEAST = 10, 3  # `make test` draws a tenth of the examples, but no fewer than this
 
 settings.register_profile("steady", derandomize=True, database=None)
 settings.register_profile("searching", print_blob=True)

@@ -15,6 +15,7 @@ import numpy as np
 from polymodel.errors import Refused
 from polymodel.sparse.density.model import DensityModel, edge_classes
 from polymodel.sparse.density.slices import greedy
+from polymodel.sparse.fibertree import Bools
 from polymodel.sparse.tensaurus.lanes import Floats, Ints
 
 # Slices dealt in one trial, and trials.
@@ -135,20 +136,19 @@ class Expected:
 def _dealt(slices: int, drawn: Ints, slots: Ints, lanes: int, per_fiber: float) -> Dealt:
     """Greedy lanes in all trials at once."""
     trials, number = drawn.shape
-    steps = slots + per_fiber * drawn
     data = np.zeros((trials, lanes), dtype=np.int64)
-    work = np.zeros((trials, lanes))
-    place = np.zeros((trials, lanes), dtype=np.int64)
-    most = np.zeros((trials, number + 1), dtype=np.int64)
     rows = np.arange(trials)
+    dealt = np.empty((trials, number), dtype=np.int64)  # the lane of each slice
     for n in range(number):
         lane = data.argmin(axis=1)
-        kept = drawn[:, n] > 0
-        at = place[rows, lane]
-        most[rows, at] = np.maximum(most[rows, at], drawn[:, n])
         data[rows, lane] += slots[:, n]
-        work[rows, lane] += steps[:, n]
-        place[rows, lane] += kept
+        dealt[:, n] = lane
+    queue = (rows[:, None] * lanes + dealt).ravel()
+    steps = (slots + per_fiber * drawn).ravel()
+    work = np.bincount(queue, weights=steps, minlength=trials * lanes).reshape(trials, lanes)
+    most = np.zeros((trials, number + 1), dtype=np.int64)
+    trial = np.repeat(rows, number)
+    np.maximum.at(most, (trial, _places(queue, drawn.ravel() > 0, trials * lanes)), drawn.ravel())
     return Dealt(
         slices=number,
         largest=float(data.max(axis=1).mean()),
@@ -157,3 +157,16 @@ def _dealt(slices: int, drawn: Ints, slots: Ints, lanes: int, per_fiber: float) 
         mean_steps=float(work.mean()),
         lockstep=float(most.sum(axis=1).mean()) * (slices / number if number else 0.0),
     )
+
+
+def _places(queue: Ints, kept: Bools, queues: int) -> Ints:
+    """How many that are kept come before each one in its queue [n]."""
+    order = np.argsort(queue, kind="stable")
+    sorted_ = kept[order]
+    before: Ints = np.cumsum(sorted_) - sorted_
+    lengths = np.bincount(queue, minlength=queues)
+    first = np.cumsum(lengths) - lengths  # of each queue in the order
+    begun = np.concatenate([before, [0]])[first]  # an empty last queue begins past the end
+    places = np.empty(len(queue), dtype=np.int64)
+    places[order] = before - begun[queue[order]]
+    return places

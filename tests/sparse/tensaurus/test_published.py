@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import polymodel as pm
+from polymodel.cli import main
 from polymodel.errors import SpecError
 from polymodel.report.tensaurus import report_table, report_text
 from polymodel.sparse.density import Uniform, random_tensor
@@ -31,6 +32,11 @@ def test_machine_and_dense_kernels_are_within_three_percent(records: dict[str, R
     for name in ("peak", "ridge", "area", "power", *(f"dense {k}" for k in DENSE)):
         assert records[name].agrees, records[name]
     assert records["peak"].error == records["ridge"].error == 0
+
+
+def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tensaurus", "--published", "--format", "csv"]) == 0
+    assert "dense DMTTKRP,511.9" in capsys.readouterr().out
 
 
 def test_what_differs_is_known_and_told(records: dict[str, Record]) -> None:
