@@ -20,10 +20,11 @@ from math import inf
 from pathlib import Path
 from types import FrameType
 
-from polymodel.errors import Diagnostic, MemoryUp, SpecError, TimeUp
+from polymodel.errors import Diagnostic, LimitReached, MemoryUp, SpecError, TimeUp
 
 STRIDE = 1024  # ticks between two looks at the clock
 BEAT = 0.1  # seconds between two looks of the timer
+PAUSE = 1.0  # seconds without a look after a limit is passed, so that what was broken off can clean up
 LEAST_MEMORY = 128 * 10**6  # bytes; libraries that are loaded on the way take about as much
 HELD = 16 * 10**9  # bytes that one table of a computation may take where no limit is given
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -51,6 +52,7 @@ class Governor:
 
 _none = Governor()
 _current: ContextVar[Governor] = ContextVar("governor", default=_none)
+_searches: ContextVar[float] = ContextVar("searches", default=inf)  # when those of a command have to end
 
 
 def tick(doing: str = "", count: int = 1) -> None:
@@ -86,7 +88,8 @@ def left() -> float:
 def spare(seconds: float | None = None) -> float:
     """How long a search may take that keeps the best so far: at most so many seconds, and less than there are
     up to the deadline, so that what it has found can still be told."""
-    return min(inf if seconds is None else seconds, 0.8 * left())
+    asked = min(inf if seconds is None else seconds, _searches.get() - time.monotonic())
+    return max(min(asked, 0.8 * left()), 0.0)
 
 
 def soft(seconds: float | None = None) -> float:
@@ -94,10 +97,15 @@ def soft(seconds: float | None = None) -> float:
     return time.monotonic() + spare(seconds)
 
 
-def tight() -> bool:
-    """Whether memory is nearly used up: a search then ends with the best so far."""
-    now = _current.get()
-    return now.bytes < inf and held() - now.base > 0.8 * now.bytes
+@contextmanager
+def searches(seconds: float) -> Iterator[None]:
+    """Meanwhile searches end so many seconds from now, whenever they begin: what a command does before them
+    is part of its time."""
+    token = _searches.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _searches.reset(token)
 
 
 @dataclass(frozen=True)
@@ -226,8 +234,8 @@ def _watched(outer: Governor, mine: Governor) -> Iterator[None]:
         return
     signal.signal(signal.SIGALRM, _beat)
     signal.siginterrupt(signal.SIGALRM, False)
-    _arm(mine)
     try:
+        _arm(mine)
         yield
     finally:
         mine.end = mine.bytes = inf  # from here on nothing is to be stopped by it
@@ -241,7 +249,11 @@ def _arm(governor: Governor) -> None:
 
 
 def _beat(number: int, frame: FrameType | None) -> None:
-    _current.get().look()
+    try:
+        _current.get().look()
+    except LimitReached:
+        signal.setitimer(signal.ITIMER_REAL, PAUSE, BEAT)
+        raise
 
 
 @contextmanager

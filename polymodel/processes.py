@@ -1,17 +1,23 @@
-"""How processes end: SIGTERM is Ctrl-C, and workers end with the process that started them."""
+"""How processes and threads end: SIGTERM is Ctrl-C, workers end with the process that started them, and
+threads with the block of code that did."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
 LOOK = 0.2  # seconds between looks whether the parent is still there
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _WORKER = threading.Event()  # whether this process is a worker
@@ -46,8 +52,6 @@ def end_with(parent: int, told: bool) -> None:
     it stays open. `told`: the kernel may tell (Linux), which takes no turn of the interpreter; it speaks of
     the thread that started the worker, so that must be one which lasts."""
     if told and sys.platform == "linux":
-        import ctypes
-
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number in _ENDING:  # the parent is told, and ends its workers; they heed it only at work
@@ -87,3 +91,54 @@ def workers() -> dict[str, Any]:
         return {}
     main = threading.current_thread() is threading.main_thread()
     return {"backend": LokyBackend(initializer=end_with, initargs=(os.getpid(), main))}
+
+
+class Broken(BaseException):
+    """Raised in a thread whose work nobody waits for any more."""
+
+
+class Threads(ThreadPoolExecutor):
+    """Threads that do not outlast their `with` block: an exception that ends it, a limit of time for example,
+    breaks off what they run at the next instruction of the interpreter. One call into a library goes on to
+    its end."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.busy: set[int] = set()
+        self.guard = threading.Lock()
+        self.broken = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        def run() -> T:
+            with self.guard:
+                if self.broken:
+                    raise Broken
+                self.busy.add(threading.get_ident())
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                with self.guard:
+                    self.busy.discard(threading.get_ident())
+
+        return super().submit(run)
+
+    def each(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+        """What the action gives for each item, in order. Unlike `map`, it waits in small steps: a signal does
+        not end the wait for a lock."""
+        for run in [self.submit(action, item) for item in items]:
+            while not wait([run], LOOK).done:
+                pass
+            yield run.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.shutdown(wait=False, cancel_futures=True)
+            with self.guard:
+                self.broken = True
+                for number in self.busy:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                        ctypes.c_ulong(number), ctypes.py_object(Broken)
+                    )
+        self.shutdown(wait=True)

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.governor import bytes_of, limits, seconds_of
+from polymodel.governor import bytes_of, limits, searches, seconds_of
 
 # Commands that keep the best so far end by themselves; what they need to print it comes on top.
 _SEARCHES = {"explore": "print the best so far", "sweep": "print what was found so far"}
@@ -51,7 +51,9 @@ def governed(options: argparse.Namespace, alone: bool) -> Iterator[None]:
         return
     with ExitStack() as stack:
         if seconds < inf:
-            seconds += max(_LEAST_TAIL, _TAIL * seconds) if options.searches else 0.0
+            if options.searches:
+                stack.enter_context(searches(seconds))
+                seconds += max(_LEAST_TAIL, _TAIL * seconds)
             if alone:
                 stack.enter_context(_outlasted(seconds))
         if size < inf:

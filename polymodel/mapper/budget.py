@@ -1,4 +1,5 @@
-"""How much was looked at, and whether to go on: every long step of a search asks."""
+"""How much was looked at, and whether to go on: every long step of a search asks, and is broken off where it
+does not ask in time, or memory runs out."""
 
 from __future__ import annotations
 
@@ -6,16 +7,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TypeVar
 
+from polymodel.errors import LimitReached, MemoryUp
+from polymodel.governor import until
 from polymodel.mapper.checkpoints import Finished
 from polymodel.mapper.records import Progress, Request, Stage
 
 BEAT = 0.5  # seconds after which the search tells again where it is
-GRACE = 2.0  # seconds to make a whole mapping of what there is when time is over
+GRACE = 1.0  # seconds, or the share below of the limit, to make a whole mapping when time is over
+GRACE_SHARE = 0.1
 
 
 class Late(Exception):
     """The time of a search is over; never leaves the search."""
+
+
+T = TypeVar("T")
+CUT = (Late, LimitReached, MemoryError)  # what ends a step before it is done
 
 
 def always() -> bool:
@@ -23,15 +33,21 @@ def always() -> bool:
     return True
 
 
+def ignored(error: BaseException) -> None:
+    """Nobody is told that a step was broken off."""
+
+
 @dataclass
 class Tally:
-    """How much was looked at; `going_on`: whether there is time for more; `finished`: steps done before."""
+    """How much was looked at; `going_on`: whether there is time for more; `ended` is told what broke off a
+    step that goes on with what it has; `finished`: steps done before."""
 
     templates: int = 0
     points: int = 0
     kept: int = 0
     too_large: int = 0
     going_on: Callable[[], bool] = field(default=always, repr=False, compare=False)
+    ended: Callable[[BaseException], None] = field(default=ignored, repr=False, compare=False)
     finished: Finished | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -83,6 +99,7 @@ class Watch:
     total: int
     done: int = 0
     late: bool = False
+    memory: bool = False  # whether memory ended it
     end: float | None = None
     outer: Watch | None = None
     at: str = ""
@@ -104,14 +121,31 @@ class Watch:
             teller.say()
         return not self.late
 
+    def ended(self, error: BaseException) -> None:
+        """A step was broken off: the search ends with what there is."""
+        self.late = True
+        self.memory = self.memory or isinstance(error, (MemoryUp, MemoryError))
+
+    def step(self, work: Callable[[], T]) -> T | None:
+        """Do a step of the search, or a part of it where time or memory is over meanwhile: None."""
+        end = inf if self.end is None else time.monotonic() + self.end - time.perf_counter()
+        try:
+            with until(end):
+                return work()
+        except CUT as error:
+            self.ended(error)
+            return None
+
     def silent(self) -> Watch:
         """The same clock, whose steps do not count; what it looks at is told all the same."""
         return Watch(replace(self.request, progress=None), self.begun, 1, outer=self.outer or self)
 
-    def grace(self, seconds: float) -> Watch:
-        """A clock with so much time from now on, whatever the limit is."""
+    def grace(self) -> Watch:
+        """A clock that goes on a little beyond the limit, or from now on if it is not time that is over."""
         other = Watch(replace(self.request, stop=None, progress=None), self.begun, 1)
-        other.end = time.perf_counter() + seconds
+        limit, now = self.request.time_limit, time.perf_counter()
+        by_limit = inf if limit is None else self.begun + limit + max(GRACE, GRACE_SHARE * limit)
+        other.end = min(now + GRACE, by_limit) if limit is None or now < self.begun + limit else by_limit
         return other
 
     def share(self, part: float) -> Callable[[], bool]:
@@ -122,7 +156,7 @@ class Watch:
 
     def tally(self, going_on: Callable[[], bool] | None = None) -> Tally:
         """A new tally, which counts to what is told."""
-        tally = Tally(going_on=going_on or self.going_on, finished=self.request.finished)
+        tally = Tally(going_on=going_on or self.going_on, ended=self.ended, finished=self.request.finished)
         (self.outer or self).tallies.append(tally)
         return tally
 

@@ -141,6 +141,7 @@ class Interfaces:
             self.tally.ask()
             passing = self._passing(space, structure, old.keys)
             for c in wanted.get(follows(space, structure), ()):
+                self.tally.ask()
                 found = step(structure, space, c.shape, number, self.rules.lives)
                 if found is None:
                     continue
@@ -196,9 +197,10 @@ class Interfaces:
         return found
 
     def work_out(self, bound: Known | None) -> None:
-        """Shortest paths; steps that no hopeful one goes over are dropped."""
+        """Shortest paths; steps that no hopeful one goes over are dropped. Raises Late once time is over."""
         ahead = [np.zeros((self.sums, len(self.edges), 1))]
         for steps, table, states in zip(self.steps, self.tables, self.states[1:], strict=True):
+            self.tally.ask()
             reached = ahead[-1][:, :, steps.before] + table[:, steps.over, steps.at]
             ahead.append(_least(reached, steps.after, states.count))
         behind = np.zeros((self.sums, len(self.edges), self.states[-1].count))
@@ -207,6 +209,7 @@ class Interfaces:
                 behind[:, :, last.places] = np.inf
         self.rest, self.least, self.behind = [], [], [behind]
         for i in range(len(self.steps) - 1, -1, -1):
+            self.tally.ask()
             steps, table = self.steps[i], self.tables[i]
             costs = table[:, steps.over, steps.at]
             outside = ahead[i][:, :, steps.before] + self.behind[0][:, :, steps.after]

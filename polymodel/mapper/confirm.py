@@ -6,13 +6,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, takewhile
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import InternalError, Refused, SpecError
 from polymodel.evaluate import evaluate_problem
+from polymodel.governor import until
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.report.report import Report
@@ -111,20 +114,41 @@ def all_confirmed(
     done: Callable[[int], bool],
     longest: float = LONGEST,
     data: Data = None,
+    end: float = inf,
 ) -> list[Figures]:
     """The figures of each candidate; `done(number)` is told how many there are, and False ends the work:
-    those left keep the figures of the search. So do those not reached within so many seconds."""
-    begun, found = perf_counter(), list[Figures]()
+    those left keep the figures of the search. So do those not reached within so many seconds, those that are
+    not done at the `end` (`time.monotonic`), and those for which there is no memory."""
+    found: list[Figures] = []
+    try:
+        with until(end):
+            _confirm(spec, candidates, found, workers, done, longest, data)
+    except CUT:
+        pass
+    return found + [searched(c) for c in candidates[len(found) :]]
+
+
+def _confirm(
+    spec: Spec,
+    candidates: Sequence[Candidate],
+    found: list[Figures],
+    workers: int,
+    done: Callable[[int], bool],
+    longest: float,
+    data: Data,
+) -> None:
+    """Adds to what is found."""
+    begun = perf_counter()
     for candidate in candidates:
         if not done(len(found)):
-            break
+            return
         passed, left = perf_counter() - begun, len(candidates) - len(found)
         if passed > longest:
-            break
+            return
         if workers > 1 and passed > START and passed * left > 2 * START * len(found):
-            return _together(spec, candidates, found, workers, done, longest, data)
+            _together(spec, candidates, found, workers, done, longest, data)
+            return
         found.append(_known(spec, candidate, data))
-    return found + [searched(c) for c in candidates[len(found) :]]
 
 
 def _together(
@@ -135,7 +159,7 @@ def _together(
     done: Callable[[int], bool],
     longest: float,
     data: Data,
-) -> list[Figures]:
+) -> None:
     """The rest in joblib's processes (or on a Dask cluster, within `joblib.parallel_config("dask")`)."""
     from joblib import Parallel, delayed
 
@@ -157,7 +181,6 @@ def _together(
         with warnings.catch_warnings():  # joblib warns of shares left over, which is what was wanted
             warnings.simplefilter("ignore", UserWarning)
             running.close()
-    return found + [searched(c) for c in candidates[len(found) :]]
 
 
 def _share(spec: Spec, candidates: Sequence[Candidate], data: Data) -> list[Figures]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.mapper.budget import Watch
 from polymodel.mapper.constraint_relaxation import Constraint, Problem, Relaxer, Search, constraints
 from polymodel.mapper.mapspace import Mapspace, mapspace_of
 from polymodel.mapper.records import Diagnosis, Found, Obstacle, Relaxation, Request
@@ -15,7 +17,7 @@ from polymodel.workload.einsum import Cascade, Einsum
 
 # An Einsum that does not fit by itself does not fit fused either.
 OF_FUSION = ("max_fused_loops", "max_fused_loops_per_rank_variable", "loop_order", "fuse", "unfused")
-SECONDS = 30.0  # for one diagnosis; if the search has a time limit, what it left of that, at least 1
+SECONDS = 30.0  # for one diagnosis; if the search has a time limit, what it left of that, and the grace
 
 
 def diagnosed(
@@ -23,28 +25,32 @@ def diagnosed(
 ) -> Diagnosis:
     """What rules all mappings out. `found`: the answer of a search that looked at everything; `search`: how
     to search relaxed problems."""
-    limit = request.time_limit
-    end = time.perf_counter() + (SECONDS if limit is None else max(limit - found.seconds, 1.0))
+    limit, now = request.time_limit, time.perf_counter()
+    watch = Watch(replace(request, progress=None), now - found.seconds, 1)
+    watch.end = now + SECONDS if limit is None else watch.grace().end
 
-    def going_on() -> bool:
-        stopped = request.stop is not None and request.stop()
-        return not stopped and time.perf_counter() < end
+    def searched(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
+        answer = search(cascade, hierarchy, request)
+        if answer.memory:  # it says nothing about what there is
+            raise MemoryError
+        return answer
 
-    work = _Diagnosis(cascade, Problem(hierarchy, request.limits), found, search, going_on)
-    obstacles = tuple(work.obstacles())
+    work = _Diagnosis(cascade, Problem(hierarchy, request.limits), found, searched, watch)
+    obstacles: list[Obstacle] = []
+    watch.step(lambda: obstacles.extend(work.obstacles()))
     if any(o.need is not None for o in obstacles):
         work.all = tuple(c for c in work.all if c.kind not in OF_FUSION)
-    return Diagnosis(work.space.size(), obstacles, work.relaxations(), tuple(work.untried))
+    return Diagnosis(work.space.size(), tuple(obstacles), work.relaxations(), tuple(work.untried))
 
 
 class _Diagnosis:
     def __init__(
-        self, cascade: Cascade, problem: Problem, found: Found, search: Search, going_on: Callable[[], bool]
+        self, cascade: Cascade, problem: Problem, found: Found, search: Search, watch: Watch
     ) -> None:
         self.cascade, self.problem, self.found = cascade, problem, found
-        self.search, self.going_on = search, going_on
+        self.search, self.watch, self.going_on = search, watch, watch.going_on
         self.space = mapspace_of(cascade, problem.hierarchy, problem.limits)
-        self.relaxer = Relaxer(cascade, search, going_on)
+        self.relaxer = Relaxer(cascade, search, watch.going_on)
         self.untried: list[str] = []
         self.failing = self._failing()
         self.all = tuple(c for c in constraints(cascade, problem) if self._matters(c))
@@ -188,23 +194,31 @@ class _Diagnosis:
         """Every single change that helps, sizes first; else several."""
         found: list[Relaxation] = []
         for c in self.all[::-1]:
-            if self.going_on() and not self.relaxer.admits(c.dropped(self.problem)) and self.going_on():
-                continue
-            helps = self.relaxer.relaxation([c], self.problem) if self.going_on() else None
-            if helps is None:
+            helps = self._helping([c]) if self.watch.step(partial(self._admits, c)) else []
+            found += helps
+            if not self.going_on() and not helps:
                 self.untried.append(f"{c.kind} {c.level} {' '.join(c.tensors) or c.einsum}".strip())
-            else:
-                found.append(helps)
         return tuple(found) if found or self.untried else tuple(self._together())
+
+    def _admits(self, c: Constraint) -> bool:
+        """Whether there is any mapping without it."""
+        return self.going_on() and self.relaxer.admits(c.dropped(self.problem))
+
+    def _helping(self, some: Sequence[Constraint]) -> list[Relaxation]:
+        """What gives up no more of them than it must; none if there is no time for it."""
+        if not some or not self.going_on():
+            return []
+        helps = self.watch.step(partial(self.relaxer.relaxation, some, self.problem))
+        return [] if helps is None else [helps]
 
     def _together(self) -> Iterator[Relaxation]:
         seen: list[set[Constraint]] = []
         for order in (self.all, self.all[::-1]):
-            chosen = self.relaxer.smallest(order, self.problem)
-            helps = self.relaxer.relaxation(chosen, self.problem) if chosen else None
+            chosen = self.watch.step(partial(self.relaxer.smallest, order, self.problem)) or ()
+            helps = self._helping(chosen)
             if not self.going_on():
                 self.untried.append("several together")
                 return
-            if helps is not None and {*chosen} not in seen:
+            if helps and {*chosen} not in seen:
                 seen.append({*chosen})
-                yield helps
+                yield from helps

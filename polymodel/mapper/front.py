@@ -368,7 +368,9 @@ def _notes(front: Front) -> Iterator[str]:
         within = _within(front)
         yield f"exact: no valid mapping of {within} is better in one objective and no worse in the others"
     if not found.complete:
-        what = "interrupted" if front.interrupted else f"the time limit of {request.time_limit:g} s struck"
+        what = f"the time limit of {request.time_limit or 0:g} s struck"
+        if front.interrupted or found.memory:
+            what = "interrupted" if front.interrupted else "memory ran out"
         rest = "; ".join(found.unsearched) or "a part of the space"
         yield f"{what}, so that there may be better mappings; not searched: {rest}"
     yield from _sparse(front)

@@ -8,7 +8,6 @@ part of better ones, and their join.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound, Known
-from polymodel.mapper.budget import GRACE, Late, Tallies, Watch
+from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.completion_bounds import Interfaces
 from polymodel.mapper.full_mappings import Whole
@@ -30,6 +29,7 @@ from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape
 from polymodel.pareto import undominated
+from polymodel.processes import Threads
 
 Array = Any
 T = TypeVar("T")
@@ -108,20 +108,22 @@ class Deepening:
             )
             return i
 
-        for _ in self._side_by_side([i for i in first if first[i] == i], one):
-            pass
+        self.watch.step(lambda: self._all_done([i for i in first if first[i] == i], one))
         self.floors = [self.floors[first[i]] for i in range(len(self.spaces))]
 
     def deepen(self, depth: int) -> None:
         """Look at the pmappings of up to so many fused loops that may be part of better whole mappings."""
-        if not self._begun(depth):
-            return
+        self.watch.step(lambda: self._look_around(depth))
+        self.join(self._left)
+
+    def _look_around(self, depth: int) -> None:
+        self._begin(depth)
+        self._dive_and_look(depth, self._dives())
+
+    def _dive_and_look(self, depth: int, dives: Sequence[Interest]) -> None:
+        """At all that may be part of better whole mappings, after the dives."""
         assert self.paths is not None
         self.paths.work_out(self.known)
-        self._finish(depth, self._dives())
-
-    def _finish(self, depth: int, dives: Sequence[Interest]) -> None:
-        assert self.paths is not None
         for interest in dives:
             if not self.near():
                 self.dive(depth, interest)
@@ -132,19 +134,23 @@ class Deepening:
             if not self.watch.going_on():
                 break
             self.paths.work_out(self.known)
-        self.join(self._left())
 
     def deepen_inside(self, depth: int) -> None:
         """The same where only what is handed on further inside than the first memory is new: first whether
         any of it is part of better whole mappings than are known."""
-        if not self._begun(depth):
-            return
+        self.watch.step(lambda: self._look_inside(depth))
+        if any(self.found) or self.watch.late:
+            self.join(self._left)
+
+    def _look_inside(self, depth: int) -> None:
+        self._begin(depth)
         assert self.paths is not None
         for _ in range(TIMES):
             self.paths.work_out(self.known)
             hopeful = [self.paths.hopeful(i, self.known) for i in range(len(self.spaces))]
             left = [{s: some for s, some in mine.items() if s.innermost > 1} for mine in hopeful]
             if not any(left):
+                self.found = [[] for _ in self.spaces]  # none of it joins the rest
                 return
             wanted = [unlike(some, done) for some, done in zip(left, self.seen, strict=True)]
             if not any(wanted):
@@ -153,25 +159,18 @@ class Deepening:
             if not self.watch.going_on():
                 return
         few = sum(int(some.sum()) for mine in hopeful for some in mine.values()) < FEW
-        self._finish(depth, () if few else self._dives())
+        self._dive_and_look(depth, () if few else self._dives())
 
-    def _begun(self, depth: int) -> bool:
+    def _begin(self, depth: int) -> None:
+        """Raises Late once time is over."""
         self.known = replace(self.known, weights=self._weights())
         self.found = [[] for _ in self.spaces]
         self.seen = [{} for _ in self.spaces]
-        return self._map_paths(depth)
-
-    def _map_paths(self, depth: int) -> bool:
-        """False if there was no time for it."""
         limits, tally = self.request.limits, self.watch.tally()
         self.watch.look("bounds of whole mappings")
-        try:
-            self.paths = Interfaces(
-                self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
-            )
-        except Late:
-            return False
-        return True
+        self.paths = Interfaces(
+            self.spaces, limits, self.rules, self.floors, self.passing, depth, self.known, tally
+        )
 
     def _dives(self) -> list[Interest]:
         """What the dives look at, rougher ones first: of several figures near ones are left out."""
@@ -195,6 +194,8 @@ class Deepening:
 
     def _left(self) -> list[list[Pmappings]]:
         """The pmappings that known whole mappings leave."""
+        if self.paths is None:  # time was over before there were any
+            return self.found
         for i, mine in enumerate(self.found):
             bounded = [self._bounded(i, points) for points in mine]
             self.found[i] = [p for p in bounded if p is not None]
@@ -214,9 +215,7 @@ class Deepening:
         wanted = [unlike(some, done) for some, done in zip(near, self.seen, strict=True)]
         self._look(wanted, depth)
         if self.watch.going_on():
-            self.join(
-                [[self._thin(i, p, interest) for p in mine] for i, mine in enumerate(self._left())], interest
-            )
+            self.join(partial(self._thinned, interest), interest)
         if self.watch.going_on():
             self.paths.work_out(self.known)
 
@@ -224,8 +223,7 @@ class Deepening:
         """Look at these shapes and tile sizes of the Einsums, of those of equal shape once; from now on they
         bound paths."""
         some = self._alike(i for i, mine in enumerate(wanted) if mine)
-        for _ in self._side_by_side(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth)):
-            pass
+        self._all_done(some, lambda alike: self._stock(alike, dict(enumerate(wanted)), depth))
 
     def _stock(self, alike: list[int], wanted: Mapping[int, Mapping[Shape, Array]], depth: int) -> list[int]:
         assert self.paths is not None
@@ -237,6 +235,9 @@ class Deepening:
                 self.seen[i][shape] = self.seen[i].get(shape, False) | mine
                 self.found[i] += [left] if left is not None else []
         return alike
+
+    def _thinned(self, interest: Interest) -> list[list[Pmappings]]:
+        return [[self._thin(i, p, interest) for p in mine] for i, mine in enumerate(self._left())]
 
     def _thin(self, i: int, points: Pmappings, interest: Interest) -> Pmappings:
         """Without those that others are nearly as good as."""
@@ -250,6 +251,10 @@ class Deepening:
 
     def plain(self, depth: int) -> None:
         """Look at all pmappings of so many fused loops."""
+        self.watch.step(lambda: self._look_at_all(depth))
+        self.join(lambda: self.found)
+
+    def _look_at_all(self, depth: int) -> None:
         for i, space in enumerate(self.spaces):
             self.watch.look(space.name)
             wanted: dict[Shape, Bound | None] = dict.fromkeys(
@@ -258,7 +263,6 @@ class Deepening:
             with self.tallies.counted(space.name) as tally:
                 found = [p for _, p in self.explorers[i].pmappings(wanted, depth, tally)]
                 self.found[i] += [p for p in found if p is not None]
-        self.join(self.found)
 
     def _alike(self, some: Iterable[int]) -> list[list[int]]:
         """Einsums of equal shape together."""
@@ -276,6 +280,10 @@ class Deepening:
         for begin in range(0, len(order), max(1, self.request.workers)):
             yield order[begin : begin + max(1, self.request.workers)]
 
+    def _all_done(self, some: Sequence[T], action: Callable[[T], T]) -> None:
+        for _ in self._side_by_side(some, action):
+            pass
+
     def _side_by_side(self, some: Sequence[T], action: Callable[[T], T]) -> Iterator[T]:
         if len(some) < 2 or self.request.workers < 2:
             for item in some:
@@ -284,9 +292,8 @@ class Deepening:
                 yield action(item)
             return
         # Threads: nearly all of the time goes by in numpy, and what they find is shared.
-        with ThreadPoolExecutor(self.request.workers) as pool:
-            for run in as_completed([pool.submit(action, item) for item in some]):
-                yield run.result()
+        with Threads(self.request.workers) as pool:
+            yield from pool.each(action, some)
 
     def _deepened(self, alike: list[int], depth: int) -> list[int]:
         assert self.paths is not None
@@ -339,18 +346,24 @@ class Deepening:
             return None
         return points if hopeful.all() else points.only(np.flatnonzero(hopeful))
 
-    def join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None = None) -> None:
+    def join(
+        self, found: Callable[[], Sequence[Sequence[Pmappings]]], interest: Interest | None = None
+    ) -> None:
         """Join what there is; the result bounds what follows. One that is cut short is left out, but for the
         first, which has some grace. `interest`: of a dive."""
+        if not self.watch.late:
+            self.watch.step(lambda: self._join(found(), interest, self.watch))
+        if self.watch.late and not self.wholes:
+            grace = self.watch.grace()
+            grace.step(lambda: self._join(found(), interest, grace))
+
+    def _join(self, found: Sequence[Sequence[Pmappings]], interest: Interest | None, watch: Watch) -> None:
+        if watch is not self.watch and not all(found):
+            return  # an Einsum without anything: time was over before
         if interest is None:
             rules = replace(self.rules, coarse=self._widest(found))
         else:
             rules = replace(self.rules, interest=interest)
-        if self.watch.late and (self.wholes or not all(found)):
-            return
-        going_on = self.watch.going_on
-        if self.watch.late:
-            going_on = self.watch.grace(GRACE).going_on
         joined: list[Stage] = [first_stage(rules)]
         for i, space in enumerate(self.spaces):
             of = f"join {space.name}"
@@ -358,11 +371,11 @@ class Deepening:
             with self.tallies.counted(of) as tally:
                 outlook, workers = self._outlook(i + 1), self.request.workers
                 joined.append(
-                    next_stage(joined[-1], found[i], space, i, rules, tally, going_on, outlook, workers)
+                    next_stage(joined[-1], found[i], space, i, rules, tally, watch.going_on, outlook, workers)
                 )
             if interest is None:
                 self.watch.tell(of, self._best())
-        if self.wholes and self.watch.late:
+        if self.wholes and watch.late:
             return
         self.wholes.append(Whole(tuple(joined), tuple(tuple(f) for f in found), self.rules))
         self.learn(self.wholes[-1])

@@ -7,7 +7,6 @@ that later steps look at. The last stage is the front.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from polymodel.mapper.states import (
     step,
 )
 from polymodel.pareto import undominated
+from polymodel.processes import Threads
 
 Array = Any
 PAIRS = 2_000_000
@@ -126,8 +126,8 @@ def _joined(
         return parts, mine
 
     parts: dict[Structure, list[States]] = {}
-    with ThreadPoolExecutor(workers) as pool:
-        run = pool.map if workers > 1 else map
+    with Threads(workers) as pool:
+        run = pool.each if workers > 1 else map
         for (_, _, found), (some, mine) in zip(steps, run(joined, steps), strict=True):
             if some:
                 parts.setdefault(found.after, []).extend(some)

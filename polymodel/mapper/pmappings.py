@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
-from polymodel.mapper.budget import Late, Tally
+from polymodel.mapper.budget import CUT, Tally
 from polymodel.mapper.checkpoints import once
 from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
 from polymodel.mapper.inner_levels import Inner
@@ -225,7 +225,8 @@ class Explorer:
                 tally.templates += 1
                 for p in self._points(template, number, interest, bound, tally):
                     parts += [p] if len(p.energy) else []
-            except Late:
+            except CUT as error:
+                tally.ended(error)
                 late = True
                 break
         if not parts:

@@ -188,7 +188,8 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer. `complete`: False if the time limit cut it short; `unsearched` says what is missing.
+    """The answer. `complete`: False if it was cut short, by the time limit unless it was for want of `memory`
+    or interrupted; `unsearched` says what is missing.
 
     `diagnosis`: why there are no candidates, if all was searched and there are none; its `text` tells users.
     """
@@ -201,6 +202,7 @@ class Found:
     eps: float = 0.0
     seconds: float = 0.0
     diagnosis: Diagnosis | None = None
+    memory: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
-SHARE = 0.1  # of a time limit at most, for the evaluation
+SHARE = 0.1  # of a time limit, for the evaluation
 CONFIRMED = 200  # points evaluated before the front is returned; those beyond it when they are looked at
 
 
@@ -71,27 +71,29 @@ def explore(
     if not isinstance(spec, Spec):
         raise not_a_spec("explore", spec)
     asked = asked_for(spec, objectives, constraints, eps, time_limit, workers, progress, store, resume)
-    begun = perf_counter()
-    asked = replace(asked, request=_in_time(asked.request))
+    begun, limit = perf_counter(), spare(asked.request.time_limit)
+    end = monotonic() + limit
+    asked = replace(asked, request=_in_time(asked.request, limit))
     with terminable(), _interruptible() as stopped, _stored(spec, asked.request, store, resume) as finished:
         told = _Told(progress, stopped)
         request = replace(asked.request, progress=told if progress else None, stop=told.asked)
-        request = replace(request, finished=finished)
+        request = replace(
+            request, finished=finished, time_limit=None if limit == inf else (1 - SHARE) * limit
+        )
         if any(o.startswith("sparse_") for o in request.objectives):
-            found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped)
+            found, points, sparse = _on_sparse_data(spec, asked.hierarchy, request, told, stopped, end)
         else:
             found = search(spec.workload, asked.hierarchy, request)
-            points = _evaluated(spec, found, request.objectives, workers, told, stopped, request.time_limit)
+            points = _evaluated(spec, found, request.objectives, workers, told, stopped, end)
             sparse = None
     interrupted = stopped.flag and not found.complete
     asking = replace(asked.request, progress=None)
     return Front(spec, asking, found, points, perf_counter() - begun, interrupted, sparse)
 
 
-def _in_time(request: Request) -> Request:
-    """The request with the time that there is, by its own limit and by those around it."""
-    seconds = spare(request.time_limit)
-    return replace(request, time_limit=None if seconds == inf else seconds)
+def _in_time(request: Request, seconds: float) -> Request:
+    """The request with a limit of time where those around it set one and it has none: that is told."""
+    return replace(request, time_limit=seconds) if request.time_limit is None and seconds < inf else request
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _stored(
 
 
 def _on_sparse_data(
-    spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop
+    spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop, end: float
 ) -> tuple[Found, tuple[Point, ...], Quality | None]:
     """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
     from polymodel.mapper import sparse_objectives as sparsely
@@ -123,12 +125,11 @@ def _on_sparse_data(
         told.tell(Progress(number, total, "evaluate"))
         return not stopped.flag
 
-    limit = None if request.time_limit is None else SHARE * request.time_limit
-    points = sparsely.sparse_points(spec, found, request.objectives, data, request.workers, done, limit)
+    points = sparsely.sparse_points(spec, found, request.objectives, data, request.workers, done, end)
     more = []
     if found.complete and points:
         more = sparsely.more_points(
-            spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked)
+            spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
         )
         points += more
     stopped.flag = stopped.flag or earlier
@@ -147,7 +148,7 @@ def _evaluated(
     workers: int,
     told: _Told,
     stopped: _Stop,
-    time_limit: float | None,
+    end: float,
 ) -> tuple[Point, ...]:
     """The points that none beats, with what `evaluate` says of them."""
     before = [Point(0, spec, c, objectives, searched(c)) for c in found.candidates]
@@ -160,8 +161,7 @@ def _evaluated(
         return not stopped.flag
 
     longest = LONGEST if len(kept) == len(some) else BRIEFLY  # some wait for being looked at anyhow
-    longest = longest if time_limit is None else min(longest, SHARE * time_limit)
-    figures = all_confirmed(spec, some, workers, done, longest)
+    figures = all_confirmed(spec, some, workers, done, longest, end=end)
     stopped.flag = stopped.flag or earlier
     figures += [p.found for p in kept[CONFIRMED:]]
     # Peaks may be lower than the search could know, so that a point beats one that it did not beat before.

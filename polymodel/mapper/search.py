@@ -18,7 +18,7 @@ from dataclasses import replace
 from threadpoolctl import threadpool_limits
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapper.budget import GRACE, Watch
+from polymodel.mapper.budget import Watch
 from polymodel.mapper.full_mappings import Whole, candidates_of
 from polymodel.mapper.iterative_deepening import Deepening
 from polymodel.mapper.objectives import rules_of
@@ -42,7 +42,9 @@ def search(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     from polymodel.mapper.diagnosis import diagnosed
 
     spaces = einsum_spaces(cascade, hierarchy, request.limits)
-    found = replace(found, stages=_where_none_is_left(spaces, request))
+    begun = time.perf_counter() - found.seconds
+    stages = _where_none_is_left(spaces, request, begun)
+    found = replace(found, stages=stages, seconds=time.perf_counter() - begun)
     return replace(found, diagnosis=diagnosed(cascade, hierarchy, request, found, searched))
 
 
@@ -81,6 +83,7 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
         _unsearched(work) if watch.late else (),
         request.eps,
         time.perf_counter() - watch.begun,
+        memory=watch.memory,
     )
 
 
@@ -110,16 +113,19 @@ def _exchanged_outside(spaces: Sequence[EinsumSpace], request: Request) -> list[
     return [replace(s, exchange=frozenset({1})) for s in spaces]
 
 
-def _where_none_is_left(spaces: Sequence[EinsumSpace], request: Request) -> tuple[StageRecord, ...]:
-    """What is kept of every Einsum and every join where only space counts."""
-    watch = Watch(replace(request, progress=None), time.perf_counter(), 1)
+def _where_none_is_left(
+    spaces: Sequence[EinsumSpace], request: Request, begun: float
+) -> tuple[StageRecord, ...]:
+    """What is kept of every Einsum and every join where only space counts. `begun`: when the search began."""
+    watch = Watch(replace(request, progress=None), begun, 1)
     rules = rules_of(spaces, request)
     rules = replace(
         rules, buffers=(), interest=replace(rules.interest, energy=False, latency=False, buffers=())
     )
     work = Deepening(spaces, request, watch, rules)
     for depth in range(deepest(spaces, request.limits) + 1):
-        work.plain(depth)
+        if not watch.late:
+            work.plain(depth)
     return work.tallies.records()
 
 
@@ -144,7 +150,7 @@ def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths
 def _rescued(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> Whole | None:
     """A whole mapping or two if time is over before there is any."""
     for some in ([_narrow(s) for s in spaces], list(spaces)):
-        found = _among_few(some, request, watch.grace(GRACE), range(1))
+        found = _among_few(some, request, watch.grace(), range(1))
         if found is not None:
             return found
     return None

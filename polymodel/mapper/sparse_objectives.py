@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def sparse_points(
     data: Mapping[str, TensorData],
     workers: int,
     done: Callable[[int, int], bool],
-    time_limit: float | None,
+    end: float,
 ) -> list[Point]:
     """The search's mappings that were evaluated on sparse data; those at the ends and then in the middle of
     what is left first. `done(number, of)` is told how far it is, and False ends it.
@@ -89,8 +89,7 @@ def sparse_points(
     Raises InternalError where a figure is below its bound, Refused where no mapping can be counted.
     """
     some = [found.candidates[i] for i in spread(len(found.candidates))]
-    longest = LONGEST if time_limit is None else time_limit
-    figures = all_confirmed(spec, some, workers, lambda n: done(n, len(some)), longest, data)
+    figures = all_confirmed(spec, some, workers, lambda n: done(n, len(some)), LONGEST, data, end)
     pairs = [(c, f) for c, f in zip(some, figures, strict=True) if f.sparse is not None]
     if some and not pairs:  # asked again for the refusal; else there was time for none
         pairs = [(some[0], confirmed(spec, some[0], data))]
@@ -106,23 +105,23 @@ def more_points(
     data: Mapping[str, TensorData],
     request: Request,
     search: Callable[[Request], Found],
+    before: float,
 ) -> list[Point]:
     """Mappings that lower bounds do not lead to: found with shares as the best ones have them, and with the
-    space that they take. `request`: that of the search. Takes up to three times as long, from 5 to 30 s.
+    space that they take. `request`: that of the search. Takes up to three times as long, from 5 to 30 s, and
+    ends `before` that time (`time.monotonic`).
     """
-    end = perf_counter() + min(max(LEAST, TIMES * found.seconds), LONGEST)
-    if request.time_limit is not None:
-        end = min(end, perf_counter() + request.time_limit - found.seconds)
+    end = min(monotonic() + min(max(LEAST, TIMES * found.seconds), LONGEST), before)
     every, seen = list(points), {p.candidate.tree for p in points}
     for trial in _trials(spec, data, request, every):
-        left = end - perf_counter()
+        left = end - monotonic()
         stopped = request.stop is not None and request.stop()
         if left <= 0 or stopped or quality(found, every, 0, every).factor <= 1 + CLOSE:
             break
         others = search(replace(trial, time_limit=left)).candidates
         some = [others[i] for i in spread(len(others)) if others[i].tree not in seen][:MOST]
-        left = max(end - perf_counter(), 0.0)
-        for c, f in zip(some, all_confirmed(spec, some, 1, lambda _: True, left, data), strict=True):
+        left = max(end - monotonic(), 0.0)
+        for c, f in zip(some, all_confirmed(spec, some, 1, lambda _: True, left, data, before), strict=True):
             if f.sparse is not None:
                 every.append(Point(0, spec, c, every[0].objectives, f))
                 seen.add(c.tree)

@@ -362,9 +362,9 @@ def test_time_that_is_over_and_mappings_that_were_not_evaluated() -> None:
     assert len(found.candidates) > 2
     data = tensor_data(spec.workload)
     names = (*BOTH, "buffer")
-    some = sparse_objectives.sparse_points(spec, found, names, data, 1, lambda done, of: done < 2, None)
+    some = sparse_objectives.sparse_points(spec, found, names, data, 1, lambda done, of: done < 2, inf)
     few = sparse_objectives.quality(found, some, 0, some)
-    every = sparse_objectives.sparse_points(spec, found, names, data, 1, lambda done, of: True, None)
+    every = sparse_objectives.sparse_points(spec, found, names, data, 1, lambda done, of: True, inf)
     assert (few.evaluated, few.found) == (2, len(found.candidates))
     assert few.factor >= sparse_objectives.quality(found, every, 0, every).factor
     assert sparse_objectives.spread(6) == [0, 5, 2, 1, 3, 4]

@@ -1,0 +1,123 @@
+"""A search ends in time with the best so far, also where a step never asks, or memory runs out."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polymodel as pm
+from polymodel.mapper.completion_bounds import Interfaces
+from polymodel.mapper.constraint_relaxation import Relaxer
+from polymodel.processes import Threads
+from tests.seeds import seeds
+
+TINY: list[dict[str, object]] = [
+    {"type": "Memory", "name": "DRAM", "tensors": {"keep": "All"}},
+    {"type": "Memory", "name": "GLB", "size": 3, "tensors": {"keep": "All"}},
+    {"type": "Compute", "name": "MAC"},
+]
+BUSY = 6.0  # seconds that a busy machine may take beyond what a quiet one does
+deepening = importlib.import_module("polymodel.mapper.iterative_deepening")
+confirm = importlib.import_module("polymodel.mapper.confirm")
+
+
+def endless(*args: Any, **options: Any) -> Any:
+    for number in count():
+        np.sqrt(number)
+
+
+def large(*args: Any, **options: Any) -> Any:
+    return np.ones(10**10)
+
+
+@pytest.fixture
+def spec() -> pm.Spec:
+    return pm.load("matmul_chain_2", "simple_two_level")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("where", "name"),
+    seeds(2, [(deepening, "floors_of"), (Interfaces, "work_out"), (Interfaces, "__init__")]),
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_step_that_never_asks(
+    where: Any, name: str, workers: int, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, endless)
+    begun = time.monotonic()
+    found = pm.explore(spec, time_limit=1, workers=workers)
+    assert time.monotonic() - begun < 2 + BUSY
+    assert len(found) > 0
+    assert not found.complete
+    assert "the time limit of 1 s struck" in repr(found)
+
+
+def test_an_evaluation_that_takes_long(spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The points keep the figures of the search."""
+    whole = pm.explore(spec)
+    monkeypatch.setattr(confirm, "_known", endless)
+    begun = time.monotonic()
+    found = pm.explore(spec, time_limit=2)
+    assert time.monotonic() - begun < 3 + BUSY
+    assert np.allclose([p.values for p in found], [p.values for p in whole], rtol=1e-9, atol=0)
+    assert not any(p.found.confirmed for p in found)
+
+
+def test_a_diagnosis_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not tried is named."""
+    spec = pm.load("matmul", {"arch": {"nodes": TINY}}, M=4, K=2, N=2)
+    monkeypatch.setattr(Relaxer, "admits", endless)
+    begun = time.monotonic()
+    found = pm.explore(spec, time_limit=2)
+    assert time.monotonic() - begun < 3 + BUSY
+    assert not found
+    assert "not tried for want of time" in repr(found)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_that_runs_out(workers: int, spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deepening, "floors_of", large)
+    with pm.limits(memory="300MB"):
+        found = pm.explore(spec, workers=workers)
+    assert len(found) > 0
+    assert not found.complete
+    assert "memory ran out, so that there may be better mappings" in repr(found)
+    assert pm.explore(spec, time_limit=20).found.memory  # the system's own refusal
+
+
+def test_time_that_others_took_is_a_part_of_a_commands() -> None:
+    code = (
+        "import sys, time, polymodel.cli.app as app, polymodel.cli.explore as cli\n"
+        "load = cli.load_spec\n"
+        "def slowly(*args):\n    time.sleep(3)\n    return load(*args)\n"
+        "cli.load_spec = slowly\n"
+        "sys.exit(app.main())"
+    )
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code, "explore", "gpt3_6.7B", "tpu_v4i", "--time-limit", "5"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert time.monotonic() - begun < 6 + BUSY
+    assert done.returncode in (0, 1)
+    assert "the time limit of 5 s struck" in done.stdout
+
+
+def test_threads_end_with_their_block() -> None:
+    begun = time.monotonic()
+    with pytest.raises(pm.TimeUp), pm.limits(time=0.3), Threads(2) as pool:
+        list(pool.each(endless, range(5)))
+    assert time.monotonic() - begun < 0.3 + BUSY
+    with Threads(2) as pool:
+        assert list(pool.each(abs, (-1, 2, -3))) == [1, 2, 3]
