@@ -35,7 +35,7 @@ pm.closed_forms(spec).table('tiles').at({'TX': 3, 'TM': 'x'}) | values: there is
 pm.closed_forms(spec).table('tiles').at({}) | values: no value is given to TM
 pm.closed_forms(spec).table('tiles').cell(99, 'einsum') | row: symbolic table tiles has no row 99
 pm.closed_forms(spec).table('tiles').cell(0, 'einsums') | column: symbolic table tiles has no column
-report.table(3) | table: no table 3
+report.table(3) | table: there is no table 3
 report.explain(1, 2, 3) | unknown Einsum 1
 report.timeline('GLB', limit='x') | limit: a timeline of 'x' phases shows nothing
 report.to_csv(3) | cannot write 3: it is no name of a file

@@ -182,3 +182,28 @@ def test_import_takes_no_time() -> None:
         return min(float(done.stdout) for done in found)
 
     assert seconds("import polymodel") - seconds("pass") < 0.4
+
+
+def test_html_is_written_in_one_place() -> None:
+    """Templates escape whatever they are given; nothing else makes tags, but for the writer of SVG shapes."""
+    allowed = {"polymodel/view/drawing.py"}
+    tags = re.compile(r"<(?:p|td|th|tr|table|div|pre|h\d|details|summary|section|span|style|li|ul|nav)[ >]")
+    for path in sources("polymodel"):
+        if str(path.relative_to(ROOT)) in allowed:
+            continue
+        tree = syntax(path)
+        imported = [
+            f"{where(path, node)} {name.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module in ("html", "xml.sax.saxutils", "markupsafe")
+            for name in node.names
+            if name.name in ("escape", "quoteattr")
+        ]
+        written = [
+            where(path, node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and tags.search(node.value)
+            if not node.value.startswith("<svg")
+        ]
+        assert not imported, "use a template of polymodel/view"
+        assert not written, "use a template of polymodel/view"

@@ -37,8 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """The report in the chosen format; exit code 1 if something does not fit."""
-    from polymodel.report.beside import verdict
     from polymodel.report.export import check_table
+    from polymodel.report.sparse_pointers import verdict
 
     if options.table is not None:
         check_table(options.table)
@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         report.to_html(options.html, live=options.live, command=options.command)
         told.append(f"saved {options.html}")
     if options.out:
-        from polymodel.report.export import save
-
-        saved = save(report, options.out, live=options.live, parquet=options.parquet, command=options.command)
+        saved = report.save(
+            options.out, live=options.live, parquet=options.parquet, command=options.command
+        )
         told.append(saved_text(saved))
     text = with_told(text, told, options.format == "table")
     return text, FINE if verdict(report)[0] else INFEASIBLE

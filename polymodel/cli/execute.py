@@ -46,13 +46,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     from polymodel.inputs import claim
-    from polymodel.report.execution import TABLES, ExecutionReport
-    from polymodel.report.execution_pictures import is_small, pictures
-    from polymodel.report.several import formatted_tables
+    from polymodel.report.execution import ExecutionReport
+    from polymodel.report.execution_pictures import drawn_blocks, is_small, pictures
     from polymodel.sparse.execute.run import run
+    from polymodel.view.blocks import notes
+    from polymodel.view.several import formatted_tables, sections_of
 
     assert spec.teaal is not None, "load_teaal has looked"
-    check_table(options.table, TABLES)
+    check_table(options.table, tuple(ExecutionReport.declared))
     check_html(options.html)
     if options.out:
         made = [(e.name, len(spec.teaal.declaration[e.name])) for e in spec.teaal.expressions]
@@ -64,23 +65,24 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     found = again()
     report = ExecutionReport(found)
     told, code = _checks(found) if options.check else ("", FINE)
-    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
+    tables = sections_of(report, options.table)
     whole = "" if options.table is not None else str(report)
     drawn = None
     if options.out or options.html or (options.format == "html" and options.table is None):
         drawn = pictures(again(keep_loops=True) if is_small(found) else found)
-    title = f"execute {title_of(options.spec)}"
-    notes = tuple(told.splitlines())
+    title = f"polymodel execute {title_of(options.spec)}"
+    checked = notes(told.splitlines())
     if options.format == "table":
-        text = (whole or formatted_tables(tables, "table", (), title)) + told
+        text = (whole or formatted_tables(tables, "table", title)) + told
     else:
-        text = formatted_tables(tables, options.format, notes, title, drawn if whole else None)
+        pictured = drawn_blocks(drawn if whole else None)
+        text = formatted_tables(tables, options.format, title, [*pictured, *checked])
         sys.stderr.write(told if options.format != "html" else "")
     files: list[Path] = []
     if options.out:
         files += _saved(Path(options.out), report, found, drawn)
     if options.html:
-        page = formatted_tables(list(report.tables.values()), "html", notes, title, drawn)
+        page = formatted_tables(sections_of(report), "html", title, [*drawn_blocks(drawn), *checked])
         files.append(write_file(Path(options.html), page))
     return text + (told_files(files, options.format) if files else ""), code
 
@@ -108,7 +110,7 @@ def _checked(check: Check) -> str:
 
 def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictures | None) -> list[Path]:
     """All tables, the results, and of a small run its fibertrees and a page that steps through it."""
-    files = [write_file(folder / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    files = list(report.to_csv(folder))
     files += [_result(folder, result) for result in found.results.values() if result.ranks]
     if drawn is not None and drawn.trees is not None:
         files.append(write_file(folder / "fibertrees.svg", drawn.trees.svg))

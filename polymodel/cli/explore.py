@@ -117,13 +117,13 @@ def _first(options: argparse.Namespace, spec: Spec) -> str:
 
 
 def _text(found: Front, style: str) -> str:
-    from polymodel.report.export import table_json
+    from polymodel.view.files import table_json
 
     if style == "table":
         return f"{found!r}\n"
     if not found.complete or not len(found):
         sys.stderr.write("".join(f"{n}\n" for n in found.notes))
-    return table_json(found.exported) if style == "json" else found.to_csv()
+    return table_json(found.exported()) if style == "json" else found.to_csv()
 
 
 class Bar(Line):

@@ -14,7 +14,7 @@ from polymodel.inputs import claim, claim_in
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
-    from polymodel.report.table import Table
+    from polymodel.view.table import Table
 
 # What commands write into a folder, by option: all of it, or as much as can be told before work begins.
 _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
@@ -32,7 +32,10 @@ _WRITTEN: dict[str, dict[str, tuple[str, ...]]] = {
         "out": ("front.*", "stages.csv", "mapping-*.yaml"),
         "store": ("found-*.parquet", "lock.json"),
     },
-    "tile": {"out": ("*.csv", "*.svg", "tiling.json"), "export": ("index.json", "tile_*")},
+    "tile": {
+        "out": ("*.csv", "*.svg", "tiling.json", "tiling.html", "tiling.txt"),
+        "export": ("index.json", "tile_*"),
+    },
     "sparse": {"out": ("*.csv", "*.svg")},
     "execute": {"out": ("*.csv", "*.svg", "*.html", "*.json")},
     "traffic": {"out": ("*.csv",)},
@@ -110,22 +113,16 @@ def formatted(report: Report, options: argparse.Namespace) -> str:
         return report.to_json(live=options.live)
     if options.format == "html":
         return report.to_html(live=options.live, command=options.command)
-    from polymodel.report.export import whole_text
-
-    return whole_text(report, options.live)
+    return report.text(live=options.live)
 
 
 def _table(table: Table, style: str) -> str:
     """One table alone."""
-    from polymodel.report.export import table_json
-    from polymodel.report.page import page
+    from polymodel.view.blocks import Section
+    from polymodel.view.several import formatted_tables
 
-    if style == "csv":
-        return table.to_csv()
-    if style == "json":
-        return table_json(table)
-    if style == "html":
-        return page(table.name.replace("_", " "), table.html())
+    if style != "table":
+        return formatted_tables([Section("", table)], style, table.name.replace("_", " "))
     notes = "".join(f"  note: {n}\n" for n in table.notes)
     return f"{table.text(indent='')}\n{notes}"
 

@@ -42,14 +42,17 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _predicted(options: argparse.Namespace) -> str:
     from polymodel.report.predictions import predict
-    from polymodel.report.several import formatted_tables
+    from polymodel.view.blocks import notes
+    from polymodel.view.several import formatted_tables, sections_of
 
     ranks = tuple(options.ranks.split(",")) if options.ranks is not None else None
     found = predict(*options.files, tiles=_sizes(options.tiles), slices=options.slices, ranks=ranks)
     plain = options.format == "table"
-    text = str(found) if plain else formatted_tables([found.table], options.format, found.notes, "sparse")
+    more = notes(found.notes)
+    shown = sections_of(found)
+    text = str(found) if plain else formatted_tables(shown, options.format, "polymodel sparse", more)
     if options.out:
-        files = [write_file(Path(options.out) / "predictions.csv", found.table.to_csv())]
+        files = [write_file(Path(options.out) / "predictions.csv", found.to_csv())]
         files += _pictures(Path(options.out), options.files, ranks)
         text += told_files(files, options.format)
     return text
@@ -64,10 +67,10 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
-    from polymodel.report.figures import write_figure
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
     from polymodel.spec.output import whole
+    from polymodel.view.figures import write_figure
 
     made = []
     for file in files:

@@ -33,10 +33,11 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _predicted(options: argparse.Namespace) -> str:
-    from polymodel.report.several import formatted_tables
-    from polymodel.report.tensaurus import published_table, report_table, report_text
+    from polymodel.report.tensaurus import TITLES, published_table, report_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
+    from polymodel.view.blocks import Section, notes
+    from polymodel.view.several import formatted_tables
 
     if options.published:
         table = published_table()
@@ -57,10 +58,11 @@ def _predicted(options: argparse.Namespace) -> str:
         if options.format == "table":
             return report_text(report)
         table = report_table(report)
-    notes = "".join(f"note: {n}\n" for n in table.notes)
+    told = "".join(f"note: {n}\n" for n in table.notes)
     if options.format == "table":
-        return f"{table.text(indent='')}\n{notes}"
-    return formatted_tables([table], options.format, table.notes, "tensaurus")
+        return f"{table.text(indent='')}\n{told}"
+    section = Section(TITLES[table.name], table)
+    return formatted_tables([section], options.format, "polymodel tensaurus", notes(table.notes))
 
 
 def _operand(options: argparse.Namespace) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from polymodel.cli.codes import FINE, INFEASIBLE
 from polymodel.cli.output import told_files
@@ -32,25 +32,11 @@ from polymodel.cli.tile_options import add_options as add_options
 from polymodel.errors import Diagnostic, SpecError, writing
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from polymodel.report.table import Table
     from polymodel.report.tiling.estimates import TilingEstimates
     from polymodel.report.tiling.matmul_inputs import Named
     from polymodel.report.tiling.tile import Tiling
-
-    class Shown(Protocol):
-        """What the reports of this room have in common."""
-
-        @property
-        def notes(self) -> tuple[str, ...]: ...
-
-        def _repr_html_(self) -> str: ...
-
-    class Drawn(Shown, Protocol):
-        """Those with one picture."""
-
-        def plot(self) -> Axes: ...
+    from polymodel.view.answer import Answer
+    from polymodel.view.table import Table
 
 
 NAME = "tile"
@@ -99,7 +85,7 @@ def run_published(options: argparse.Namespace) -> tuple[str, int]:
     check_idle(options, "--published", (*task, "compare", "export", *PRODUCT, *SHAPED))
     capacity = CAPACITY if options.capacity is None else options.capacity
     found = tiler_swift_comparison(options.files, capacity=capacity, launch=launch_of(options))
-    tables = {"means": found.means_table, "bars": found.bars_table}
+    tables = {name: found.table(name) for name in found.tables}
     saved = [] if options.plot is None else [save_picture(options.plot, found.plot_means)]
     saved += _tables_saved(tables, options)
     if options.out:
@@ -117,8 +103,8 @@ def run_tune(options: argparse.Namespace) -> tuple[str, int]:
         objective=objective_of(options, "total"), ranks=ranks_of(options.ranks), launch=launch_of(options),
         names=ranks_of(options.names),
     )  # fmt: skip
-    text = _shown(found, {"steps": found.table}, options)
-    saved = _other_files(found, {"steps": found.table}, options)
+    text = _shown(found, {"steps": found.table()}, options)
+    saved = _other_files(found, {"steps": found.table()}, options)
     if options.export:
         saved.append(found.tiling.export(options.export, most=most_of(options)))
     return text + told_files(saved, options.format), FINE
@@ -129,7 +115,7 @@ def run_estimate(options: argparse.Namespace) -> tuple[str, int]:
     idle = ("ranks", "compat", "compare", "tune", "export", "objective", *PRODUCT)
     check_idle(options, "--estimate", idle)
     found = _estimates(options)
-    tables = {"estimates": found.table}
+    tables = {"estimates": found.table()}
     saved = _other_files(found, tables, options)
     return _shown(found, tables, options) + told_files(saved, options.format), FINE
 
@@ -164,7 +150,7 @@ def _estimates(options: argparse.Namespace) -> TilingEstimates:
 
 def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
     """A product in tiles that are reused; exit code 1 if tiles exceed their buffers."""
-    from polymodel.report.tiling.matmul import TABLES, tile_matmul
+    from polymodel.report.tiling.matmul import tile_matmul
 
     check_idle(options, "--op matmul", ("fit", "ranks", "run", "compat", "compare", "export", *SHAPED))
     checked_product(options)
@@ -182,27 +168,28 @@ def run_matmul(options: argparse.Namespace) -> tuple[str, int]:
         launch=launch_of(options), pes=options.pes, bandwidth=options.bandwidth,
         names=ranks_of(options.names), time_limit=options.seconds,
     )  # fmt: skip
-    tables = {name: found.table(name) for name in TABLES}
+    tables = {name: found.table(name) for name in found.tables}
     text = _shown(found, tables, options)
     saved = _other_files(found, tables, options)
     return text + told_files(saved, options.format), FINE if found.fits else INFEASIBLE
 
 
-def _shown(found: Shown, tables: dict[str, Table], options: argparse.Namespace) -> str:
-    import json
-
-    from polymodel.report.export import table_json
-    from polymodel.report.page import page
+def _shown(found: Answer, tables: dict[str, Table], options: argparse.Namespace) -> str:
+    from polymodel.view.files import json_rows, json_text
 
     if options.format == "csv":
         return next(iter(tables.values())).to_csv()
     if options.format == "json":
-        rows = {name: json.loads(table_json(table)) for name, table in tables.items()}
-        return json.dumps({**rows, "notes": list(found.notes)}, indent=1, ensure_ascii=False) + "\n"
-    return page("polymodel tile", found._repr_html_()) if options.format == "html" else str(found)
+        rows = {name: json_rows(table) for name, table in tables.items()}
+        return json_text({**rows, "notes": list(found.notes)})
+    if options.format == "html":
+        from polymodel.view.html import page
+
+        return page("polymodel tile", found.head())
+    return str(found)
 
 
-def _other_files(found: Drawn, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
+def _other_files(found: Answer, tables: dict[str, Table], options: argparse.Namespace) -> list[Path]:
     from polymodel.report.tiling.files import save_picture
 
     made: list[Path] = []
@@ -258,19 +245,20 @@ def _tilers(options: argparse.Namespace, found: Tiling) -> tuple[str, ...] | Non
 
 
 def _text(found: Tiling, names: tuple[str, ...] | None, options: argparse.Namespace) -> str:
-    import json
-
-    from polymodel.report.page import page
-    from polymodel.report.tiling.text import as_data, comparison_text, tiling_html
+    from polymodel.report.tiling.text import as_data, compared_blocks, comparison_text
+    from polymodel.view.files import json_rows, json_text
 
     table = found.summary_table(names)
     if options.format == "csv":
         return table.to_csv()
     if options.format == "json":
-        told = {**as_data(found), "summary": table.records(), "advice": list(found.advice(names))}
-        return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        return json_text(
+            {**as_data(found), "summary": json_rows(table), "advice": list(found.advice(names))}
+        )
     if options.format == "html":
-        return page("polymodel tile", tiling_html(found, names))
+        from polymodel.view.html import page
+
+        return page("polymodel tile", compared_blocks(found, names))
     parts = [str(found), comparison_text(found, names)]
     if names == ():
         parts.append(f"more than {_COMPARED:,} places: add --compare to see the other tilers in the table\n")
@@ -299,7 +287,7 @@ def _saved(found: Tiling, names: tuple[str, ...] | None, options: argparse.Names
     if options.plot:
         made.append(save_picture(options.plot, lambda: found.plot().figure))
     if options.out:
-        made += save(found, options.out, names)
+        made += save(found, options.out, names, getattr(options, "command", ""))
     if options.export:
         made.append(found.export(options.export, most=most_of(options)))
     return made

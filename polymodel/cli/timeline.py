@@ -15,8 +15,8 @@ from polymodel.errors import writing
 if TYPE_CHECKING:
     from polymodel.analysis.timeline import Timeline
     from polymodel.report.report import Report
-    from polymodel.report.table import Table
     from polymodel.report.timeline import Peak
+    from polymodel.view.table import Table
 
 NAME, ABOUT = "timeline", "Show what a memory holds phase by phase, and explain its peak."
 SHOWN = 40
@@ -62,22 +62,24 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _formatted(rows: Table, most: Peak, style: str) -> str:
-    from polymodel.report.export import table_json
-    from polymodel.report.page import noted, page, preformatted
+    from polymodel.view.blocks import Code, Section, notes
+    from polymodel.view.files import table_json
 
     if style == "csv":
         return rows.to_csv()
     if style == "json":
         return table_json(rows)
     shown = ON_PAGE if style == "html" else SHOWN
-    first = type(rows)(rows.name, rows.columns, rows.rows[:shown])
+    first = rows.first(shown)
     left = len(rows.rows) - shown
     more = f"... and {left:,} more phases: --format csv, or --out DIR\n" if left > 0 else ""
     if style == "html":
-        body = f"{preformatted(str(most))}{first.html()}{noted([more] if more else [])}"
+        from polymodel.view.html import page
+
+        body = [Code(str(most)), Section("", first), *notes([more] if more else [])]
         return page(f"{most.component} over time", body)
-    notes = "".join(f"note: {n}\n" for n in rows.notes[1:])
-    return f"{most}\n{first.text(indent='')}\n{more}{notes}"
+    told = "".join(f"note: {n}\n" for n in rows.notes[1:])
+    return f"{most}\n{first.text(indent='')}\n{more}{told}"
 
 
 def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak) -> tuple[Path, ...]:

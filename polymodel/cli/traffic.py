@@ -36,22 +36,21 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 def _counted(options: argparse.Namespace, spec: Spec) -> str:
     from polymodel.evaluate import traffic
-    from polymodel.report.several import formatted_tables
-    from polymodel.report.traffic import TITLES, TrafficReport
+    from polymodel.report.traffic import TrafficReport
+    from polymodel.view.blocks import notes
+    from polymodel.view.several import formatted_tables, sections_of
 
-    check_table(options.table, tuple(TITLES))
+    check_table(options.table, tuple(TrafficReport.declared))
     check_html(options.html)
     tensors = tensors_of(options, spec, rank_sizes(options.size))
     found = traffic(spec, tensors, symbols=symbols(options.set), replacement=options.replacement)
     report = TrafficReport(found)
-    tables = list(report.tables.values()) if options.table is None else [report.table(options.table)]
-    title = f"traffic {title_of(options.spec)}"
-    plain = options.format == "table" and options.table is None
-    text = str(report) if plain else formatted_tables(tables, options.format, report.notes, title)
-    files = []
-    if options.out:
-        files += [write_file(Path(options.out) / f"{t.name}.csv", t.to_csv()) for t in report.tables.values()]
+    title, more = f"polymodel traffic {title_of(options.spec)}", notes(report.notes)
+    if options.format == "table" and options.table is None:
+        text = str(report)
+    else:
+        text = formatted_tables(sections_of(report, options.table), options.format, title, more)
+    files = list(report.to_csv(options.out)) if options.out else []
     if options.html:
-        shown = [table for _, table in report.shown()]
-        files.append(write_file(Path(options.html), formatted_tables(shown, "html", report.notes, title)))
+        files.append(write_file(Path(options.html), formatted_tables(report.sections(), "html", title, more)))
     return text + (told_files(files, options.format) if files else "")

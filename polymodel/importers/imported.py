@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -118,7 +117,9 @@ class Imported:
         return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        from polymodel.view.html import preformatted
+
+        return preformatted(str(self))
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:

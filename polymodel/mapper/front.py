@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, isinf
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from polymodel.architecture.text import uncut_text
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.loading.named import kept_files
 from polymodel.mapper.confirm import CLOSE, below
+from polymodel.mapper.html_page import finding, stages
 from polymodel.mapper.infeasibility import why_empty
 from polymodel.mapper.point import Point, measured_buffer
 from polymodel.mapper.records import Diagnosis, Found, Request
-from polymodel.report.export import write_parquet
-from polymodel.report.table import RATIO, Cell, Column, Table
+from polymodel.report.search_page import Finding, found_head, found_parts, search_title
 from polymodel.spec.faults import suggestion
-from polymodel.spec.output import write_text
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Part, Section
+from polymodel.view.files import saved_text
+from polymodel.view.table import RATIO, Cell, Column, Table
 from polymodel.workload.slips import likely_slips
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
     from polymodel.mapper.sparse_objectives import Quality
@@ -36,7 +40,7 @@ ENDS = {"J": "_J", "s": "_s", "J s": "_J_s", "bit": "_bits"}  # of column names 
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class Front(Answer):
     """Whole mappings that none beats in every objective, best in the first objective first.
 
     `front[i]` is a `Point` with `.spec`, `.report`, `.mapping`, `.yaml`, `.save(path)`. `found` is what the
@@ -94,8 +98,19 @@ class Front:
         """What to know about the answer: how good it is, and what was not looked at."""
         return tuple(_notes(self))
 
+    @declared(name="front")
+    def mappings(self) -> Table:
+        """One row per mapping of the front."""
+        return self.rows
+
+    @declared(title="What was looked at")
+    def stages(self) -> Table:
+        """What each step of the search looked at: templates, points combined, those too large for a memory,
+        points kept after dominance, seconds."""
+        return stages(self)
+
     @cached_property
-    def table(self) -> Table:
+    def rows(self) -> Table:
         """One row per point: number, objectives, energy, latency, energy_delay, peak bits of every memory
         below the backing storage, fused tensors and fused loops. Where objectives are of sparse data, these
         costs of sparse and dense data and the speedup, dense latency over sparse latency."""
@@ -117,29 +132,18 @@ class Front:
             columns.append(Column("confirmed"))
         return Table("front", tuple(columns), tuple(rows), self.notes)
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """The table as a DataFrame; `frame.attrs["units"]` has the units: J, s, J s, bit."""
-        return self.table.frame()
-
-    @cached_property
-    def exported(self) -> Table:
+    def exported(self, name: str = "", *, live: bool = True) -> Table:
         """The table as it stands in files: units end the names of columns (`energy_J`), and of a search that
         was cut short every row says `complete`: False."""
-        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in self.table.columns]
-        rows = self.table.rows
+        found = self.table(name)
+        if found.name != "front":
+            return found
+        columns = [Column(c.name + ENDS.get(c.unit, ""), c.unit) for c in found.columns]
+        rows = found.rows
         if not self.complete:
             columns.append(Column("complete"))
             rows = tuple((*row, False) for row in rows)
         return Table("front", tuple(columns), rows, self.notes)
-
-    @cached_property
-    def stages(self) -> pd.DataFrame:
-        """What each step of the search looked at: templates, points combined, those too large for a memory,
-        points kept after dominance, seconds."""
-        from polymodel.mapper.html_page import stages
-
-        return stages(self).frame()
 
     def best(self, objective: str = "") -> Point:
         """The point with the least of an objective (the first, if none is named), or of energy_delay.
@@ -177,44 +181,45 @@ class Front:
             found += ["buffer", name]
         return tuple(dict.fromkeys(found))
 
-    def to_csv(self, file: str | Path | None = None) -> str:
-        """The table as CSV text, units in the names of its columns; also written to `file`."""
-        text = self.exported.to_csv()
-        if file is not None:
-            with kept_files(self.spec), writing(file):
-                write_text(file, text)
-        return text
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        return kept_files(self.spec)
 
-    def to_parquet(self, file: str | Path) -> Path:
-        """The table as a parquet file; units are in the schema's pandas attributes."""
-        with kept_files(self.spec), writing(file):
-            write_parquet(self.frame, Path(file))
-        return Path(file)
-
-    def save(self, folder: str | Path) -> tuple[Path, ...]:
+    def save(
+        self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = True, command: str = ""
+    ) -> tuple[Path, ...]:
         """Everything in one folder: front.csv, front.parquet, stages.csv, front.txt (what is printed, with
         the notes), and `mapping-N.yaml` per point."""
-        with kept_files(self.spec), writing(folder):
+        with self.keeping():
+            found = [*self.to_csv(folder)]
             target = Path(folder)
-            target.mkdir(parents=True, exist_ok=True)
-            write_text(target / "stages.csv", self.stages.to_csv(index=False))
-            write_text(target / "front.txt", f"{self!r}\n")
-        self.to_csv(target / "front.csv")
-        self.to_parquet(target / "front.parquet")
-        found = [target / name for name in ("front.csv", "front.parquet", "stages.csv", "front.txt")]
-        return (*found, *(p.save(target / f"mapping-{p.number}.yaml") for p in self.points))
+            found += self.to_parquet(target / "front.parquet") if parquet else ()
+            saved_text(f"{self!r}\n", target / "front.txt")
+        mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
+        return (*found, target / "front.txt", *mappings)
 
-    def to_html(self, file: str | Path | None = None, *, plots: bool = True, command: str = "") -> str:
-        """The front as one page that opens from a file: a table that sorts (up to 3,000 points), plots,
-        LoopTree and mapping YAML of the best, what was looked at, what it was made from. `plots=False` leaves
-        out what takes matplotlib; `command`: the command line that asked, to be told."""
-        from polymodel.mapper.html_page import to_html
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return search_title("Mappings", self.spec)
 
-        return to_html(self, file, plots, command)
+    def head(self, live: bool = True) -> list[Block]:
+        """What was asked and found, and how good it is."""
+        return found_head(self.finding)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """A table that sorts (up to 3,000 points), plots, LoopTree and mapping YAML of the best, what was
+        looked at, what it was made from."""
+        return found_parts(self.finding, plots, command)
+
+    @cached_property
+    def finding(self) -> Finding:
+        """What the page tells."""
+        return finding(self)
 
     def unit(self, name: str) -> str:
         """The unit of a figure: J, s, J s, bit, or none."""
-        return self.table.units.get(name, "bit" if name.startswith("buffer") else "")
+        return self.rows.units.get(name, "bit" if name.startswith("buffer") else "")
 
     def plot(self, x: str = "", y: str = "", *, label: str = "", ax: Axes | None = None) -> Axes:
         """The front over two figures (the first two objectives that vary): energy, latency, energy_delay,
@@ -230,13 +235,13 @@ class Front:
     def __repr__(self) -> str:
         return "\n".join([self._headline(), *self._body(self.shown.text().split("\n"))])
 
-    def _repr_html_(self) -> str:
-        from html import escape
+    def __str__(self) -> str:
+        return repr(self)
 
-        lines = [f"<p>{escape(self._headline())}</p>"]
-        if self.points:
-            lines.append(self.shown.html())
-        return "\n".join([*lines, *(f"<p>{escape(n)}</p>" for n in self._told())])
+    def content(self, live: bool = True) -> list[Block]:
+        """The first rows, and what to know."""
+        rows = [Section("", self.shown)] if self.points else []
+        return [Line(self._headline()), *rows, *(Line(n) for n in self._told())]
 
     @cached_property
     def shown(self) -> Table:
@@ -244,8 +249,8 @@ class Front:
         drop = {"energy_delay"} - set(self.objectives)
         if "buffer" in self.objectives:
             drop.add("buffer")  # the same as that of the memory, which says which one it is
-        table = self.table.only(*(c.name for c in self.table.columns if c.name not in drop))
-        return Table(table.name, table.columns, table.rows[:SHOWN])
+        table = self.rows.only(*(c.name for c in self.rows.columns if c.name not in drop))
+        return table.first(SHOWN)
 
     def _body(self, table: Sequence[str]) -> list[str]:
         return [*(table if self.points else ()), *(f"  {n}" for n in self._told())]
@@ -264,7 +269,7 @@ class Front:
 
 def _axes_of(front: Front, x: str, y: str) -> tuple[str, str]:
     """Which two figures are drawn. Raises SpecError for unknown ones, and where there is only one."""
-    known = [c.name for c in front.table.columns if c.unit]
+    known = [c.name for c in front.rows.columns if c.unit]
     if x or y:
         given = (x or front.objectives[0], y or front.objectives[0])
     elif len(front.objectives) > 1:

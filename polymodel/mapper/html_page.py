@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.mapper.records import Limits
 from polymodel.quantities import engineering
-from polymodel.report.found_page import Best, Finding, Picture, found_html, picked
-from polymodel.report.table import Column, Table
+from polymodel.report.search_page import Best, Finding, Plot, picked
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,22 +22,16 @@ MOST_PICTURES = 3
 STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
 
 
-def to_html(front: Front, file: str | Path | None, plots: bool, command: str) -> str:
-    return found_html(_finding(front), file, plots, command)
-
-
-def _finding(front: Front) -> Finding:
-    names = [n for n in (front.spec.names.get(k, "") for k in ("workload", "architecture")) if n]
+def finding(front: Front) -> Finding:
     looked = sum(s.points for s in front.found.stages)
     facts = [("objectives", ", ".join(front.objectives)), ("mappings", f"{len(front):,}")]
     facts += [("combinations", f"{looked:,} looked at")] if looked else []
     promise, *notes = front.notes or ("",)
     return Finding(
-        title=f"Mappings of {' on '.join(names)}" if names else "Mappings",
         facts=[*facts, ("time", engineering(front.seconds, "s"))],
         promise=(promise[:1].upper() + promise[1:],),
         notes=tuple(notes),
-        table=Table("front", front.table.columns, front.table.rows),
+        table=front.rows.bare(),
         best=tuple(_best(front)),
         pictures=tuple(_pictures(front)),
         looked=(("What was looked at", stages(front)),),
@@ -61,14 +54,14 @@ def _best(front: Front) -> Iterator[Best]:
         yield Best(row, f"mapping-{point.number}", text, point.spec, point.mapping, point.yaml)
 
 
-def _pictures(front: Front) -> Iterator[Picture]:
+def _pictures(front: Front) -> Iterator[Plot]:
     """Pairs of objectives; the first that vary come first."""
     if not front.points or len(front.objectives) < 2:
         return
     varying = [o for k, o in enumerate(front.objectives) if len({p.values[k] for p in front.points}) > 1]
     pairs = list(combinations(varying, 2))[:MOST_PICTURES] or [(front.objectives[0], front.objectives[1])]
     for x, y in pairs:
-        yield Picture(f"{y} over {x}", partial(_drawn, front, x, y))
+        yield Plot(f"{y} over {x}", partial(_drawn, front, x, y))
 
 
 def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:

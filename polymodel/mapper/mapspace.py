@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from itertools import product
 from math import factorial, prod
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,12 @@ from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.states import lives_of, passing_of
 from polymodel.mapper.templates import Passing, Shape, deepest, shapes
 from polymodel.mapper.tilechains import free_sizes
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.table import Cell, Column, Table
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
-    import pandas
-
     from polymodel.loading import Spec
     from polymodel.mapper.constraints import Constraints
 
@@ -41,7 +41,7 @@ Array = Any
 def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     """The mappings that `explore` with these constraints chooses from; nothing is searched.
 
-    `pm.mapspace(spec).size()` is their number; `.table()` says what each rule that prunes them takes away.
+    `pm.mapspace(spec).size()` is their number; `.frame` says what each rule that prunes them takes away.
     Raises SpecError for a spec without workload or architecture and for wrong constraints, Refused for what
     the search does not cover.
     """
@@ -60,7 +60,7 @@ def mapspace_of(cascade: Cascade, hierarchy: Hierarchy, limits: Limits) -> Mapsp
     return Mapspace(einsum_spaces(cascade, hierarchy, limits), limits)
 
 
-class Mapspace:
+class Mapspace(Answer):
     """What there is to choose from; counted when it is asked for."""
 
     def __init__(self, spaces: Sequence[EinsumSpace], limits: Limits) -> None:
@@ -97,16 +97,19 @@ class Mapspace:
     def _passing(self, number: int) -> Passing:
         return passing_of(self.spaces, self._lives, number)
 
-    def table(self, found: Found | None = None) -> pandas.DataFrame:
+    @declared(name="rules")
+    def prunings(self) -> Table:
         """One row per Einsum and rule: its `templates` (placements and orders) and `mappings` by itself,
-        before and after the rule, `chains_per_template` (mean, after), and why nothing that counts goes.
+        before and after the rule, `chains_per_template` (mean, after), and why nothing that counts goes;
+        the last row has whole mappings."""
+        return self.rules()
 
-        With what a search returned there follow its steps; the last row has whole mappings. Numbers are
-        Python integers. Mappings of the first rows may be written in any order of all rank variables
-        between two nodes, as mapspaces are often counted.
+    def rules(self, found: Found | None = None) -> Table:
+        """The table with the steps of a search behind the rules, if what it returned is given.
+
+        Numbers are Python integers. Mappings of the first rows may be written in any order of all rank
+        variables between two nodes, as mapspaces are often counted.
         """
-        import pandas
-
         rows: list[Row] = []
         for space, one in zip(self.spaces, self.einsums, strict=True):
             rows += [Row(space.name, *row) for row in one.rows()]
@@ -117,19 +120,16 @@ class Mapspace:
             rows.append(Row(of, "dominance", n, n, left, stage.kept, WHY["dominance"]))
         loose = prod(e.mappings for e in self.einsums)
         rows.append(Row("", "joined", None, None, loose, self.size(), WHY["joined"]))
-        frame = pandas.DataFrame([r.cells() for r in rows], columns=COLUMNS, dtype=object)
-        return frame.astype({"chains_per_template": float})
+        return Table("rules", tuple(Column(n) for n in COLUMNS), tuple(r.cells() for r in rows))
 
     def __repr__(self) -> str:
         many = len(self.spaces)
         return f"Mapspace({_rounded(self.size())} mappings of {many} Einsum{'s' if many != 1 else ''})"
 
-    def __str__(self) -> str:
+    def content(self, live: bool = True) -> list[Block]:
         """The rules that prune it, without the reasons."""
-        return f"{self!r}\n{self.table().drop(columns='why').to_string(index=False, na_rep='-')}"
-
-    def _repr_html_(self) -> str:
-        return f"<h4>{escape(repr(self))}</h4>{self.table().to_html(index=False, na_rep='')}"
+        shown = self.table().only(*(c for c in COLUMNS if c != "why"))
+        return [Line(self.title), Section("", shown)]
 
 
 def _rounded(n: int) -> str:
@@ -150,7 +150,7 @@ class Row:
     mappings: int
     why: str
 
-    def cells(self) -> tuple[object, ...]:
+    def cells(self) -> tuple[Cell, ...]:
         chains = self.mappings / self.templates if self.templates else None
         return (
             self.einsum, self.rule, self.templates_before, self.templates, chains, self.mappings_before,

@@ -148,11 +148,11 @@ class Point:
         return f"Mapping {self.number}: {figures}\n{self.mapping!r}"
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         from polymodel.report.svg import looptree_svg
+        from polymodel.view.blocks import Code, Picture
+        from polymodel.view.html import fragment
 
-        return f"<pre>{escape(repr(self).splitlines()[0])}</pre>{looptree_svg(self.mapping)}"
+        return fragment([Code(repr(self).splitlines()[0]), Picture("LoopTree", looptree_svg(self.mapping))])
 
 
 def backing(spec: Spec) -> str:

@@ -6,93 +6,23 @@ shows all steps as the grid and in words. Only numbers reach the script, as attr
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.activity import LIMIT, Activities, allowed
-from polymodel.report.drawing import picture
 from polymodel.report.fibertree_layout import Coordinate, Levels, Path, levels
-from polymodel.report.page import CSS
-from polymodel.report.picture import Page
 from polymodel.report.svg_activity import grid
 from polymodel.report.svg_fibertree import Drawable, Tree, fibertree, ranks_of
+from polymodel.view.blocks import Html
+from polymodel.view.drawing import described, picture
+from polymodel.view.html import filled, page
+from polymodel.view.picture import Page
 
 # Of a larger tensor only what is touched is drawn.
 WHOLE = 150
-LOOKS = """
-:root{color-scheme:light dark;--page:#fff;--line:#e4e7eb;--lit:#fff3bf}
-body{margin:1.2em;background:var(--page)}
-.trees{display:flex;flex-wrap:wrap;gap:14px;align-items:flex-start;margin:.6em 0}
-.trees figure{margin:0;background:#fff;border:1px solid var(--line);border-radius:4px;
-overflow-x:auto;max-width:100%}
-.bar{display:flex;flex-wrap:wrap;gap:8px;align-items:center;padding:6px 0;
-position:sticky;top:0;background:var(--page);border-bottom:1px solid var(--line);z-index:1}
-.bar[hidden]{display:none}
-.bar button{font:inherit;padding:3px 12px;min-width:3.2em}
-.bar input{flex:1 1 220px;max-width:520px}
-.bar output{font-variant-numeric:tabular-nums;min-width:8em}
-.now{margin:0;flex-basis:100%}
-g.cell>rect{transition:fill .12s}
-.live g.cell.on>rect{fill:#ffd43b;stroke:#7d4a00;stroke-width:2.2}
-.live g.later{opacity:.22}
-.live g.head.on>text{fill:#a63d00;font-weight:bold}
-ol.steps li.on{background:var(--lit)}
-@media (prefers-color-scheme:dark){:root{--page:#15191e;--line:#3e4c59;--lit:#5c4400}
-body.pm{color:#e4e7eb}body.pm .note{color:#aab4c0}}
-@media (prefers-reduced-motion:reduce){g.cell>rect{transition:none}}
-"""
-# Shown text comes from the page itself (textContent), never from strings of the script.
-SCRIPT = """
-'use strict';
-document.querySelectorAll('section.run').forEach(function (run) {
-  var one = function (name) { return run.querySelector(name); };
-  var bar = one('.bar'), range = one('input'), out = one('output'), now = one('.now'), play = one('.play');
-  var parts = Array.from(run.querySelectorAll('[data-steps]')).map(function (part) {
-    var steps = part.getAttribute('data-steps').split(' ').map(Number);
-    return {part: part, steps: new Set(steps), made: part.hasAttribute('data-made') ? steps[0] : -1};
-  });
-  var words = Array.from(run.querySelectorAll('ol.steps li'));
-  var last = Number(range.max), timer = null;
-  function show() {
-    var at = Number(range.value);
-    parts.forEach(function (p) {
-      p.part.classList.toggle('on', p.steps.has(at));
-      p.part.classList.toggle('later', p.made > at);
-    });
-    words.forEach(function (li, number) { li.classList.toggle('on', number === at); });
-    out.textContent = 'step ' + (at + 1) + ' of ' + (last + 1);
-    now.textContent = words[at] ? words[at].firstChild.textContent : '';
-  }
-  function go(to) { range.value = Math.max(0, Math.min(last, to)); show(); }
-  function stop() { clearInterval(timer); timer = null; play.textContent = 'Play'; }
-  function start() {
-    if (Number(range.value) >= last) { go(0); }
-    play.textContent = 'Pause';
-    timer = setInterval(function () {
-      if (Number(range.value) >= last) { stop(); } else { go(Number(range.value) + 1); }
-    }, 900);
-  }
-  range.addEventListener('input', show);
-  play.addEventListener('click', function () { if (timer === null) { start(); } else { stop(); } });
-  one('.back').addEventListener('click', function () { stop(); go(Number(range.value) - 1); });
-  one('.next').addEventListener('click', function () { stop(); go(Number(range.value) + 1); });
-  run.addEventListener('keydown', function (event) {
-    var at = Number(range.value), moves = {ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last};
-    if (event.target === range || event.target.hasAttribute('tabindex') || !(event.key in moves)) { return; }
-    event.preventDefault();
-    stop();
-    go(moves[event.key]);
-  });
-  bar.hidden = false;
-  run.classList.add('live');
-  show();
-});
-"""
 
 
 def activity_page(
@@ -123,20 +53,9 @@ def activity_page(
     if faults:
         raise SpecError(faults)
     name = title or f"Activity of {', '.join(r.einsum for r in listed)}"
-    body = "\n".join(_section(run, known, number) for number, (run, known) in enumerate(pairs))
-    return Page(name, _document(name, body))
-
-
-def _document(title: str, body: str) -> str:
-    allowed_script = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed_script}'"
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{CSS}{LOOKS}</style></head>\n"
-        f'<body class="pm"><h1>{escape(title)}</h1>\n{body}\n<script>{SCRIPT}</script></body></html>\n'
-    )
+    runs_shown = [_section(run, known, number) for number, (run, known) in enumerate(pairs)]
+    body = Html(filled("activity.html", runs=runs_shown))
+    return Page(name, page(name, [body], looks="activity.css", script="activity.js"))
 
 
 def _misfits(run: Activities, tensors: Mapping[str, Drawable]) -> list[Diagnostic]:
@@ -165,48 +84,42 @@ def _touched(run: Activities) -> dict[str, dict[Path, list[int]]]:
     return found
 
 
-def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> str:
+@dataclass(frozen=True)
+class Shown:
+    """One Einsum as the template writes it: fibertrees by name, the grid of all steps, and each in words."""
+
+    number: int
+    einsum: str
+    caption: tuple[str, ...]
+    last: int
+    trees: tuple[tuple[str, str], ...]
+    grid: str
+    words: tuple[tuple[str, str], ...]
+
+
+def _section(run: Activities, tensors: Mapping[str, Drawable], number: int) -> Shown:
     body, width, height = grid(run)
     drawn = picture(width, height, f"Einsum {run.einsum}: all steps", body)
     touched = _touched(run)
     shown = {name: _shown(name, points, tensors) for name, points in touched.items()}
     ranks = ranks_of(list(shown.values()))
-    trees = "\n".join(
-        f'<figure tabindex="0" aria-label="{escape(name)}">'
-        f"{_tree(name, shown[name], points, ranks, run)}</figure>"
-        for name, points in touched.items()
-    )
-    label = escape(run.einsum)
-    last = max(run.count - 1, 0)
-    return (
-        f'<section class="run" aria-labelledby="run{number}">\n<h2 id="run{number}">Einsum {label}</h2>\n'
-        + f'<p class="note">{"<br>".join(escape(words) for words in run.caption)}</p>'
-        + '<div class="bar" role="group" aria-label="Steps" hidden>'
-        '<button type="button" class="back" aria-label="Step back">&#9664;</button>'
-        '<button type="button" class="play">Play</button>'
-        '<button type="button" class="next" aria-label="Step forward">&#9654;</button>'
-        f'<input type="range" min="0" max="{last}" value="0" step="1" aria-label="Step of {label}">'
-        '<output aria-live="off"></output><p class="now" aria-live="polite"></p></div>\n'
-        f'<div class="trees">\n{trees}\n</div>\n<h3>All steps</h3>\n'
-        f'<div class="wide" tabindex="0" role="group" aria-label="All steps of {label}">{drawn}</div>\n'
-        f"<details><summary>In words</summary>{_words(run)}</details>\n</section>"
+    trees = ((n, _tree(n, shown[n], points, ranks, run)) for n, points in touched.items())
+    return Shown(
+        number, run.einsum, run.caption, max(run.count - 1, 0), tuple(trees), drawn, tuple(_words(run))
     )
 
 
-def _words(run: Activities) -> str:
-    """A list of what is computed at each step, under a heading that the controls show too."""
+def _words(run: Activities) -> Iterator[tuple[str, str]]:
+    """What is computed at each step, under a heading that the controls show too."""
     lines: list[list[str]] = [[] for _ in range(run.count)]
     for compute, step in zip(run.computes, run.steps, strict=True):
         where = ",".join(str(s) for s in compute.space)
         lines[step].append(f"({where}): {', '.join(compute.label)}")
-    items = []
     for step, words in enumerate(lines):
         busy = len({a.space for a, s in zip(run.computes, run.steps, strict=True) if s == step})
         stamp = "" if run.slip else f", time {','.join(str(t) for t in run.times[step])}"
         many = f"{len(words)} compute{'' if len(words) == 1 else 's'}"
-        head = f"{many} on {busy} of {len(run.spaces)} space points"
-        items.append(f"<li><b>{escape(head + stamp)}</b><br>{escape('; '.join(words))}</li>")
-    return f'<ol class="steps">{"".join(items)}</ol>'
+        yield f"{many} on {busy} of {len(run.spaces)} space points{stamp}", "; ".join(words)
 
 
 def _tree(
@@ -229,7 +142,7 @@ def _tree(
 
 def _standing(tree: Tree) -> str:
     margin = 10.0
-    body = [f"<desc>{escape(tree.description)}</desc>", f'<g transform="translate({margin:g} {margin:g})">']
+    body = [described(tree.description), f'<g transform="translate({margin:g} {margin:g})">']
     return picture(tree.width + 2 * margin, tree.height + 2 * margin, tree.title, [*body, *tree.body, "</g>"])
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
@@ -18,23 +17,24 @@ from polymodel.cost.context import row_order
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
-from polymodel.report.closed_cells import Cell, Formula, Ratio, Weighted
 from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
-from polymodel.report.closed_table import SymbolicTable
-from polymodel.report.frames import Frames
+from polymodel.report.closed_table import MOST, Cell, Formula, Ratio, SymbolicTable, Weighted
 from polymodel.schedule.gate import require_legal
-from polymodel.spec.faults import Faults, close_to, suggestion
+from polymodel.spec.faults import Faults, close_to
 from polymodel.spec.plain import as_whole, plainly, shown
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     import sympy
+    from matplotlib.axes import Axes
 
-TABLES = ("summary", "tiles", "accesses", "reuse", "working_sets", "latency", "energy")
 KEY = ("einsum", "component", "tensor")
 
 
 @dataclass(frozen=True, eq=False)
-class SymbolicReport(Frames):
+class SymbolicReport(Answer):
     """Closed forms of a mapping whose tile sizes are symbols. Tables are DataFrames of SymPy expressions.
 
     `domain`: where they hold, e.g. `print(forms.domain)`: tiles of 1 to the enclosing one, fanouts that have
@@ -110,19 +110,23 @@ class SymbolicReport(Frames):
         domain = replace(self.domain, divides=assume == "divides")
         return replace(self, assume=assume, domain=domain)
 
-    def table(self, name: str) -> SymbolicTable:
-        """One table whose cells are rendered on demand. SpecError for a name that is not in `TABLES`."""
-        makers = {
-            "tiles": self._tiles, "accesses": self._accesses, "reuse": self._reuse,
-            "working_sets": self._working_sets, "latency": self._latency, "energy": self._energy,
-            "summary": self._summary,
-        }  # fmt: skip
-        if name not in makers:
-            raise SpecError(
-                [Diagnostic(f"no symbolic table {name!r}", suggestion(str(name), TABLES, "tables"))]
-            )
-        columns, rows = makers[name]()
+    def table(  # type: ignore[override]  # its tables have formulas in their cells; `plain` has text
+        self, name: str = "", *, live: bool = True
+    ) -> SymbolicTable:
+        """One table whose cells are rendered on demand, the summary unless another is named. SpecError for an
+        unknown name."""
+        found: object = super().table(name)
+        assert isinstance(found, SymbolicTable)
+        return found
+
+    def _formulas(
+        self, name: str, columns: tuple[str, ...], rows: Iterable[tuple[Cell, ...]]
+    ) -> SymbolicTable:
         return SymbolicTable(name, columns, tuple(rows), self.renderer, self.domain, self.values)
+
+    def plain(self, name: str = "", *, live: bool = True) -> Table:
+        """The table with its formulas as text."""
+        return self.table(name).shown()
 
     def _rows_of(self) -> list[tuple[str, BuffetForm]]:
         return [(e, b) for e in self.problem.tree.einsums for b in self.analysis.buffets if e in b.einsums]
@@ -136,7 +140,24 @@ class SymbolicReport(Frames):
         top, bottom = (scale.numerator, scale.denominator) if b.parent is None else (1, 1)
         return Held(b.node, b.tensor, b.tile_max, self._bits(b.tensor), top, bottom)
 
-    def _tiles(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def summary(self) -> SymbolicTable:
+        """Operations, seconds and joules per Einsum and in all."""
+        columns = ("einsum", "n_instances", "operations", "latency_s", "energy_J")
+        rows: list[tuple[Cell, ...]] = []
+        executed = {c.einsum: c.operations for c in self.analysis.compute}
+        total = Form()
+        for e in self.problem.tree.einsums:
+            n = self.problem.cascade[e].n_instances
+            total = total + executed[e] * n
+            rows.append((e, n, executed[e] * n, self._latencies[e], self._joules(e)))
+        seconds = Weighted(tuple((1.0, f) for f in self._latencies.values()))
+        rows.append(("total", None, total, seconds, self._joules(None)))
+        return self._formulas("summary", columns, rows)
+
+    @declared
+    def tiles(self) -> SymbolicTable:
+        """Tile sizes, their sums over all stamps, and how many stamps there are."""
         columns = (
             *KEY, "node", "reuse", "tile_elements", "tile_bits", "total_elements", "visits", "instances",
         )  # fmt: skip
@@ -147,7 +168,7 @@ class SymbolicReport(Frames):
             )
             for e, b in self._rows_of()
         ]  # fmt: skip
-        return columns, rows
+        return self._formulas("tiles", columns, rows)
 
     def _moves(self) -> dict[tuple[str, str, str], list[Form]]:
         found: dict[tuple[str, str, str], list[Form]] = {}
@@ -164,7 +185,9 @@ class SymbolicReport(Frames):
             found[p.einsum, p.component, p.tensor] = [p.down, p.up, Form(), Form()]
         return found
 
-    def _accesses(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def accesses(self) -> SymbolicTable:
+        """Bits read, written, filled and drained by all instances in all executions."""
         names = ("read", "write", "fill", "drain")
         columns = (*KEY, *(f"{n}_bits" for n in names), *(f"{n}_elements" for n in names))
         moves = self._moves()
@@ -173,9 +196,11 @@ class SymbolicReport(Frames):
         for key in sorted(moves, key=lambda k: order(k[0], k[1])):
             elements = [f * self.problem.cascade[key[0]].n_instances for f in moves[key]]
             rows.append((*key, *(f * self._bits(key[2]) for f in elements), *elements))
-        return columns, rows
+        return self._formulas("accesses", columns, rows)
 
-    def _reuse(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def reuse(self) -> SymbolicTable:
+        """Different elements held, bits exchanged with the parent, accesses."""
         columns = (
             *KEY,
             "node",
@@ -197,9 +222,11 @@ class SymbolicReport(Frames):
             # Where nothing is filled there is nothing to use again.
             factor = Ratio(reads, fills) if fills != Form() else None
             rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched, factor))
-        return columns, rows
+        return self._formulas("reuse", columns, rows)
 
-    def _working_sets(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def working_sets(self) -> SymbolicTable:
+        """Peaks over the phases of what a memory holds, by each `measure`."""
         columns = ("component", "einsum", "measure", "bits", "capacity_bits")
         order = row_order(self.problem)
         held = sorted(
@@ -209,7 +236,7 @@ class SymbolicReport(Frames):
             (w.component, w.einsum, w.measure, w.peak, self.problem.hierarchy[w.component].size_bits)
             for w in held
         ]
-        return columns, rows
+        return self._formulas("working_sets", columns, rows)
 
     @cached_property
     def _times(self) -> list[TimeForm]:
@@ -223,7 +250,9 @@ class SymbolicReport(Frames):
     def _energies(self) -> list[EnergyForm]:
         return energies(self.problem, self.analysis, self._latencies)
 
-    def _latency(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def latency(self) -> SymbolicTable:
+        """Seconds that each component works for each Einsum."""
         columns = (
             "einsum", "component", "read_bits", "write_bits", "operations", "latency_s", "instances_used",
             "instances",
@@ -235,28 +264,17 @@ class SymbolicReport(Frames):
             )
             for t in self._times
         ]  # fmt: skip
-        return columns, rows
+        return self._formulas("latency", columns, rows)
 
-    def _energy(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
+    @declared
+    def energy(self) -> SymbolicTable:
+        """Joules of every action, and where each number comes from."""
         columns = (*KEY, "action", "count", "unit", "energy_per_unit_J", "energy_J", "provenance")
         rows: list[tuple[Cell, ...]] = [
             (r.einsum, r.component, r.tensor, r.action, r.count, r.unit, r.each, r.energy, r.provenance)
             for r in self._energies
         ]
-        return columns, rows
-
-    def _summary(self) -> tuple[tuple[str, ...], list[tuple[Cell, ...]]]:
-        columns = ("einsum", "n_instances", "operations", "latency_s", "energy_J")
-        rows: list[tuple[Cell, ...]] = []
-        executed = {c.einsum: c.operations for c in self.analysis.compute}
-        total = Form()
-        for e in self.problem.tree.einsums:
-            n = self.problem.cascade[e].n_instances
-            total = total + executed[e] * n
-            rows.append((e, n, executed[e] * n, self._latencies[e], self._joules(e)))
-        seconds = Weighted(tuple((1.0, f) for f in self._latencies.values()))
-        rows.append(("total", None, total, seconds, self._joules(None)))
-        return columns, rows
+        return self._formulas("energy", columns, rows)
 
     def _joules(self, einsum: str | None) -> Weighted:
         """Joules of one Einsum, or of all."""
@@ -266,19 +284,38 @@ class SymbolicReport(Frames):
         names = ", ".join(f"{n}={self.values[n]}" if n in self.values else n for n in self.analysis.symbols)
         return f"SymbolicReport({len(self.problem.cascade)} Einsums, symbols: {names or 'none'})"
 
-    def __str__(self) -> str:
-        return f"{self!r}\n\n{self.table('summary')!r}\n\nhold for {self.domain}\n"
-
-    def _repr_html_(self) -> str:
+    @property
+    def title(self) -> str:
+        """What is in closed form, and over which symbols."""
         many = len(self.problem.cascade)
-        symbols = ", ".join(
-            f"{n} = {self.values[n]}" if n in self.values else n for n in self.analysis.symbols
-        )
-        over = f"; symbols: {escape(symbols)}" if symbols else ""
-        title = f"Closed forms of {many} Einsum{'' if many == 1 else 's'}{over}"
-        other = ", ".join(f'<code>.table("{name}")</code>' for name in TABLES if name != "summary")
-        domain = f"<p>They hold for {escape(str(self.domain))}</p>" if over else ""
-        return f"<h4>{title}</h4>{domain}{self.table('summary')._repr_html_()}<p>Other tables: {other}</p>"
+        names = (f"{n} = {self.values[n]}" if n in self.values else n for n in self.analysis.symbols)
+        over = f"; symbols: {symbols}" if (symbols := ", ".join(names)) else ""
+        return f"Closed forms of {many} Einsum{'' if many == 1 else 's'}{over}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where the forms hold."""
+        return (f"they hold for {self.domain}",) if self.analysis.symbols else ()
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The summary, and where the forms hold."""
+        other = ", ".join(f'.table("{name}")' for name in self.tables[1:])
+        summary = Section("", self.table().shown(MOST), indent="")
+        rest = Line(f"Other tables: {other}", "small")
+        return [Line(self.title), Line(), summary, rest, *notes(self.notes)]
+
+    def plot(self, what: str = "energy", ax: Axes | None = None) -> Axes:
+        """A picture of the figures at the values that the symbols have. SpecError unless all have one."""
+        from polymodel.view.bars import bar_axes
+
+        summary, rows = self.table(), self.table().at({})
+        columns = tuple(Column(n) for n in summary.columns)
+        cells = tuple(tuple(r.values()) for r in rows)
+        chosen = {"energy": "energy_J", "latency": "latency_s"}.get(what, what)
+        return bar_axes(Table("summary", columns, cells), chosen, ax)  # type: ignore[arg-type]  # all are numbers
+
+    def __str__(self) -> str:
+        return f"{self!r}\n\n{self.table()!r}\n\nhold for {self.domain}\n"
 
 
 def closed_forms(
@@ -376,3 +413,6 @@ def _named(tree: LoopTree) -> LoopTree:
         return tuple(found)
 
     return replace(tree, nodes=renamed(tree.nodes))
+
+
+TABLES = tuple(SymbolicReport.declared)

@@ -13,7 +13,7 @@ from polymodel.architecture.hierarchy import Action, Component
 from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.cost.context import row_order
 from polymodel.errors import NotSeparable
-from polymodel.report.closed_cells import Formula, Largest, Weighted
+from polymodel.report.closed_table import Formula, Largest, Weighted
 
 
 @dataclass(frozen=True)

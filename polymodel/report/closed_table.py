@@ -1,21 +1,99 @@
-"""One table of closed forms, whose cells are rendered when they are looked at."""
+"""One table of closed forms: a cell may be a formula, which is turned into SymPy when it is looked at."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.symbolic.domain import Domain
+from polymodel.analysis.symbolic.forms import Form, Held, Peak
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column
-from polymodel.report.closed_cells import Cell, Formula, filled, value
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_whole, by_name, shown, unknown
+from polymodel.view.blocks import Section
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     import pandas
+    import sympy
+
+
+MOST = 60  # rows of a table in a terminal
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """`constant + sum of weight * part`; joules, seconds."""
+
+    parts: tuple[tuple[float, Formula], ...]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest of several formulas, 0 if there is none."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One formula over another; not a number where that is zero."""
+
+    over: Form
+    under: Form
+
+
+Formula = Form | Held | Peak | Weighted | Largest | Ratio
+Cell = Formula | int | float | str | bool | None
+
+
+def filled(cell: Cell, renderer: Renderer, values: Mapping[str, int]) -> object:
+    """A formula in SymPy, or its number if `values` has every symbol; other cells as they are."""
+    if not isinstance(cell, Formula):
+        return cell
+    if values and values.keys() >= renderer.symbols.keys():
+        return value(cell, values)
+    found = expression(cell, renderer)
+    return found.subs({renderer.symbols[n]: v for n, v in values.items()}) if values else found
+
+
+def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
+    """The formula in SymPy."""
+    sp = renderer.ops.sp
+    if isinstance(formula, Form):
+        return renderer.form(formula)
+    if isinstance(formula, Held):
+        return renderer.held(formula)
+    if isinstance(formula, Peak):
+        return renderer.peak(formula)
+    parts: list[sympy.Expr]
+    if isinstance(formula, Ratio):
+        return sp.sympify(renderer.form(formula.over)) / renderer.form(formula.under)
+    if isinstance(formula, Largest):
+        return renderer.largest(expression(p, renderer) for p in formula.parts)
+    # 1.0 times a formula would be written so.
+    found = [(weight, expression(p, renderer)) for weight, p in formula.parts if weight]
+    parts = [part if weight == 1 else weight * part for weight, part in found]
+    return sp.Add(*parts, *([formula.constant] if formula.constant else []))
+
+
+def value(formula: Formula, at: Mapping[str, int]) -> int | float:
+    """The number for given symbols."""
+    if isinstance(formula, (Form, Held)):
+        return formula.at(at)
+    if isinstance(formula, Peak):
+        return formula.at(at)[0]
+    if isinstance(formula, Largest):
+        return max((value(p, at) for p in formula.parts), default=0)
+    if isinstance(formula, Ratio):
+        under = formula.under.at(at)
+        return formula.over.at(at) / under if under else math.nan
+    return sum((w * value(p, at) for w, p in formula.parts), formula.constant)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +163,25 @@ class SymbolicTable:
     def _filled(self) -> list[list[object]]:
         return [[filled(c, self.renderer, self.values) for c in row] for row in self.rows]
 
-    def __repr__(self) -> str:
-        from polymodel.report.formula import table_text
+    def shown(self, most: int | None = None) -> Table:
+        """The table as it is printed and written, at most so many rows: formulas as text, ⌈M/TM⌉."""
+        from polymodel.report.formula import text
 
-        return table_text(self.name, self.columns, self._filled())
+        rows = SymbolicTable(
+            self.name, self.columns, self.rows[:most], self.renderer, self.domain, self.values
+        )._filled()
+        columns = tuple(Column(n, formula=True) for n in self.columns)
+        return Table(self.name, columns, tuple(tuple(text(c) for c in row) for row in rows))
+
+    def to_csv(self) -> str:
+        """CSV text with a header line, formulas as they are printed."""
+        return self.shown().to_csv()
+
+    def __repr__(self) -> str:
+        more = len(self.rows) - MOST
+        return self.shown(MOST).text(indent="") + (f"\n... {more} more rows in .frame()" if more > 0 else "")
 
     def _repr_html_(self) -> str:
-        from polymodel.report.formula import table_html
+        from polymodel.view.html import fragment
 
-        return table_html(self.columns, self._filled())
+        return fragment([Section("", self.shown())])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING
 
 from polymodel.architecture.text import uncut_text
+from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
-from polymodel.report.page import noted, page
-from polymodel.report.report import Report
-from polymodel.report.table import RATIO, Cell, Column, Table, shown
 from polymodel.spec.faults import not_a
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Facts, Section, notes
+from polymodel.view.files import table_json
+from polymodel.view.table import RATIO, Cell, Column, Table, shown
 
 if TYPE_CHECKING:
     import pandas
@@ -22,70 +22,81 @@ if TYPE_CHECKING:
 Sums = dict[str, int | float]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What two reports say about the same quantities; `table` holds one row per quantity.
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Answer):
+    """What two reports say about the same quantities, one row each.
 
     Columns: `quantity`, `where` (an Einsum, a component, or `component: tensor`; empty for the whole),
     `unit`, `a`, `b`, `ratio` b/a.
     """
 
-    table: Table
+    rows: Table
 
+    @declared
+    def quantities(self) -> Table:
+        """One row per quantity of the two reports."""
+        return self.rows
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know beside the figures."""
+        return self.rows.notes
+
+    @property
     def frame(self) -> pandas.DataFrame:
         """The comparison as a DataFrame; `a` and `b` are floats there, feasible is 1 and not feasible 0."""
-        return self.table.frame().astype({"a": float, "b": float})
+        return self.rows.frame().astype({"a": float, "b": float})
 
-    def _readable(self) -> Table:
-        """Figures with prefixes and units, each row in its own."""
+    def readable(self, title: str = "") -> Section:
+        """Figures with prefixes and units, each row in its own; exact ones where a reader hovers."""
         columns = (*(Column(n) for n in ("quantity", "where", "a", "b")), Column("ratio", RATIO))
         rows = tuple(
             (str(q), str(w), shown(a, Column("a", str(u))), shown(b, Column("b", str(u))), ratio)
-            for q, w, u, a, b, ratio in self.table.rows
+            for q, w, u, a, b, ratio in self.rows.rows
         )
-        return Table("compare", columns, rows)
-
-    def __repr__(self) -> str:
-        notes = "".join(f"note: {n}\n" for n in self.table.notes)
-        return self._readable().text(indent="") + "\n" + notes
-
-    def written(self, a: str, b: str, notes: Sequence[str], style: str) -> str:
-        """As `csv`, `json`, a page (`html`) or a text (`table`); the last two say what a and b are."""
-        if style == "csv":
-            return self.table.to_csv()
-        if style == "json":
-            return json.dumps(self.table.records(), indent=1) + "\n"
-        if style == "html":
-            sides = [f"<p>{side}: <code>{escape(n)}</code></p>" for side, n in (("a", a), ("b", b))]
-            return page(f"{a} and {b} compared", "".join(sides) + self.html() + noted(notes))
-        return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in notes)
-
-    def html(self) -> str:
-        """The comparison as an HTML table, with what to know beside it."""
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.table.notes)
-        readable = self._readable()
-        shown_as = [c.name for c in readable.columns]
-        rows = self.table.records()
+        records = self.rows.records()
 
         def exact(row: int, column: int) -> str:
-            name, found = shown_as[column], rows[row]
+            name, found = columns[column].name, records[row]
             value = found[name] if name in ("a", "b") else None
             return "" if value is None else f"{value} {found['unit']}".strip()
 
-        return readable.html(exact) + notes
+        return Section(title, Table("compare", columns, rows), exact=exact, indent="")
 
-    def _repr_html_(self) -> str:
-        return self.html()
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return "Two reports compared"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The rows, and what to know beside them."""
+        return [self.readable(), *notes(self.notes)]
+
+    def __repr__(self) -> str:
+        return str(self).rstrip()
+
+    def written(self, a: str, b: str, remarks: Sequence[str], style: str) -> str:
+        """As `csv`, `json`, a page (`html`) or a text (`table`); the last two say what a and b are."""
+        if style == "csv":
+            return self.to_csv()
+        if style == "json":
+            return table_json(self.rows)
+        if style == "html":
+            from polymodel.view.html import page
+
+            blocks = [Facts((("a", a), ("b", b))), *self.content(), *notes(remarks)]
+            return page(f"{a} and {b} compared", blocks)
+        return f"a: {a}\nb: {b}\n\n{self}" + "".join(f"{n}\n" for n in remarks)
 
 
-def compare(a: Report, b: Report) -> Comparison:
+def compare(a: Evaluated, b: Evaluated) -> Comparison:
     """Latency, energy, operations, recomputation, traffic and working sets of two reports.
 
     Whatever differs between their specs. Operations are those executed, by all instances; the recompute
     factor has rows for Einsums that execute iterations again under either mapping.
     """
     for given in (a, b):
-        if not isinstance(given, Report):
+        if not isinstance(given, Evaluated):
             raise not_a("report", "compare", given, "pass what pm.evaluate(spec) gives")
     rows: list[tuple[Cell, ...]] = []
 
@@ -112,22 +123,22 @@ def compare(a: Report, b: Report) -> Comparison:
     return Comparison(Table("compare", tuple(Column(n) for n in names), tuple(rows), uncut_text(nodes)))
 
 
-def _operations(report: Report) -> Sums:
+def _operations(report: Evaluated) -> Sums:
     each = {t.einsum: t.operations for t in report.costs.latency}
     return {"": sum(each.values()), **each}
 
 
-def _factors(report: Report) -> Sums:
+def _factors(report: Evaluated) -> Sums:
     """Operations over different iterations, per Einsum."""
     again = recompute_factors(report.counts)
     return {t.einsum: again.get(t.einsum, (0, 1.0))[1] for t in report.costs.latency}
 
 
-def _latency(report: Report) -> Sums:
+def _latency(report: Evaluated) -> Sums:
     return {t.einsum: t.seconds for t in report.costs.latency}
 
 
-def _energy(report: Report) -> Sums:
+def _energy(report: Evaluated) -> Sums:
     """Joules of each component, leakage included."""
     found: Sums = {}
     for i in report.costs.energy:
@@ -135,7 +146,7 @@ def _energy(report: Report) -> Sums:
     return found
 
 
-def _moved(report: Report, kind: str) -> Sums:
+def _moved(report: Evaluated, kind: str) -> Sums:
     """Bits read or written at each component, in all and of each tensor."""
     each: dict[str, Sums] = {}
     for row in report.table("accesses").records():
@@ -147,7 +158,7 @@ def _moved(report: Report, kind: str) -> Sums:
     return {where: bits for sums in each.values() for where, bits in sums.items()}
 
 
-def _peaks(report: Report) -> Sums:
+def _peaks(report: Evaluated) -> Sums:
     """Largest need of each component, by the measure that its capacity is checked with."""
     found: Sums = {}
     for n in report.costs.needs:
@@ -156,7 +167,7 @@ def _peaks(report: Report) -> Sums:
     return found
 
 
-FIGURES: tuple[tuple[str, str, Callable[[Report], Sums]], ...] = (
+FIGURES: tuple[tuple[str, str, Callable[[Evaluated], Sums]], ...] = (
     ("operations", "operation", _operations),
     ("recompute factor", "", _factors),
     ("latency", "s", _latency),

@@ -7,7 +7,7 @@ import math
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs, EinsumTime
 from polymodel.cost.sensitivity import Cost, elasticities
-from polymodel.report.table import Cell, Column, Table
+from polymodel.view.table import Cell, Column, Table
 
 
 def latency(costs: Costs) -> Table:

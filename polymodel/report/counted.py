@@ -10,7 +10,7 @@ from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need
 from polymodel.report.alive import alive_in
-from polymodel.report.table import Cell, Column, Table
+from polymodel.view.table import Cell, Column, Table
 
 KEY = (Column("einsum"), Column("component"), Column("tensor"))
 POLICIES = ("refill", "slide", "keep_previous")

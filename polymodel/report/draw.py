@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
-from polymodel.report.picture import Drawing
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.faults import not_a_spec
+from polymodel.view.picture import Drawing
 from polymodel.workload.einsum import Cascade
 
 

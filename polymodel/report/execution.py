@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,33 +11,26 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.activity import LIMIT
 from polymodel.report.activity_of import activities, iterated
 from polymodel.report.activity_page import activity_page
-from polymodel.report.page import CSS
-from polymodel.report.picture import Drawing, Page
 from polymodel.report.svg_activity import draw_activity
-from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.execute.records import EinsumCounts, Execution, RankAccesses, Times
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.spec.faults import not_a
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.picture import Drawing, Page
+from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
-TABLES = ("einsums", "ranks", "slices", "space")
-TITLES = {
-    "einsums": "Work and time per Einsum",
-    "ranks": "Coordinate accesses per loop rank",
-    "slices": "Parts of partitioned inputs",
-    "space": "Load per space point",
-}
 # Rows of a table that are printed; the DataFrames have all.
 PRINTED = 48
 _BARS = 64
 _NOTE = "every number is an exact count on the actual data"
 
 
-@dataclass(frozen=True)
-class ExecutionReport:
+@dataclass(frozen=True, repr=False)
+class ExecutionReport(Answer):
     """What an execution counted: DataFrames `einsums`, `ranks`, `slices` and `space`.
 
     Units stand in `attrs["units"]`. Printed, it is text; in a notebook, HTML.
@@ -54,59 +44,55 @@ class ExecutionReport:
                 "execution", "ExecutionReport", self.execution, "pass what pm.execute(spec, tensors) gives"
             )
 
-    @cached_property
-    def tables(self) -> dict[str, Table]:
-        """The four tables as plain data, by name."""
-        makers = (einsums, ranks, slices, space)
-        return {name: make(self.execution) for name, make in zip(TABLES, makers, strict=True)}
+    @declared(title="Work and time per Einsum")
+    def einsums(self) -> Table:
+        """Per Einsum: multiplies, adds, updates, outputs, and time under three models."""
+        return einsums(self.execution)
 
-    def table(self, name: str) -> Table:
-        """One of them; SpecError for another name."""
-        if name not in self.tables:
-            raise SpecError([Diagnostic(f"there is no table {name!r}", "tables: " + ", ".join(TABLES))])
-        return self.tables[name]
+    @declared(title="Coordinate accesses per loop rank")
+    def ranks(self) -> Table:
+        """Coordinates read and written per Einsum, loop rank and tensor."""
+        return ranks(self.execution)
 
-    @property
-    def einsums(self) -> pandas.DataFrame:
-        """One row per Einsum: multiplies, adds, updates, outputs, and time under three models."""
-        return self.table("einsums").frame()
+    @declared(title="Parts of partitioned inputs")
+    def slices(self) -> Table:
+        """The parts of each input that is partitioned at its outermost rank."""
+        return slices(self.execution)
 
-    @property
-    def ranks(self) -> pandas.DataFrame:
-        """One row per Einsum, loop rank and tensor: coordinates read and written."""
-        return self.table("ranks").frame()
+    @declared(title="Load per space point")
+    def space(self) -> Table:
+        """Every Einsum and space point that computes anything."""
+        return space(self.execution)
 
     @property
-    def slices(self) -> pandas.DataFrame:
-        """One row per part of each input that is partitioned at its outermost rank."""
-        return self.table("slices").frame()
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers are."""
+        return (_NOTE,)
 
     @property
-    def space(self) -> pandas.DataFrame:
-        """One row per Einsum and space point that computes anything."""
-        return self.table("space").frame()
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Execution of {', '.join(e.einsum for e in self.execution.einsums)}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The tables that have rows, without columns that say nothing, cut to what is read."""
+        found: list[Block] = [Line(_head(self.execution))]
+        for name, one in self.declared.items():
+            table = self.table(name).without_empty((None, "", 0))
+            if table.rows:
+                left = len(table.rows) - PRINTED
+                more = f"… {left:,} more rows: .{name}" if left > 0 else ""
+                opened = name == "einsums"
+                found += [Line(), Section(one.title, table.first(PRINTED), opened=opened, more=more)]
+        return [*found, *notes(self.notes)]
+
+    def plot(self, einsum: str = "", ax: Axes | None = None) -> Axes:
+        """The picture of `plot_load`."""
+        return self.plot_load(einsum, ax)
 
     def __repr__(self) -> str:
         names = ", ".join(e.einsum for e in self.execution.einsums)
         return f"ExecutionReport({names})"
-
-    def __str__(self) -> str:
-        parts = [_head(self.execution)]
-        for name, (table, left_out) in _shown(self):
-            parts += ["", TITLES[name], table.text()]
-            if left_out:
-                parts.append(f"  … {left_out:,} more rows: .{name}")
-        return "\n".join([*parts, f"note: {_NOTE}"]) + "\n"
-
-    def _repr_html_(self) -> str:
-        parts = [f"<style>{CSS}</style>", '<div class="pm">', f"<p>{escape(_head(self.execution))}</p>"]
-        for name, (table, left_out) in _shown(self):
-            more = f'<p class="note">… {left_out:,} more rows: <code>.{name}</code></p>' if left_out else ""
-            parts.append(
-                f"<details{' open' if name == 'einsums' else ''}><summary>{TITLES[name]}</summary>"
-                f'<div class="wide">{table.html()}</div>{more}</details>'
-            )
-        return "\n".join([*parts, f'<p class="note">{_NOTE}</p></div>'])
 
     def draw_activity(self, einsum: str = "", *, slip: bool | None = None, limit: int = LIMIT) -> Drawing:
         """One Einsum (the first, if none is named) in space and time; it must have kept its loops."""
@@ -156,20 +142,6 @@ def _head(execution: Execution) -> str:
     sizes = ", ".join(f"{r} {s}" for r, s in execution.rank_sizes.items())
     tensors = ", ".join(f"{n} {t.nnz:,} nonzeros" for n, t in execution.tensors.items())
     return "; ".join(part for part in (tensors, sizes) if part)
-
-
-def _shown(report: ExecutionReport) -> Iterator[tuple[str, tuple[Table, int]]]:
-    """The tables that have rows, without columns that say nothing, cut to what is read."""
-    for name, table in report.tables.items():
-        if table.rows:
-            kept = [
-                c.name
-                for i, c in enumerate(table.columns)
-                if any(row[i] not in (None, "", 0) for row in table.rows)
-            ]
-            short = table.only(*kept)
-            cut = Table(short.name, short.columns, short.rows[:PRINTED], short.notes)
-            yield name, (cut, len(table.rows) - len(cut.rows))
 
 
 def einsums(execution: Execution) -> Table:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from polymodel.errors import Refused
 from polymodel.report.activity import LIMIT
 from polymodel.report.execution import ExecutionReport
-from polymodel.report.picture import Drawing, Page
 from polymodel.report.svg_fibertree import draw_fibertrees
 from polymodel.sparse.execute.records import Execution
+from polymodel.view.blocks import Block, Line, Picture, notes
+from polymodel.view.picture import Drawing, Page
 
 # A fibertree is made whole before it is cut to what is drawn.
 MOST_DRAWN = 10_000
@@ -52,3 +53,13 @@ def pictures(execution: Execution) -> Pictures:
             left_out.append(f"{name} in space and time is not drawn: {refused.message}")
     page = report.activity_page(*(name for name, _ in grids)) if grids else None
     return Pictures(trees, tuple(grids), page, tuple(left_out))
+
+
+def drawn_blocks(drawn: Pictures | None) -> list[Block]:
+    """The pictures as a page shows them, each under its heading, and what is not drawn."""
+    if drawn is None:
+        return []
+    found = [] if drawn.trees is None else [("Fibertrees", drawn.trees.svg)]
+    found += [(f"{name} in space and time", grid.svg) for name, grid in drawn.grids]
+    shown = (block for head, svg in found for block in (Line(head, "title"), Picture(head, svg)))
+    return [*shown, *notes(drawn.left_out)]

@@ -20,8 +20,8 @@ from polymodel.errors import Refused
 from polymodel.mapping.looptree import Loop, Split, StorageNode
 from polymodel.mapping.ties import ties
 from polymodel.quantities import engineering
-from polymodel.report.table import Cell, Column, Table
 from polymodel.schedule.text import essential_constraints
+from polymodel.view.table import Cell, Column, Table
 
 REMEDY = "the formula speaks of Einsums in a chain under one !Sequential, with their own loops below it"
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymodel.report.drawing import CHAR
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
+from polymodel.view.drawing import CHAR
 
 Ints = NDArray[np.int64]
 # A plain coordinate, or that of flattened ranks.

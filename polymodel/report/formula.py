@@ -1,23 +1,13 @@
-"""Closed forms as plain text and as HTML that needs nothing to set it: ⌈M/TM⌉, not LaTeX."""
+"""Closed forms as plain text, which needs nothing to set it: ⌈M/TM⌉, not LaTeX."""
 
 from __future__ import annotations
 
-import re
-from html import escape
 from typing import TYPE_CHECKING
 
 from sympy.printing.str import StrPrinter
 
-from polymodel.report.table import Column, Table
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import sympy
-
-_POWER = re.compile(r"\^(\w+|\([^()]*\))")
-_MOST_ROWS = 60  # of a table in a terminal
-
 
 class _Printer(StrPrinter):  # type: ignore[misc]  # sympy has no types
     """Brackets for rounding, words for choices."""
@@ -61,33 +51,3 @@ def text(found: object) -> str:
         return str(found)
     written: str = _Printer({"full_prec": False}).doprint(found)
     return written.replace("**", "^").replace("*", "·").replace("<=", "≤").replace(">=", "≥")
-
-
-def html(found: object) -> str:
-    """The same as HTML, powers raised."""
-    written = text(found)
-    raised = _POWER.sub(lambda m: f"<sup>{m[1].strip('()')}</sup>", escape(written, quote=False))
-    wrap = "nowrap" if len(written) <= _LINE else "normal"
-    return f'<span class="formula" style="white-space: {wrap}">{raised}</span>'
-
-
-def table_text(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A whole table for a terminal."""
-    shown = tuple(tuple(text(c) for c in row) for row in rows[:_MOST_ROWS])
-    lines = Table(name, tuple(Column(c) for c in columns), shown).text(indent="")
-    more = len(rows) - _MOST_ROWS
-    return lines + (f"\n... {more} more rows in .frame()" if more > 0 else "")
-
-
-_LINE = 60  # characters of a formula that stay on one line
-# Notebooks keep cells on one line; a long formula would run off the page.
-_CELL = "text-align: left; white-space: normal; max-width: 32em; overflow-wrap: anywhere"
-
-
-def table_html(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A whole table for a notebook or a page."""
-    head = "".join(f'<th scope="col">{escape(Column(c).heading)}</th>' for c in columns)
-    body = "\n".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{html(c)}</td>' for c in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

@@ -14,8 +14,8 @@ from polymodel.mapping.ties import Tie, ties
 from polymodel.polyhedra.counting import size
 from polymodel.polyhedra.needs import points
 from polymodel.report.counted import KEY
-from polymodel.report.table import Cell, Column, Table
 from polymodel.schedule.executed import executed
+from polymodel.view.table import Cell, Column, Table
 
 
 def unbound(problem: Problem) -> dict[str, dict[int, Tie]]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from polymodel.architecture.hierarchy import link_name
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.drawing import NAME, PALETTE, short
-from polymodel.report.figures import axes
+from polymodel.view.drawing import NAME, PALETTE, short
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

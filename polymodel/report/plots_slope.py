@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK
 from polymodel.report.plots_sweep import COLOURS
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.figures import axes, whole_figure
 from polymodel.report.plots import INK, MARKERS, SHADES, WARNING, prefixed
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.view.figures import axes, whole_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polymodel.integers import floats
 from polymodel.quantities import SHORT, engineering
-from polymodel.report.figures import axes
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     import numpy as np

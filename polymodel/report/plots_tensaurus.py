@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK, MARKERS, SHADES, prefixed
 from polymodel.report.plots_sparse import Measured, plot_roofline
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from polymodel.analysis.timeline import Timeline
 from polymodel.integers import floats
 from polymodel.quantities import engineering
-from polymodel.report.caches import without_trace
-from polymodel.report.drawing import NAME, short
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
 from polymodel.spec.output import whole
+from polymodel.view.drawing import NAME, short
+from polymodel.view.figures import axes, without_trace
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

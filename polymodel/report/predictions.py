@@ -6,25 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.page import CSS, noted
-from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.predicted import TILES, Prediction, predictions
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
-
-if TYPE_CHECKING:
-    import pandas
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Cell, Column, Table
 
 # Errors of this size are said to be skew: the data lie otherwise than the model has it.
 FAR = 0.25
 _NOTE = "actual: exact counts of the data; uniform, rows: expected values of the two models"
 
 
-@dataclass(frozen=True)
-class Predictions:
+@dataclass(frozen=True, repr=False)
+class Predictions(Answer):
     """Quantities of tensors under density models: `frame` is a DataFrame, `notes` say what misleads.
 
     Columns: tensor, quantity, unit, `actual` (exact), `uniform` (knows the number of nonzeros), `rows` (knows
@@ -34,20 +31,15 @@ class Predictions:
     found: tuple[Prediction, ...]
     warned: tuple[str, ...] = field(default_factory=tuple)
 
-    @cached_property
-    def table(self) -> Table:
-        """The rows as plain data."""
+    @declared(title="What density models expect, beside exact counts")
+    def quantities(self) -> Table:
+        """One row per tensor and quantity."""
         columns = (
             Column("tensor"), Column("quantity"), Column("unit"), Column("actual", "element"),
             Column("uniform", "element"), Column("uniform_error", "1"), Column("rows", "element"),
             Column("rows_error", "1"),
         )  # fmt: skip
         return Table("predictions", columns, tuple(_row(p) for p in self.found), self.notes)
-
-    @property
-    def frame(self) -> pandas.DataFrame:
-        """One row per tensor and quantity."""
-        return self.table.frame()
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -58,17 +50,19 @@ class Predictions:
         names = ", ".join(dict.fromkeys(p.tensor for p in self.found))
         return f"Predictions({names})"
 
-    def __str__(self) -> str:
-        parts = []
-        for name in dict.fromkeys(p.tensor for p in self.found):
-            rows = tuple(row for row in self.table.rows if row[0] == name)
-            own = Table(self.table.name, self.table.columns, rows)
-            parts += [name, own.only(*(c.name for c in own.columns[1:])).text(), ""]
-        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return "Predicted and actual"
 
-    def _repr_html_(self) -> str:
-        notes = noted(self.notes)
-        return f'<style>{CSS}</style><div class="pm"><div class="wide">{self.table.html()}</div>{notes}</div>'
+    def content(self, live: bool = True) -> list[Block]:
+        """A table per tensor."""
+        found: list[Block] = []
+        own = [c.name for c in self.table("quantities").columns[1:]]
+        for name in dict.fromkeys(p.tensor for p in self.found):
+            mine = self.table("quantities").only("tensor", *own).of(name)
+            found += [Section(name, mine, opened=True), Line()]
+        return [*found, *notes(self.notes)]
 
 
 def predict(

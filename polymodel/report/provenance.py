@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from hashlib import file_digest, sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from polymodel.loading import Spec
 from polymodel.loading.named import named_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
-from polymodel.report.epoch import pinned
-from polymodel.report.page import Part, facts, noted, saveable
 from polymodel.report.report import Report
-from polymodel.report.table import Column, Table
 from polymodel.spec.whole import files_as_read, whole_yaml
+from polymodel.view.blocks import Block, Code, Facts, Line, Part, Section, notes
+from polymodel.view.made import TITLE, made
+from polymodel.view.table import Column, Table
 
-Pairs = Sequence[tuple[str, str]]
-PACKAGES = ("islpy-barvinok", "numpy", "scipy", "sympy", "pandas", "matplotlib")
 EXACT = (
     "Every count (operations, elements, bits, iterations, instances) is an exact integer: tiles that divide "
     "nothing, halos, strides and diagonals included. Energy and time are these counts times the numbers of "
@@ -42,43 +36,18 @@ ENGINES = {
 
 def provenance(report: Report, command: str = "") -> list[Part]:
     """The last sections of a page: how it was made, and the spec as it was loaded."""
-    parts = [Part("How it was made", _made(report, command))]
+    parts = [Part(TITLE, _made(report, command))]
     spec = report.spec
     if spec is not None:
         parts.append(spec_part(spec))
     else:
         text = mapping_to_yaml(report.problem.tree)
-        said = noted(["evaluated from objects, not from a loaded spec; the mapping as YAML:"])
-        parts.append(Part("Spec as loaded", said + saveable(text, "mapping.yaml")))
+        said = notes(["evaluated from objects, not from a loaded spec; the mapping as YAML:"])
+        parts.append(Part("Spec as loaded", [*said, Code(text, "mapping.yaml")]))
     return parts
 
 
-def _now() -> str:
-    """The time in UTC, or `SOURCE_DATE_EPOCH` if that is set, so that a page comes out the same twice."""
-    when = pinned() or datetime.now(UTC)
-    return when.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def versions() -> list[tuple[str, str]]:
-    """polymodel, Python and the packages that numbers and pictures come from."""
-    from polymodel import __version__
-
-    found = [("polymodel", __version__), ("Python", platform.python_version())]
-    for name in PACKAGES:
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:  # pandas and others are not needed for a page
-            continue
-    return [*found, ("system", f"{platform.system()}-{platform.release()}")]
-
-
-def made(command: str, asked: Pairs) -> str:
-    """When, by which command and which versions; `asked`: what else is to be told, by name."""
-    pairs = [("date", _now()), *([("command", command)] if command else []), *asked]
-    return f"{facts(pairs)}<h3>Versions</h3>{facts(versions())}"
-
-
-def _made(report: Report, command: str) -> str:
+def _made(report: Report, command: str) -> list[Block]:
     engine = report.analysis.engine
     asked = [("exactness", EXACT), *((f"engine {e}", told) for e, told in ENGINES.items() if e == engine)]
     columns = (Column("einsum"), Column("engine"), Column("iterations"), Column("operations", "operation"))
@@ -86,8 +55,8 @@ def _made(report: Report, command: str) -> str:
     rows = tuple(
         (e.name, engine, _points(report, e.name), operations.get(e.name)) for e in report.problem.cascade
     )
-    counted = Table("engines", columns, rows).html()
-    return f'{made(command, asked)}<h3>Who counted what</h3><div class="wide">{counted}</div>'
+    counted = Section("", Table("engines", columns, rows))
+    return [*made(command, asked), Line("Who counted what", "subtitle"), counted]
 
 
 def _points(report: Report, einsum: str) -> str:
@@ -113,10 +82,10 @@ def spec_text(spec: Spec) -> str:
 
 def spec_part(spec: Spec, title: str = "Spec as loaded") -> Part:
     """The section that has all of a spec, so that it can be evaluated again."""
-    return Part(title, _spec(spec, Part(title, "").anchor))
+    return Part(title, _spec(spec, Part(title, ()).anchor))
 
 
-def _spec(spec: Spec, file: str) -> str:
+def _spec(spec: Spec, file: str) -> list[Block]:
     text = spec_text(spec)
     files = files_as_read(spec.locator)
     listed = [(name, f"sha256 {_digest(words)}") for name, words in files.items()]
@@ -124,19 +93,18 @@ def _spec(spec: Spec, file: str) -> str:
     symbols = [(n, "no value" if v is None else str(v)) for n, v in spec.symbols.items()]
     variables = [(n, str(v)) for n, v in spec.variables.items()]
     data = [(name, f"sha256 {_of_file(path)}; read from {path}") for name, path in named_files(spec).items()]
-    parts = []
+    parts: list[Block] = []
     lists = {"Files": listed, "Data files": data, "Template variables": variables, "Symbols": symbols}
     for title, pairs in lists.items():
         if pairs:
-            parts.append(f"<h3>{title}</h3>{facts(pairs)}")
+            parts += [Line(title, "subtitle"), Facts(pairs)]
     said = ["Templates are filled in, files joined: saved as a file, it evaluates to these figures."]
     if data:
         said.append("The data files above have to lie beside it, under the names that it calls them by.")
     if spec.raw_teaal is not None:
         said = ["A TeAAL spec, as it was understood."]
-    shown = saveable(text, f"{file}.yaml")
-    parts.append(f"<h3>All of it</h3>{noted([*said, f'sha256 {_digest(text)}'])}{shown}")
-    return "\n".join(parts)
+    told = notes([*said, f"sha256 {_digest(text)}"])
+    return [*parts, Line("All of it", "subtitle"), *told, Code(text, f"{file}.yaml")]
 
 
 def _of_file(path: Path) -> str:

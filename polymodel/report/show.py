@@ -9,11 +9,11 @@ from polymodel.architecture.text import hierarchy_text, sources_text
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.text import looptree_text
-from polymodel.report.page import drawn, page, preformatted
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
+from polymodel.view.blocks import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade
 from polymodel.workload.slips import likely_slips
 from polymodel.workload.text import cascade_text, values_text
@@ -48,16 +48,18 @@ def show_html(
     workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None, whole: str = ""
 ) -> str:
     """The same as one self-contained page with pictures; `whole`: a text of all of it that stands on top."""
-    parts = [preformatted(whole)] if whole else []
+    from polymodel.view.html import page
+
+    blocks: list[Block] = [Code(whole)] if whole else []
     if workload is not None:
-        parts.append(f"<h2>Cascade</h2>{drawn(cascade_svg(workload), 'Cascade')}")
-        parts.append(f"<h2>Workload</h2>{preformatted(_workload(workload))}")
+        blocks += [Line("Cascade", "title"), Picture("Cascade", cascade_svg(workload))]
+        blocks += [Line("Workload", "title"), Code(_workload(workload))]
     if arch is not None:
-        parts.append(f"<h2>Architecture</h2>{drawn(architecture_svg(arch), 'Architecture')}")
-        parts.append(preformatted(_architecture(arch)))
+        blocks += [Line("Architecture", "title"), Picture("Architecture", architecture_svg(arch))]
+        blocks.append(Code(_architecture(arch)))
     if mapping is not None:
-        parts.append(f"<h2>LoopTree</h2>{drawn(looptree_svg(mapping, workload), 'LoopTree')}")
-    return page("polymodel spec", "\n".join(parts))
+        blocks += [Line("LoopTree", "title"), Picture("LoopTree", looptree_svg(mapping, workload))]
+    return page("polymodel spec", blocks)
 
 
 def show_pictures(

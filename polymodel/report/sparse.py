@@ -4,54 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cost.context import Counts
 from polymodel.cost.costs import costs
 from polymodel.cost.figures import Bits, CostFigures, asked_value, toll_bits
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report import costed
-from polymodel.report.report import Report
-from polymodel.report.sparse_tables import accesses, capacities, compute, footprints, intersections, summary
-from polymodel.report.table import Table
+from polymodel.quantities import engineering
+from polymodel.report import costed, sparse_tables
+from polymodel.report.evaluated import Evaluated
 from polymodel.sparse.actions.capacity import Capacity, capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
-from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.faults import not_a
 from polymodel.spec.plain import check_classes
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Facts, Line, Part, Section, notes
+from polymodel.view.made import made_part
+from polymodel.view.table import Table
 
 if TYPE_CHECKING:
-    import pandas
+    from matplotlib.axes import Axes
 
+    from polymodel.report.report import Report
     from polymodel.sparse.tensor import SparseTensor
 
-TABLES = (
-    "summary",
-    "compute",
-    "accesses",
-    "footprints",
-    "intersections",
-    "capacity",
-    "latency",
-    "energy",
-    "bottleneck",
-    "roofline",
-)
-
-
+_CHANGED = "Accesses that change (elements)"
 PLAIN = "no component says `sparse:`, so zeros are stored, moved and computed like any other value"
-_COUNTED = {
-    "compute": compute,
-    "accesses": accesses,
-    "footprints": footprints,
-    "intersections": intersections,
-}
 
 
 def sparsify(
@@ -69,7 +54,7 @@ def sparsify(
     SpecError for unknown tensors, shapes that do not fit, wrong densities and formats; Refused for what
     cannot be counted.
     """
-    if not isinstance(report, Report):
+    if not isinstance(report, Evaluated):
         raise not_a("report", "sparsify", report, "pass what pm.evaluate(spec) gives")
     if not 0 < confidence <= 1:
         raise SpecError([Diagnostic(f"confidence {confidence} is outside (0, 1]", "write e.g. 0.99")])
@@ -87,7 +72,7 @@ def with_data(report: Report, data: Mapping[str, TensorData], confidence: float 
 
 
 @dataclass(frozen=True, eq=False)
-class SparseReport:
+class SparseReport(Answer):
     """What one mapping costs on sparse data. Tables are DataFrames; `table(name)` gives them as plain data.
 
     `dense`: the report that it was made from. `result`: a report with sparse counts in the place of dense
@@ -103,7 +88,7 @@ class SparseReport:
     def __post_init__(self) -> None:
         remedy = "pm.sparsify(report) makes one"
         check_classes(
-            self, remedy, {"dense": Report, "result": Report, "counts": SparseCounts, "data": Mapping}
+            self, remedy, {"dense": Evaluated, "result": Evaluated, "counts": SparseCounts, "data": Mapping}
         )
 
     @cached_property
@@ -146,58 +131,55 @@ class SparseReport:
         """True if the expected working sets fit."""
         return self.result.feasible
 
-    def table(self, name: str) -> Table:
-        """One of `TABLES` as plain data; SpecError for another name."""
-        if name in _COUNTED:
-            return _COUNTED[name](self.dense.problem, self.counts)
-        if name == "summary":
-            return summary(self.dense.costs, self.result.costs, self.counts)
-        if name == "capacity":
-            return capacities(self.capacity_checks)
-        if name not in TABLES:
-            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
-        made: Table = getattr(costed, name)(self.result.costs)
-        return made
-
-    @property
-    def compute(self) -> pandas.DataFrame:
-        """Operations per Einsum: effectual, ineffectual, gated, skipped."""
-        return self.table("compute").frame()
-
-    @property
-    def accesses(self) -> pandas.DataFrame:
-        """Accesses per Einsum, component, tensor and kind: actual, gated, skipped, absent, and metadata."""
-        return self.table("accesses").frame()
-
-    @property
-    def footprints(self) -> pandas.DataFrame:
-        """Bits of the largest tile of each tensor that has a format."""
-        return self.table("footprints").frame()
-
-    @property
-    def intersections(self) -> pandas.DataFrame:
-        """Coordinates that are read where fibers are intersected."""
-        return self.table("intersections").frame()
-
-    @property
-    def capacity(self) -> pandas.DataFrame:
-        """Working sets against sizes, with the probability of overflow."""
-        return self.table("capacity").frame()
-
-    @property
-    def summary(self) -> pandas.DataFrame:
+    @declared(title="Dense and sparse")
+    def summary(self) -> Table:
         """Dense beside sparse: operations, latency, energy, energy-delay product."""
-        return self.table("summary").frame()
+        return sparse_tables.summary(self.dense.costs, self.result.costs, self.counts)
 
-    @property
-    def latency(self) -> pandas.DataFrame:
-        """Seconds per Einsum and component."""
-        return self.table("latency").frame()
+    @declared(title="Operations")
+    def compute(self) -> Table:
+        """Operations per Einsum: effectual, ineffectual, gated, skipped."""
+        return sparse_tables.compute(self.dense.problem, self.counts)
 
-    @property
-    def energy(self) -> pandas.DataFrame:
+    @declared
+    def accesses(self) -> Table:
+        """Accesses per Einsum, component, tensor and kind: actual, gated, skipped, absent, and metadata."""
+        return sparse_tables.accesses(self.dense.problem, self.counts)
+
+    @declared(title="Footprints of the largest tiles")
+    def footprints(self) -> Table:
+        """Bits of the largest tile of each tensor that has a format."""
+        return sparse_tables.footprints(self.dense.problem, self.counts)
+
+    @declared(title="Intersections (coordinates read)")
+    def intersections(self) -> Table:
+        """Coordinates that are read where fibers are intersected."""
+        return sparse_tables.intersections(self.dense.problem, self.counts)
+
+    @declared(title="Working sets")
+    def capacity(self) -> Table:
+        """Working sets against sizes, with the probability of overflow."""
+        return sparse_tables.capacities(self.capacity_checks)
+
+    @declared
+    def latency(self) -> Table:
+        """Seconds that each component works for each Einsum."""
+        return costed.latency(self.result.costs)
+
+    @declared
+    def energy(self) -> Table:
         """Joules per action; gated turns and metadata have their own where the component names them."""
-        return self.table("energy").frame()
+        return costed.energy(self.result.costs)
+
+    @declared
+    def bottleneck(self) -> Table:
+        """What limits each Einsum, and what would next."""
+        return costed.bottleneck(self.result.costs)
+
+    @declared
+    def roofline(self) -> Table:
+        """Where each Einsum stands under its roof."""
+        return costed.roofline(self.result.costs)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -206,27 +188,55 @@ class SparseReport:
             return self.counts.notes
         return (*self.counts.notes, PLAIN)
 
-    def to_html(self, file: str | Path | None = None) -> str:
-        """All tables as one self-contained page, also written to `file` if given."""
-        from polymodel.report.sparse_text import to_html
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return "Sparse report"
 
-        return to_html(self, file)
+    def content(self, live: bool = True) -> list[Block]:
+        """The figures, what changes because of zeros, and what to know."""
+        shown = [(n, self.shown(n)) for n in self.tables[:6]]
+        sections = [
+            Section(_CHANGED if n == "accesses" else self.declared[n].title, t, opened=i < 2)
+            for i, (n, t) in enumerate((n, t) for n, t in shown if t.rows)
+        ]
+        spaced = [block for section in sections for block in (Line(), section)]
+        return [Facts(headline(self)), *spaced, *notes(self.notes)]
 
-    def __str__(self) -> str:
-        from polymodel.report.sparse_text import sparse_text
+    def shown(self, name: str) -> Table:
+        """A table as it is printed: of the accesses those that zeros change."""
+        if name != "accesses":
+            return self.table(name)
+        changed = self.table(name).where(lambda r: r["actual"] != r["dense"] or bool(r["metadata_bits"]))
+        names = "einsum component tensor kind dense actual gated skipped absent label"
+        return changed.only(*names.split(), "metadata_bits", "metadata_label")
 
-        return sparse_text(self)
+    def flat(self) -> list[Block]:
+        """Figures and all tables, as a part of another page."""
+        tables = [Section(name, self.table(name)) for name in self.tables]
+        return [Facts(headline(self)), *notes(self.notes), *tables]
+
+    def head(self, live: bool = True) -> list[Block]:
+        """Figures and all tables."""
+        return self.flat()
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """What the page was made from: its tables stand at the top."""
+        return [made_part(command)]
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        return self.dense.keeping()
+
+    def plot(self, what: str = "working_sets", ax: Axes | None = None) -> Axes:
+        """A picture of the sparse figures: `working_sets`, `energy` or `roofline`."""
+        return self.result.plot(what, ax)
 
     def __repr__(self) -> str:
         return (
             f"SparseReport({self.label}, latency {self.total_latency:.6g} s ({self.speedup:.3g} x faster), "
             f"energy {self.total_energy:.6g} J)"
         )
-
-    def _repr_html_(self) -> str:
-        from polymodel.report.sparse_text import fragment
-
-        return fragment(self)
 
 
 class SparseFigures(CostFigures):
@@ -244,3 +254,23 @@ class SparseFigures(CostFigures):
             key = a.component, a.kind.partition("_")[0]
             found[key] = found.get(key, 0) + bits * self.counts.executions(a.einsum)
         return found | {k: found.get(k, 0) + bits for k, bits in toll_bits(self.counts).items()}
+
+
+def headline(report: SparseReport) -> list[tuple[str, str]]:
+    """The few figures that everything else explains."""
+    dense = report.dense
+    ratio = dense.total_energy / report.total_energy if report.total_energy else 1.0
+    known = [
+        f"{d.tensor} {d.density:.4g}{' (computed)' if d.computed else ''}"
+        for d in report.data.values()
+        if not d.dense
+    ]
+    return [
+        ("densities", ", ".join(known) or "no tensor has zeros"),
+        ("latency", f"{engineering(report.total_latency, 's')} ({report.speedup:.4g} x faster than dense)"),
+        ("energy", f"{engineering(report.total_energy, 'J')} (dense: {ratio:.4g} x as much)"),
+        ("numbers are", report.label),
+    ]
+
+
+TABLES = tuple(SparseReport.declared)

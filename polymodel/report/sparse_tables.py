@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from polymodel.analysis.engine import Problem
 from polymodel.cost.records import Costs
-from polymodel.report.table import RATIO, Cell, Column, Table
 from polymodel.sparse.actions.capacity import Capacity
 from polymodel.sparse.actions.records import SparseCounts
+from polymodel.view.table import RATIO, Cell, Column, Table
 
 
 def compute(problem: Problem, counts: SparseCounts) -> Table:

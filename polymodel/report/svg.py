@@ -10,7 +10,7 @@ from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split,
 from polymodel.mapping.pipelines import overlaps
 from polymodel.mapping.text import looptree_text, node_text
 from polymodel.mapping.ties import marks
-from polymodel.report.drawing import (
+from polymodel.view.drawing import (
     CAP,
     PAD,
     Label,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from polymodel.report.activity import LIMIT, Activities, allowed
-from polymodel.report.drawing import CHAR, LINE, PALETTE, picture, rectangle, text
-from polymodel.report.picture import Drawing
+from polymodel.view.drawing import CHAR, LINE, PALETTE, described, picture, rectangle, text
+from polymodel.view.picture import Drawing
 
 MARGIN = 14.0
 WIDEST = 1240.0
@@ -39,7 +37,7 @@ def grid(found: Activities, title: str = "") -> tuple[list[str], float, float]:
     fit = max(1, int((WIDEST - 2 * MARGIN - left) // wide))
     fit = -(-found.count // -(-found.count // fit)) if found.count else fit  # bands of equal length
     captions = found.caption
-    body, y, broad = [f"<desc>{escape(' '.join(captions))}</desc>"], MARGIN, 0.0
+    body, y, broad = [described(" ".join(captions))], MARGIN, 0.0
     if title:
         body.append(text(MARGIN, y + 12, title, ' class="b"', "start"))
         for number, line in enumerate(captions, 1):

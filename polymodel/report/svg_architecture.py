@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.architecture.text import facts, hierarchy_text, sparse_text, tiles_text
-from polymodel.report.drawing import (
+from polymodel.view.drawing import (
     CAP,
     LINE,
     PAD,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from polymodel.polyhedra.counting import size, spans
-from polymodel.report.drawing import (
+from polymodel.report.layered import Item, Layout, Leg, layered
+from polymodel.view.drawing import (
     INK,
     LINE,
     MUTED,
@@ -19,7 +20,6 @@ from polymodel.report.drawing import (
     width_of,
     wrapped,
 )
-from polymodel.report.layered import Item, Layout, Leg, layered
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.relations import touched
 from polymodel.workload.text import cascade_text, einsum_text, einsum_words, remarks, sizes_text

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.report.drawing import CHAR, INK, LINE, MUTED, colours, line, picture, rectangle, text
 from polymodel.report.fibertree_layout import (
     BESIDE,
     NARROWEST,
@@ -29,11 +27,23 @@ from polymodel.report.fibertree_layout import (
     text_width,
     value_text,
 )
-from polymodel.report.picture import Drawing
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 from polymodel.spec.plain import as_whole
+from polymodel.view.drawing import (
+    CHAR,
+    LINE,
+    MUTED,
+    colours,
+    described,
+    line,
+    picture,
+    rectangle,
+    text,
+    titled,
+)
+from polymodel.view.picture import Drawing
 
 LIMIT = 48
 PARTS = 16
@@ -228,7 +238,7 @@ class _Pen:
     def cell(self, cell: Cell, rank: int, x: float, y: float) -> None:
         middle, edge = x + cell.width / 2, self.shades[rank][1]
         low = y + TALL
-        shapes = [f"<title>{escape(self.where(cell))}</title>"]
+        shapes = [titled(self.where(cell))]
         own = text_width(cell.text)
         shapes.append(rectangle(middle - own / 2, y + 3, own, TALL - 6, "#ffffff", edge))
         shapes.append(text(middle, y + TALL / 2 + 4, cell.text))
@@ -251,10 +261,10 @@ class _Pen:
 
 def _drawing(trees: tuple[Tree, ...], title: str = "") -> Drawing:
     """Trees one below the other, under a title if there are several."""
-    body, y = [f"<desc>{escape(' '.join(t.description for t in trees))}</desc>"], MARGIN
+    body, y = [described(" ".join(t.description for t in trees))], MARGIN
     wide = 0.0
     if title and len(trees) > 1:
-        body.append(f'<text x="{MARGIN:g}" y="{y + 12:g}" class="b" fill="{INK}">{escape(title)}</text>')
+        body.append(text(MARGIN, y + 12, title, ' class="b"', "start"))
         y, wide = y + HEAD, len(title) * CHAR * 1.13
     for tree in trees:
         body.append(f'<g transform="translate({MARGIN:g} {y:g})">')

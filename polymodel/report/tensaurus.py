@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from polymodel.quantities import engineering
-from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.tensaurus import TensaurusReport, published
+from polymodel.view.table import Cell, Column, Table
 
+TITLES = {"tensaurus": "Kernel on the Tensaurus accelerator", "published": "What the paper states"}
 # Units that the name of a quantity says already.
 _UNITS = {"element": "", "fiber": "", "slice": "", "operation": "", "step": "", "bit": "b", "byte": "B"}
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from polymodel.errors import Refused
 from polymodel.quantities import engineering
 from polymodel.report import costed
-from polymodel.report.beside import pointers
-from polymodel.report.report import Report
-from polymodel.report.table import Table
+from polymodel.report.counted import says_sparse, says_tiles
+from polymodel.report.sparse_pointers import beside, pointers, verdict
+from polymodel.view.blocks import Facts, Line, Section, notes, printed
+from polymodel.view.table import Table
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
 
 
 def headline(report: Report) -> list[tuple[str, str]]:
@@ -91,13 +97,25 @@ def report_text(
 
     `more`: what to say of sparse figures at the top; without it where they are. `fits`: of what fits.
     """
-    figures = [*headline(report), *(pointers(report) if more is None else more)]
-    wide = max(len(name) for name, _ in figures)
-    lines = [f"{name.ljust(wide)}  {value}" for name, value in figures]
-    lines.append(f"{'feasible'.ljust(wide)}  {fits or ('yes' if report.feasible else 'NO')}")
-    lines += [f"  ! {v}" for v in report.violations]
-    for title, table, total in sections(report, live=live):
-        lines += ["", title, table.text(total=total)]
-        lines += [f"  note: {n}" for n in table.notes]
-    lines += [f"note: {n}" for n in report.notes]
-    return "\n".join(lines) + "\n"
+    state = fits or ("yes" if report.feasible else "NO")
+    figures = (*headline(report), *(pointers(report) if more is None else more), ("feasible", state))
+    tables = (Section(title, table, total) for title, table, total in sections(report, live=live))
+    return printed([
+        Facts(figures),
+        *(Line(str(v), "bad") for v in report.violations),
+        *(block for section in tables for block in (Line(), section)),
+        *notes(report.notes),
+    ])  # fmt: skip
+
+
+def whole_text(report: Report, live: bool = False) -> str:
+    """The report, behind it what the spec says of zeros: the sparse report, and tiles."""
+    text = report_text(report, live=live, more=beside(report), fits=verdict(report)[1])
+    if says_sparse(report.problem):
+        text += f"\nOn sparse data\n{report.sparse}"
+    if says_tiles(report.problem):
+        try:
+            text += f"\nCut into tiles\n{report.tiling}"
+        except Refused as refusal:
+            text += f"\nNot cut into tiles: {refusal}\n"
+    return text

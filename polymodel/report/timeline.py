@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
@@ -13,8 +12,8 @@ from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
-from polymodel.report.table import Cell, Column, Table
 from polymodel.spec.plain import as_whole, shown
+from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
@@ -123,7 +122,9 @@ class Peak:
         return str(self).rstrip()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        from polymodel.view.html import preformatted
+
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         if not self.held:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from html import escape
-from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS
-from polymodel.report.table import Cell, Column, Table
 from polymodel.sparse.traffic.records import Traffic
 from polymodel.spec.faults import not_a
-
-if TYPE_CHECKING:
-    import pandas
-
-TITLES = {"memories": "Bits moved", "units": "Work of units"}
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Cell, Column, Table
 
 
-@dataclass(frozen=True)
-class TrafficReport:
+@dataclass(frozen=True, repr=False)
+class TrafficReport(Answer):
     """What moved: DataFrames `memories` (bits per Einsum, memory and tensor) and `units` (counts).
 
     `time` of a memory or unit (s) stands in its first row. Printed, it is text; in a notebook, HTML.
@@ -34,57 +26,33 @@ class TrafficReport:
         if not isinstance(self.traffic, Traffic):
             raise not_a("traffic", "TrafficReport", self.traffic, "pass what pm.traffic(spec, tensors) gives")
 
-    @cached_property
-    def tables(self) -> dict[str, Table]:
-        """Both tables as plain data, by name."""
-        return {"memories": _memories(self.traffic), "units": _units(self.traffic)}
+    @declared(title="Bits moved")
+    def memories(self) -> Table:
+        """Bits read and written per Einsum, memory and tensor; `note` says what instances share."""
+        return _memories(self.traffic)
 
-    def table(self, name: str) -> Table:
-        """One of them; SpecError for another name."""
-        if name not in self.tables:
-            raise SpecError([Diagnostic(f"there is no table {name!r}", "tables: " + ", ".join(self.tables))])
-        return self.tables[name]
-
-    def shown(self) -> Iterator[tuple[str, Table]]:
-        """The tables that have rows, without columns that say nothing."""
-        for name, table in self.tables.items():
-            if table.rows:
-                said = [
-                    any(row[i] not in (None, "") for row in table.rows) for i in range(len(table.columns))
-                ]
-                yield name, table.only(*(c.name for c, s in zip(table.columns, said, strict=True) if s))
-
-    @property
-    def memories(self) -> pandas.DataFrame:
-        """One row per Einsum, memory and tensor: bits read and written; `note` says what instances share."""
-        return self.table("memories").frame()
-
-    @property
-    def units(self) -> pandas.DataFrame:
-        """One row per Einsum, unit and kind of operation."""
-        return self.table("units").frame()
+    @declared(title="Work of units")
+    def units(self) -> Table:
+        """Counts per Einsum, unit and kind of operation."""
+        return _units(self.traffic)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Which Einsums run at once, the time of all, and what the numbers are."""
         return tuple(_notes(self.traffic))
 
+    def content(self, live: bool = True) -> list[Block]:
+        """The tables that have rows, and what to know."""
+        spaced = [block for section in self.sections() for block in (section, Line())]
+        return [*spaced, *notes(self.notes)]
+
+    def sections(self) -> list[Section]:
+        """The tables that have rows, without columns that say nothing."""
+        shown = ((d.title, self.table(n).bare().without_empty()) for n, d in self.declared.items())
+        return [Section(title, table, opened=True) for title, table in shown if table.rows]
+
     def __repr__(self) -> str:
         return f"TrafficReport({', '.join(e.einsum for e in self.traffic.einsums)})"
-
-    def __str__(self) -> str:
-        parts = []
-        for name, table in self.shown():
-            parts += [TITLES[name], table.text(), ""]
-        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
-
-    def _repr_html_(self) -> str:
-        parts = [f"<style>{CSS}</style>", '<div class="pm">']
-        parts += [
-            f'<h2>{TITLES[name]}</h2><div class="wide">{table.html()}</div>' for name, table in self.shown()
-        ]
-        parts += [f'<p class="note">{escape(n)}</p>' for n in self.notes]
-        return "\n".join([*parts, "</div>"])
 
 
 def _memories(found: Traffic) -> Table:

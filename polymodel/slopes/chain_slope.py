@@ -21,7 +21,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Literal, get_args
 
 from polymodel.analysis.engine import Problem
@@ -45,10 +44,12 @@ from polymodel.slopes.fused_segments import Segment, Workbench
 from polymodel.slopes.levels import check_counts, plain_hierarchy, two_levels, weights_of
 from polymodel.slopes.options import Options
 from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section
+from polymodel.view.table import Cell, Table, table_of
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from polymodel.loading import Spec
@@ -91,8 +92,8 @@ def _group(segment: Segment) -> str:
     return "+".join(segment.einsums) + (f", fused loops {loops}" if loops else "")
 
 
-@dataclass(frozen=True, eq=False)
-class ChainSlope:
+@dataclass(frozen=True, eq=False, repr=False)
+class ChainSlope(Answer):
     """Curves by name, each with capacity ascending and accesses descending; a curve without points is empty.
 
     `compared`: how many mappings of single Einsums were compared.
@@ -105,17 +106,34 @@ class ChainSlope:
     compared: int
     seconds: float
 
-    @cached_property
-    def frame(self) -> pandas.DataFrame:
+    @declared(name="curves")
+    def steps(self) -> Table:
         """One row per point of each curve: capacity, accesses, groups, fused loops, mappings below them."""
-        import pandas
-
         rows = [self._row(name, p) for name, points in self.curves.items() for p in points]
-        frame = pandas.DataFrame(rows, columns=[*self._row("", ChainPoint(0, 0, (), ()))])
-        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
-        return frame
+        units = dict.fromkeys((f"capacity_{self.unit}", f"accesses_{self.unit}"), self.unit)
+        return table_of("curves", rows, units, [*self._row("", ChainPoint(0, 0, (), ()))])
 
-    def _row(self, name: str, p: ChainPoint) -> dict[str, object]:
+    @declared
+    def summary(self) -> Table:
+        """One row per curve: points, the smallest capacity, the least traffic and the capacity it takes (the
+        maximal effectual buffer), the gain over unfused there, and from where on it beats unfused."""
+        rows: list[dict[str, Cell]] = []
+        for name, points in self.curves.items():
+            last = points[-1] if points else None
+            rows.append(
+                {
+                    "curve": name,
+                    "points": len(points),
+                    f"smallest_capacity_{self.unit}": points[0].capacity if points else None,
+                    f"max_effectual_buffer_{self.unit}": last.capacity if last else None,
+                    f"least_accesses_{self.unit}": last.accesses if last else None,
+                    "gain": self.least_unfused / last.accesses if last else None,
+                    f"beats_unfused_from_{self.unit}": self.beats_unfused_from(name),
+                }
+            )
+        return table_of("summary", rows, {n: self.unit for n in rows[0] if n.endswith(f"_{self.unit}")})
+
+    def _row(self, name: str, p: ChainPoint) -> dict[str, Cell]:
         choices = [c for s in p.segments for c in s.choices]
         loops = (" ".join(f"{loop.variables[0]}={loop.tile}" for loop in s.loops) for s in p.segments)
         kept = (f"{t} ({role})" for c in choices for t, role in c.roles if role in ("add", "keep"))
@@ -130,28 +148,6 @@ class ChainSlope:
             "orders": "; ".join(f"{c.einsum}: " + " ".join(c.order) for c in choices),
             "additive": ", ".join(kept),
         }
-
-    @cached_property
-    def summary(self) -> pandas.DataFrame:
-        """One row per curve: points, the smallest capacity, the least traffic and the capacity it takes
-        (the maximal effectual buffer), the gain over unfused there, and from where on it beats unfused."""
-        import pandas
-
-        rows = []
-        for name, points in self.curves.items():
-            last = points[-1] if points else None
-            rows.append(
-                {
-                    "curve": name,
-                    "points": len(points),
-                    f"smallest_capacity_{self.unit}": points[0].capacity if points else None,
-                    f"max_effectual_buffer_{self.unit}": last.capacity if last else None,
-                    f"least_accesses_{self.unit}": last.accesses if last else None,
-                    "gain": self.least_unfused / last.accesses if last else None,
-                    f"beats_unfused_from_{self.unit}": self.beats_unfused_from(name),
-                }
-            )
-        return pandas.DataFrame(rows).astype({c: "Int64" for c in rows[0] if c.endswith(f"_{self.unit}")})
 
     def at(self, curve: str, capacity: float) -> ChainPoint:
         """The point of a curve with the least traffic that fits a capacity; SpecError if nothing fits."""
@@ -237,9 +233,9 @@ class ChainSlope:
     def __str__(self) -> str:
         return f"{self!r}\n{self.curves!r}"
 
-    def _repr_html_(self) -> str:
-        made: str = self.summary._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{escape(repr(self))}</h4>{made}"
+    def content(self, live: bool = True) -> list[Block]:
+        """The curves in a row each."""
+        return [Line(self.title), Section("", self.table("summary"))]
 
 
 def chain_slope(

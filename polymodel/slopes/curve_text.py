@@ -8,9 +8,9 @@ from textwrap import shorten
 from typing import Generic, Protocol, TypeVar
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.table import Column, Table
 from polymodel.spec.faults import not_a, suggestion
 from polymodel.spec.plain import as_number
+from polymodel.view.table import Column, Table
 
 ENDS = 4  # points shown of a longer curve at either end
 WIDTH = 60  # of what is said of a point's mapping in a table

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.analysis.engine import Problem
@@ -48,10 +47,11 @@ from polymodel.slopes.levels import plain_hierarchy, two_levels
 from polymodel.slopes.options import Options
 from polymodel.slopes.tilings import Sizes
 from polymodel.spec.faults import not_a_spec, suggestion
+from polymodel.view.answer import Answer, declared
+from polymodel.view.table import Cell, Table, table_of
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from polymodel.architecture.hierarchy import Hierarchy
@@ -175,8 +175,8 @@ class GraphCurve:
             yield name, max(found, key=len)
 
 
-@dataclass(frozen=True, eq=False)
-class GraphSlope:
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphSlope(Answer):
     """Curves of one graph. `hierarchy`: where single mappings are evaluated. `notes`: what to know of
     the curves."""
 
@@ -218,27 +218,23 @@ class GraphSlope:
             + sum(t.times * t.elements * len(t.users) for t in forced)
         )
 
-    @cached_property
-    def frame(self) -> pandas.DataFrame:
+    @declared(name="curves")
+    def steps(self) -> Table:
         """One row per curve and point: capacity, accesses, whether they are those of a mapping that can be
         executed or a lower bound, how each shared tensor is handed on, the loops."""
-        import pandas
-
-        rows = []
+        rows: list[dict[str, Cell]] = []
         for name, curve in self.curves.items():
             for p in curve.points:
-                figures: dict[str, object] = {
+                figures: dict[str, Cell] = {
                     f"capacity_{self.unit}": p.capacity,
                     f"accesses_{self.unit}": p.accesses,
                 }
-                handed = {f"tensor_{t}": how for t, how in p.handed}
-                loops = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
+                handed: dict[str, Cell] = {f"tensor_{t}": how for t, how in p.handed}
+                loops: dict[str, Cell] = {f"einsum_{e.einsum}": told(e) for e in p.einsums}
                 is_ = LOWER_BOUND if p.apart else EXECUTABLE
-                words = {"mapping": is_} | handed | loops
-                rows.append({"curve": name, **figures, **words})
-        frame = pandas.DataFrame(rows)
-        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
-        return frame
+                rows.append({"curve": name, **figures, "mapping": is_, **handed, **loops})
+        units = dict.fromkeys((f"capacity_{self.unit}", f"accesses_{self.unit}"), self.unit)
+        return table_of("curves", rows, units)
 
     def operation(self, point: GraphPoint, einsum: str) -> OperationMapping:
         """One Einsum of a point as its neighbours see it; `footprint` without tensors held whole."""
@@ -303,11 +299,6 @@ class GraphSlope:
 
     def __str__(self) -> str:
         return "\n".join([repr(self), repr(self.curves), *(f"  note: {n}" for n in self.notes)])
-
-    def _repr_html_(self) -> str:
-        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        notes = "".join(f"<p>{escape(n)}</p>" for n in self.notes)
-        return f"<h4>{escape(repr(self))}</h4>{notes}{made}"
 
 
 def told(choice: EinsumChoice) -> str:

@@ -15,8 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from html import escape
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -35,10 +33,11 @@ from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
 from polymodel.slopes.options import Options
 from polymodel.slopes.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.spec.faults import not_a_spec
+from polymodel.view.answer import Answer, declared
+from polymodel.view.table import Cell, Table, table_of
 from polymodel.workload.einsum import Cascade, Einsum
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from polymodel.loading import Spec
@@ -71,8 +70,8 @@ class SlopePoint:
         return f"{figures_text(self)}\n  {self.brief}; in the buffer {' '.join(self.kept) or '(nothing)'}"
 
 
-@dataclass(frozen=True, eq=False)
-class SkiSlope:
+@dataclass(frozen=True, eq=False, repr=False)
+class SkiSlope(Answer):
     """The curve, capacity ascending, accesses descending. `combined`: how many mappings were compared."""
 
     problem: Problem
@@ -88,12 +87,10 @@ class SkiSlope:
     def einsum(self) -> Einsum:
         return self.problem.cascade.einsums[0]
 
-    @cached_property
-    def frame(self) -> pandas.DataFrame:
+    @declared
+    def curve(self) -> Table:
         """One row per point: capacity, accesses, a tile size per rank variable, order, bypassed tensors."""
-        import pandas
-
-        rows = [
+        rows: list[dict[str, Cell]] = [
             {
                 f"capacity_{self.unit}": p.capacity,
                 f"accesses_{self.unit}": p.accesses,
@@ -103,9 +100,8 @@ class SkiSlope:
             }
             for p in self.points
         ]
-        frame = pandas.DataFrame(rows)
-        frame.attrs["units"] = {f"capacity_{self.unit}": self.unit, f"accesses_{self.unit}": self.unit}
-        return frame
+        units = dict.fromkeys((f"capacity_{self.unit}", f"accesses_{self.unit}"), self.unit)
+        return table_of("curve", rows, units)
 
     def at(self, capacity: float) -> SlopePoint:
         """The point with the least traffic that fits a capacity; SpecError if nothing fits."""
@@ -153,10 +149,6 @@ class SkiSlope:
 
     def __str__(self) -> str:
         return f"{self!r}\n{self.points!r}"
-
-    def _repr_html_(self) -> str:
-        made: str = self.frame._repr_html_()  # type: ignore[operator]  # pandas leaves it untyped
-        return f"<h4>{escape(repr(self))}</h4>{made}"
 
 
 def ski_slope(

@@ -93,13 +93,16 @@ def unknown(argument: str, given: object, known: Iterable[str], what: str) -> Di
 
 
 def check_classes(made: object, remedy: str, classes: Mapping[str, type | tuple[type, ...]]) -> None:
-    """Raises SpecError with every field of an object that is of another class than these."""
+    """Raises SpecError with every field of an object that is of another class than these.
+
+    A class that users know by another name has it in `CALLED`.
+    """
     faults = []
     for name, known in classes.items():
         value = getattr(made, name)
         if not isinstance(value, known):
             of = known if isinstance(known, tuple) else (known,)
-            wanted = " or ".join(c.__name__ for c in of if c is not type(None))
+            wanted = " or ".join(getattr(c, "CALLED", c.__name__) for c in of if c is not type(None))
             what = f"{type(made).__name__}: {shown(value)} is no {wanted}"
             faults.append(Diagnostic(what, remedy, name))
     if faults:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
+from polymodel.loading.named import kept_files
 from polymodel.objectives import canonical, objective_of, score, unit_of
+from polymodel.report.search_page import Finding, found_head, found_parts, search_title
 from polymodel.spec.faults import suggestion
 from polymodel.spec.plain import as_number, shown
 from polymodel.sweep.grid import Grid
+from polymodel.sweep.html_page import finding, outcomes, shown_rows
 from polymodel.sweep.values import Number
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Code, Part, Section
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +32,7 @@ HTML_ROWS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class Sweep(Answer):
     """Kept points of a sweep. `columns`: name -> values, one per row; `infeasible`: reason -> points;
     `points`: size of the whole grid; `evaluated`: points with legal tiles, whose costs were found, `before`
     of them by earlier runs; `feasible`: those of the evaluated points that fit; `complete`: False if the
@@ -57,6 +63,21 @@ class Sweep:
     def interrupted(self) -> bool:
         """True if it was broken off by Ctrl-C."""
         return any(n.startswith(INTERRUPTED) for n in self.notes)
+
+    @declared(name="sweep", title="Kept points")
+    def rows(self) -> Table:
+        """One row per kept point."""
+        return self._rows()
+
+    @declared(title="What became of all points")
+    def outcomes(self) -> Table:
+        """Where each point of the grid has gone."""
+        return outcomes(self)
+
+    def _rows(self) -> Table:
+        columns = tuple(Column(n, self.unit(n), given=n in self.grid.names) for n in self.columns)
+        cells = [v.tolist() if hasattr(v, "tolist") else list(v) for v in self.columns.values()]
+        return Table("sweep", columns, tuple(zip(*cells, strict=True)), self.notes)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -173,15 +194,28 @@ class Sweep:
             return plot_levels(self, "traffic" if kind == "traffic" else "energy", symbols, ax)
         raise SpecError([Diagnostic(f"there is no picture {kind!r}", "front, heat, traffic or energy")])
 
-    def to_html(self, file: str | Path | None = None, *, plots: bool = True, command: str = "") -> str:
-        """The sweep as one page that opens from a file: the kept points as a table that sorts (up to 3,000),
-        plots, LoopTree and mapping YAML of the best, where the other points went, and what it was made from.
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the specs were read from is written over."""
+        return kept_files(*self.specs)
 
-        `plots=False` leaves out what takes matplotlib; `command`: the command line that asked, to be told.
-        """
-        from polymodel.sweep.paged import to_html
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return search_title("Sweep", self.specs[0])
 
-        return to_html(self, file, plots, command)
+    def head(self, live: bool = True) -> list[Block]:
+        """What was asked and found, and how good it is."""
+        return found_head(self.finding)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """The kept points as a table that sorts (up to 3,000), plots, LoopTree and mapping YAML of the best,
+        where the other points went, and what it was made from."""
+        return found_parts(self.finding, plots, command)
+
+    @cached_property
+    def finding(self) -> Finding:
+        """What the page tells."""
+        return finding(self)
 
     def point(self, row: Mapping[str, Any] | pd.Series[Any] | int) -> dict[str, Number]:
         """Values of all symbols of a row (or of a point number)."""
@@ -211,22 +245,15 @@ class Sweep:
         assert tree is not None
         return mapping_to_yaml(tree, spec.used_symbols())
 
-    def _repr_html_(self) -> str:
+    def content(self, live: bool = True) -> list[Block]:
         """The counts, and the first rows of the front, or of the best by the first objective."""
-        from html import escape
+        first, more = shown_rows(self, HTML_ROWS), len(self.frame) - HTML_ROWS
+        rest = f"... {more} more rows in .frame" if more > 0 else ""
+        rows = [Section("", first, more=rest)] if first.rows else []
+        return [Code(repr(self)), *rows]
 
-        shown = ["mapping", *self.grid.names, *(n for n, _ in self.grid.linked), *self.objectives, "feasible"]
-        rows = self.frame[shown] if len(self.frame) else self.frame
-        if len(rows):
-            ascending = [False, not objective_of(self.objectives[0]).most]
-            rows = rows.sort_values(["feasible", self.objectives[0]], ascending=ascending, kind="stable")
-        units = {o: f"{o} [{self.unit(o)}]" for o in self.objectives if self.unit(o)}
-        first = rows.head(HTML_ROWS).rename(columns=units)
-        # Significant digits: decimal places would show 2 µs as 0.000002, like its neighbours.
-        table: str = first.to_html(index=False, float_format="{:.6g}".format) if len(rows) else ""
-        more = len(rows) - HTML_ROWS
-        rest = f"<p>... {more} more rows in <code>.frame</code></p>" if more > 0 else ""
-        return f"<pre>{escape(repr(self))}</pre>{table}{rest}"
+    def __str__(self) -> str:
+        return repr(self)
 
     def __repr__(self) -> str:
         kept = len(next(iter(self.columns.values()), ()))

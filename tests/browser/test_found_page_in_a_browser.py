@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.report.page import page as whole
 from polymodel.report.show import show_html
-from polymodel.report.table import Column, Table
-from polymodel.report.tiling.text import tiling_html
+from polymodel.report.tiling.text import compared_blocks
+from polymodel.view.blocks import Section
+from polymodel.view.html import page as whole
+from polymodel.view.table import Column, Table
 from tests.browser.visit import SIZES, WIDEST, Visit
 from tests.report.test_found_page import MAPPING
 
@@ -54,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shown = show_html(spec.workload, spec.arch, spec.mapping)
     (folder / "show.html").write_text(shown, encoding="utf-8")
     matrix = pm.random_tensor(["I", "J"], [60, 60], 0.1, seed=0)
-    tiled = tiling_html(pm.tile(matrix, fit=pm.elements(32)))
+    tiled = compared_blocks(pm.tile(matrix, fit=pm.elements(32)))
     (folder / "tile.html").write_text(whole("tile", tiled), encoding="utf-8")
     return {p.stem: p for p in folder.glob("*.html")}
 
@@ -182,7 +183,7 @@ def test_a_large_front_sorts_at_once(browser: Any, tmp_path: Path) -> None:
     for size in (300, 3000):
         rows = tuple((f"point {k * 7919 % 3001}", k * 7919 % 3001 / 7, 2**60 + k) for k in range(size))
         file = tmp_path / f"{size}.html"
-        file.write_text(whole("large", Table("t", columns, rows).html()), encoding="utf-8")
+        file.write_text(whole("large", [Section("", Table("t", columns, rows))]), encoding="utf-8")
         visit.page.goto(file.as_uri())
         least[size] = min(visit.page.evaluate(script) for _ in range(5))
     assert least[3000] < 50 * max(least[300], 1.0)

@@ -84,13 +84,14 @@ def test_headings_sort_by_value(visit: Visit) -> None:
 
 
 def test_figures_beyond_floats_and_infinity_are_in_order(browser: Any, tmp_path: Path) -> None:
-    from polymodel.report.page import page as whole
-    from polymodel.report.table import Column, Table
+    from polymodel.view.blocks import Section
+    from polymodel.view.html import page as whole
+    from polymodel.view.table import Column, Table
 
     values = (2**60 + 1, 2**60, float("inf"), None, -3, 2**60 + 2, 0.5)
     table = Table("t", (Column("bits", "bit"),), tuple((v,) for v in values))
     file = tmp_path / "numbers.html"
-    file.write_text(whole("numbers", table.html()), encoding="utf-8")
+    file.write_text(whole("numbers", [Section("", table)]), encoding="utf-8")
     visit = Visit(browser, 1280)
     visit.page.goto(file.as_uri())
     visit.page.click("th button")
@@ -215,11 +216,12 @@ def test_pages_of_activity_follow_the_scheme(browser: Any, tmp_path: Path, schem
 
 def test_a_script_of_a_spec_does_not_run(browser: Any, tmp_path: Path) -> None:
     """Should a text ever come through, the policy stops it."""
-    from polymodel.report.page import page as whole
+    from polymodel.view.blocks import Html
+    from polymodel.view.html import page as whole
 
     file = tmp_path / "hostile.html"
     body = "<script>document.title = 'ran'</script><img src=x onerror=\"document.title = 'ran'\">"
-    file.write_text(whole("calm", body), encoding="utf-8")
+    file.write_text(whole("calm", [Html(body)]), encoding="utf-8")
     visit = Visit(browser, 1280)
     visit.page.goto(file.as_uri())
     assert visit.page.title() == "calm"

@@ -13,7 +13,7 @@ import polymodel as pm
 from polymodel.cli import main
 from polymodel.cli.progress import Line
 from polymodel.errors import Diagnostic, masked
-from polymodel.report.page import page
+from polymodel.view.html import page
 from tests.fuzz.forked import ROOT
 from tests.fuzz.lines import SPEC
 from tests.seeds import seeds
@@ -124,8 +124,8 @@ def test_what_steers_a_terminal_is_masked() -> None:
     shown: list[str] = []
     Line(shown.append).say(STEERING)  # type: ignore[arg-type]  # what it gives is not looked at
     assert "\x1b" not in shown[0]
-    assert "\x1b" not in page(STEERING, "")
-    assert "\u202e" not in page(STEERING, "")
+    assert "\x1b" not in page(STEERING, [])
+    assert "\u202e" not in page(STEERING, [])
 
 
 @pytest.mark.parametrize("command", ["validate", "show", "evaluate", "timeline --component GLB", "nonsense"])

@@ -14,11 +14,13 @@ import pytest
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.cli.progress import waiting
-from polymodel.report.execution import TITLES as EXECUTED
-from polymodel.report.traffic import TITLES as MOVED
+from polymodel.report.execution import ExecutionReport
+from polymodel.report.traffic import TrafficReport
 from polymodel.sparse.files import read_tensor
 from tests.seeds import seeds
 
+EXECUTED = {name: table.title for name, table in ExecutionReport.declared.items()}
+MOVED = {name: table.title for name, table in TrafficReport.declared.items()}
 MATRIX = str(Path(__file__).resolve().parents[1] / "data" / "matrices" / "relations.mtx.gz")
 SIZES = ("--size", "I=4", "--size", "J=4", "--size", "K=4")
 GAMMA = ("A=random:0.5", "B=random:0.5", "--size", "M=4", "--size", "K=4", "--size", "N=4")

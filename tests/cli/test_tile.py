@@ -71,7 +71,8 @@ def test_files_and_pictures(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert (code, err) == (0, "")
     assert f"saved {tmp_path / 'p.png'}" in out
     assert {p.name for p in (tmp_path / "o").iterdir()} == {
-        "tiles.csv", "tiling.json", "summary.csv", "tiles.svg", "tilers.svg", "comparison.svg",
+        "tiles.csv", "tiling.json", "tiling.html", "tiling.txt", "summary.csv", "tiles.svg", "tilers.svg",
+        "comparison.svg",
     }  # fmt: skip
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     index = json.loads((tmp_path / "t" / "index.json").read_text())

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 import polymodel as pm
-from polymodel.report import execution, report, sparse
-from polymodel.report.glossary import TERMS
-from polymodel.report.table import Column, Table
-from polymodel.report.tiling import level, matmul
+from polymodel.view.answer import Answer
+from polymodel.view.table import Column, Table
 
 UNITS = {
     "": "", "1": "share", "b/a": "ratio", "element/element": "ratio", "element": "elements", "bit": "bits",
@@ -22,46 +19,36 @@ UNITS = {
 OTHERWISE = {("ExecutionReport", "rank"): "the rank that the row is about"}
 
 
-class Tabled(Protocol):
-    """Whatever has tables by name."""
-
-    def table(self, name: str) -> Table: ...
-
-
-def shown() -> Iterator[tuple[str, str, tuple[str, ...], Tabled]]:
-    """Class, how one gets it, the names of its tables, and one of these reports."""
+def shown() -> Iterator[tuple[str, str, Answer]]:
+    """Class, how one gets it, and one of these answers."""
     dense = pm.evaluate(pm.load("two_engines", "matmul_chain_2/pipeline"))
-    yield "Report", "`pm.evaluate(spec)`", report.TABLES, dense
+    yield "Report", "`pm.evaluate(spec)`", dense
     machine = pm.evaluate(pm.load("tensaurus", "matmul", SPARSE="A"))
     yield (
         "SparseReport",
         "`report.sparse`, `pm.sparsify(report)`",
-        sparse.TABLES,
         pm.sparsify(machine, densities={"A": 0.1}),
     )
     tiled = pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands")).tiling
-    yield "TilingReport", "`report.tiling`, `pm.tile_levels(report)`", level.TABLES, tiled
+    yield "TilingReport", "`report.tiling`, `pm.tile_levels(report)`", tiled
     matrix = pm.random_tensor(["I", "J"], [40, 30], 0.2, seed=1)
     product = pm.tile_matmul(matrix, pm.Transposed(), tile=[8, 8, 8])
-    yield "MatmulTiling", "`pm.tile_matmul(a, b)`", matmul.TABLES, product
+    yield "MatmulTiling", "`pm.tile_matmul(a, b)`", product
     ones = pm.random_tensor(["J", "K"], [30, 8], 1.0, seed=2)
     run = pm.ExecutionReport(pm.execute(pm.load("tensaurus/spmm"), {"A": matrix, "B": ones}))
-    yield "ExecutionReport", "`pm.ExecutionReport(pm.execute(spec, tensors))`", execution.TABLES, run
+    yield "ExecutionReport", "`pm.ExecutionReport(pm.execute(spec, tensors))`", run
     a = pm.random_tensor(["K", "M"], [4, 4], 0.5, seed=1)
     b = pm.random_tensor(["K", "N"], [4, 4], 0.5, seed=2)
     moved = pm.TrafficReport(pm.traffic(pm.load("teaal/gamma_traffic"), {"A": a, "B": b}))
-    yield "TrafficReport", "`pm.TrafficReport(pm.traffic(spec, tensors))`", tuple(moved.tables), moved
+    yield "TrafficReport", "`pm.TrafficReport(pm.traffic(spec, tensors))`", moved
 
 
 def meaning(owner: str, column: Column) -> str:
     """What the glossary says; KeyError where it says nothing, so that no column goes without."""
-    return OTHERWISE.get((owner, column.name)) or TERMS[column.name]
-
-
-def described(cls: type, name: str) -> str:
-    """The first sentences of the docstring of the table's attribute, without cross-references."""
-    text = (getattr(cls, name).__doc__ or "").strip() if hasattr(cls, name) else ""
-    return " ".join(text.split("\n\n")[0].split()).split(": see `")[0].rstrip(".") + ("." if text else "")
+    found = OTHERWISE.get((owner, column.name)) or column.meaning
+    if not found:
+        raise KeyError(column.name)
+    return found
 
 
 def rows(owner: str, table: Table) -> Iterator[str]:
@@ -73,10 +60,10 @@ def rows(owner: str, table: Table) -> Iterator[str]:
 def page() -> str:
     """All tables as Markdown."""
     lines: list[str] = []
-    for name, made, tables, one in shown():
+    for name, made, one in shown():
         lines += [f"## {name}", "", f"{made} gives it.", ""]
-        for table in tables:
-            lines += [f"### {name}.{table}", "", described(getattr(pm, name), table), ""]
+        for table, declared in one.declared.items():
+            lines += [f"### {name}.{table}", "", declared.words, ""]
             lines += ["| column | unit | meaning |", "|---|---|---|", *rows(name, one.table(table)), ""]
     return "\n".join(lines)
 
@@ -85,8 +72,8 @@ def missing() -> Mapping[str, str]:
     """Columns without a meaning -> the table that has them."""
     return {
         column.name: f"{name}.{table}"
-        for name, _, tables, one in shown()
-        for table in tables
+        for name, _, one in shown()
+        for table in one.tables
         for column in one.table(table).columns
-        if column.name not in TERMS
+        if not column.meaning
     }

@@ -12,7 +12,6 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import build_parser, main
-from polymodel.report.export import save
 from polymodel.spec.output import write_text
 from tests.fuzz.forked import Parent
 from tests.fuzz.test_written import EVERY, SOME, made
@@ -130,7 +129,7 @@ def test_writers_in_python_spare_the_files_of_the_spec(tmp_path: Path) -> None:
     for write in (
         lambda: report.to_html(here / "s.yaml"),
         lambda: report.to_json(here / "s.yaml"),
-        lambda: save(report, here / "saved"),
+        lambda: report.save(here / "saved"),
         lambda: front.to_html(here / "e.yaml"),
         lambda: front.to_csv(here / "e.yaml"),
         lambda: front.save(here / "saved"),

@@ -31,7 +31,7 @@ def explored(store: Path | None = None, **more: Any) -> pm.Front:
 def answer(front: pm.Front) -> object:
     """All that a front tells but for seconds."""
     stages = front.stages.drop(columns=[c for c in front.stages.columns if c.startswith("seconds")])
-    return front.table.rows, [p.yaml for p in front.points], front.notes, stages.values.tolist()
+    return front.table().rows, [p.yaml for p in front.points], front.notes, stages.values.tolist()
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ def test_utilisation() -> None:
 def test_what_is_pruned(name: str, force: bool) -> None:
     """Templates and collapsed chains are those that the search combines, where fanouts allow them."""
     spec, limits = SPECS[name], Limits(force_memory_order=force)
-    frame = mapspace(spec, limits).table()
+    frame = mapspace(spec, limits).frame
     spaces = einsum_spaces(spec.workload, spec.arch, limits)
     lives = lives_of(spaces)
     for i, space in enumerate(spaces):
@@ -225,7 +225,7 @@ def test_any_spec() -> None:
 def test_table_with_what_was_found() -> None:
     spec = spec_of(PAIR, {"m": 4, "n": 4, "k": 2, "l": 2}, DRAM, {**GLB, "size": 128})
     found = search(spec.workload, spec.arch, Request())
-    frame = pm.mapspace(spec).table(found)
+    frame = pm.mapspace(spec).rules(found).frame()
     stages = {s.of: s for s in found.stages}
     for rule, after in (("capacity", lambda s: s.points - s.too_large), ("dominance", lambda s: s.kept)):
         rows = frame[frame.rule == rule].set_index("einsum")

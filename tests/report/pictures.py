@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from xml.etree import ElementTree
 
-from polymodel.report.drawing import width_of
+from polymodel.view.drawing import width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 SLACK = 0.6  # pixels: coordinates are rounded to six digits, and lines have a width

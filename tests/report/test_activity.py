@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
 from polymodel.report.activity import Activities, Activity
-from polymodel.report.activity_page import SCRIPT, WHOLE, activity_page
+from polymodel.report.activity_page import WHOLE, activity_page
 from polymodel.report.fibertree_layout import Levels
 from polymodel.report.svg_activity import draw_activity
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.view.html import asset
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('&\"')</script>"
@@ -198,10 +199,11 @@ def test_nothing_is_fetched_and_one_script_is_allowed() -> None:
     page = activity_page(product(), operands())
     assert not re.search(r"(src|href)=|@import|url\(", page.html)
     assert page.html.count("<script>") == 1
-    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page.html
-    assert f"<script>{SCRIPT}</script>" in page.html
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(", SCRIPT)
+    digest = b64encode(sha256(asset("activity.js").encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';" in page.html
+    assert f"<script>{asset('activity.js')}</script>" in page.html
+    unsafe = r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\("
+    assert not re.search(unsafe, asset("activity.js"))
 
 
 def test_hostile_names_are_text() -> None:

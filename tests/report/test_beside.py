@@ -8,14 +8,12 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.report.export import whole_text
-from polymodel.report.report_page import to_html
 from tests.seeds import seeds
 
 
 def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:
     report = pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands"))
-    top, _, rest = whole_text(report).partition("\n\n")
+    top, _, rest = report.text().partition("\n\n")
     cycles = f"{report.tiling.total_cycles:,} cycles"
     assert cycles == "12,614 cycles"
     assert (
@@ -24,7 +22,7 @@ def test_sparse_figures_stand_beside_those_that_count_zeros() -> None:
     assert 'sparse data   23.8 µs, 11.8 µJ (expected): see "On sparse data" below' in top
     assert "\nOn sparse data\n" in rest
     assert "\nCut into tiles\n" in rest
-    assert cycles in to_html(report).partition("<h2>")[0]
+    assert cycles in report.to_html().partition("<h2>")[0]
 
 
 def test_reports_alone_say_where_the_sparse_figures_are() -> None:

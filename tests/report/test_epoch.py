@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 import polymodel as pm
-from polymodel.report import caches, epoch
+from polymodel.view import epoch
+from polymodel.view import figures as caches
 
 
 @pytest.mark.parametrize(("text", "when"), [("", None), ("0", (1970, 1, 1)), ("-86400", (1969, 12, 31))])

@@ -19,11 +19,12 @@ from matplotlib.figure import Figure
 
 import polymodel as pm
 from benchmarks import pruning
-from polymodel.report import figures, plots_sparse, plots_tensaurus
-from polymodel.report.figures import new_axes, whole_figure
+from polymodel.report import plots_sparse, plots_tensaurus
 from polymodel.slopes.chain_slope import ChainSlope
 from polymodel.slopes.graph_slope import GraphSlope
 from polymodel.slopes.ski_slope import SkiSlope
+from polymodel.view import figures
+from polymodel.view.figures import new_axes, whole_figure
 from tests.seeds import seeds
 
 SIZES = {"TM0": 1, "TN0": 1, "TK0": 1}
@@ -177,11 +178,21 @@ def draws() -> dict[str, Callable[..., object]]:
         "Tuning.plot": pm.tune_tiling(a).plot,
         "TilerSwift.plot": swift.plot,
         "TilerSwift.plot_means": swift.plot_means,
+        "SparseReport.plot": partial(report.sparse.plot, "energy"),
+        "TilingReport.plot": pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands")).tiling.plot,
+        "TrafficReport.plot": _moved().plot,
+        "ExecutionReport.plot": pm.ExecutionReport(ran).plot,
         "ExecutionReport.plot_load": pm.ExecutionReport(ran).plot_load,
         "plot_spy": partial(plots_sparse.plot_spy, a),
         "plot_occupancies": partial(plots_sparse.plot_occupancies, a),
         "plot_kernels": partial(plots_tensaurus.plot_kernels, {"A": gone}),
     }
+
+
+def _moved() -> pm.TrafficReport:
+    a = pm.random_tensor(["K", "M"], [4, 4], 0.5, seed=1)
+    b = pm.random_tensor(["K", "N"], [4, 4], 0.5, seed=2)
+    return pm.TrafficReport(pm.traffic(pm.load("teaal/gamma_traffic"), {"A": a, "B": b}))
 
 
 def test_the_list_of_plots_is_complete() -> None:

@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.errors import SpecError
 from polymodel.mapper.front import Front
-from polymodel.report.found_page import MOST_ROWS, MOST_TREES, picked
+from polymodel.report.search_page import MOST_ROWS, MOST_TREES, picked
 from polymodel.sweep.result import Sweep
 from tests.report.test_report_page import checked
 
@@ -61,7 +61,7 @@ def test_the_page_of_a_sweep(swept: Sweep, tmp_path: Path) -> None:
     found = checked(text)
     assert "<h1>Sweep of matmul on simple_two_level</h1>" in text
     assert "no worse in any objective" in text
-    assert "polymodel sweep x --where &#x27;TK &lt;= TM&#x27;" in text
+    assert "polymodel sweep x --where &#39;TK &lt;= TM&#39;" in text
     rows = figures(text[text.index('id="table-points"') : text.index('id="plot-front"')])
     assert [[int(v) for v in row[:5]] for row in rows] == swept.frame[
         ["point", "TM", "TK", *swept.objectives]

@@ -165,8 +165,8 @@ def test_a_comparison_has_what_recomputation_costs(tmp_path: Path) -> None:
     again = pm.evaluate(pair(tmp_path, nodes, onchip))
     held = pm.evaluate(pair(tmp_path, HOLD.replace("POLICY", "refill") + ROWS + COLUMNS + inside, onchip))
     found = pm.compare(again, held)
-    rows = {(str(r["quantity"]), str(r["where"])): (r["a"], r["b"]) for r in found.table.records()}
-    assert len(rows) == len(found.table.rows)  # each is said once
+    rows = {(str(r["quantity"]), str(r["where"])): (r["a"], r["b"]) for r in found.table().records()}
+    assert len(rows) == len(found.table().rows)  # each is said once
     assert rows["recompute factor", "Layer1"] == (1.44, 1.0)
     assert ("recompute factor", "Layer2") not in rows
     assert rows["operations", "Layer1"] == (9 * 144, 900)
@@ -180,5 +180,5 @@ def test_a_comparison_has_what_recomputation_costs(tmp_path: Path) -> None:
             parts = [v for (q, w), v in rows.items() if q == quantity and w.startswith(f"{component}: ")]
             assert tuple(map(sum, zip(*parts, strict=True))) == rows[quantity, component]
     assert ("recompute factor", "Layer1") not in [
-        (r["quantity"], r["where"]) for r in pm.compare(held, held).table.records()
+        (r["quantity"], r["where"]) for r in pm.compare(held, held).table().records()
     ]

@@ -11,11 +11,11 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.report.drawing import NAME, PALETTE, short, width_of
 from polymodel.report.layered import Item, layered
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import KINDS, cascade_svg
+from polymodel.view.drawing import NAME, PALETTE, short, width_of
 from tests.report.pictures import SVG, faults, taken_apart
 
 ROOT = Path(__file__).resolve().parents[2]

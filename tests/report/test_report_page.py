@@ -13,12 +13,13 @@ from shutil import copytree
 import pytest
 
 import polymodel as pm
-from polymodel.report.page import Part, page
-from polymodel.report.plots_inline import _shorter, inline
 from polymodel.report.provenance import spec_text
 from polymodel.report.report import TABLES, Report
 from polymodel.report.tips import component_tips, node_tips
 from polymodel.spec.whole import files_as_read
+from polymodel.view.blocks import Line, Part
+from polymodel.view.html import page
+from polymodel.view.inline import _shorter, inline
 from tests.seeds import seeds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +109,7 @@ def test_the_page_of_the_gpt3_layer(gpt3: Report, tmp_path: Path) -> None:
     for name in TABLES:
         if name not in ("fusion", "pipelines"):
             assert f"table-{name.replace('_', '-')}" in found.ids
-    assert "polymodel evaluate x --var &#x27;A=&lt;b&gt;&#x27;" in text
+    assert "polymodel evaluate x --var &#39;A=&lt;b&gt;&#39;" in text
     assert "exact integer" in text
     assert f'<tr><th scope="row">polymodel</th><td>{pm.__version__}</td></tr>' in text
     assert '<tr><th scope="row">N_TOKENS</th><td>2048</td></tr>' in text
@@ -211,12 +212,13 @@ def test_pictures_share_a_page_and_lose_nothing() -> None:
 
 
 def test_parts_fold_below_a_table_of_contents() -> None:
-    text = page("a & b", "<p>x</p>", [Part("One & two", "1", opened=True), Part("Three", "3")])
+    parts = [Part("One & two", [Line("1")], opened=True), Part("Three", [Line("3")])]
+    text = page("a & b", [Line("x")], parts)
     found = checked(text)
     assert found.links == ["#one-two", "#three"]
     assert '<details class="part" id="one-two" open>' in text
     assert "<title>a &amp; b</title>" in text
-    assert "<nav" not in page("a", "b")
+    assert "<nav" not in page("a", [Line("b")])
 
 
 def test_data_files_are_named_with_their_digests(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polymodel.errors import Refused, SpecError
-from polymodel.report.drawing import CHAR
 from polymodel.report.fibertree_layout import Levels, choose, levels
 from polymodel.report.svg_fibertree import draw_fibertree, draw_fibertrees, draw_parts
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.view.drawing import CHAR
 
 SVG = "{http://www.w3.org/2000/svg}"
 Golden = Callable[[str, str], None]

@@ -13,9 +13,9 @@ import pytest
 from polymodel.errors import SpecError
 from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.report.compare import compare
-from polymodel.report.export import FORMAT, save
+from polymodel.report.export import FORMAT
 from polymodel.report.report import TABLES, Report
-from polymodel.report.table import Column, Table
+from polymodel.view.table import Column, Table
 from tests.analysis.small import dram, einsum, loop, mac, problem
 from tests.cost.cases import chain, with_component
 from tests.report.conftest import report_of
@@ -109,7 +109,7 @@ def test_working_sets_say_who_is_in_them(fused: Report) -> None:
 def test_printed_residents_have_units_and_pages_the_exact_figures(fused: Report) -> None:
     shown = str(fused).partition("Working sets")[2].partition("Tiles")[0]
     assert "W0 192 b, W1 160 b, T1 64 b, T0 96 b" in shown
-    page = fused.table("working_sets").html()
+    page = fused.table("working_sets")._repr_html_()
     assert '<td title="W0=192 W1=160 T1=64 T0=96 bit">W0 192 b, W1 160 b, T1 64 b, T0 96 b</td>' in page
 
 
@@ -155,7 +155,7 @@ def test_json_of_an_unbounded_memory_is_strict() -> None:
 
 
 def test_files_hold_what_the_tables_say(fused: Report, tmp_path: Path) -> None:
-    written = save(fused, tmp_path / "out", parquet=True)
+    written = fused.save(tmp_path / "out", parquet=True)
     assert all(p.stat().st_size for p in written)
     back = pd.read_parquet(tmp_path / "out" / "accesses.parquet")
     pd.testing.assert_frame_equal(back, fused.accesses, check_like=True)
@@ -179,7 +179,7 @@ def test_places_that_cannot_be_written_are_told(fused: Report, tmp_path: Path) -
 
 
 def test_compare_puts_two_reports_side_by_side(fused: Report) -> None:
-    frame = compare(fused, report_of(chain(shared_tile=4))).frame()
+    frame = compare(fused, report_of(chain(shared_tile=4))).frame
     glb = frame[(frame.quantity == "working set") & (frame["where"] == "GLB")].iloc[0]
     assert (glb["a"], glb["b"], glb["ratio"]) == (512, 672, 672 / 512)
     assert frame.set_index(["quantity", "where"]).loc[("latency", ""), "ratio"] == 1

@@ -70,7 +70,7 @@ def test_tiles_are_counts_of_the_data() -> None:
 
 def test_summary_measures_against_simple() -> None:
     found = pm.tile(matrix("pairs"), tiler="btree")
-    table = found.summary(("simple", "qtree+merge")).set_index("tiler")
+    table = found.beside(("simple", "qtree+merge")).set_index("tiler")
     assert list(table.index) == ["simple", "qtree+merge", "btree"]
     simple, merged = table.loc["simple"], table.loc["qtree+merge"]
     assert simple["speedup"] == 1
@@ -80,20 +80,20 @@ def test_summary_measures_against_simple() -> None:
     assert merged["total_cycles"] == merged["config_cycles"] + merged["run_cycles"]
     assert merged["over_bound"] == merged["nonempty"] / found.lower_bound
     assert (table["search_s"] > 0).all()
-    assert found.summary(("qtree",))["speedup"].isna().all()
+    assert found.beside(("qtree",))["speedup"].isna().all()
     with pytest.raises(pm.SpecError, match="one name, not several"):
-        found.summary("simple")
+        found.beside("simple")
 
 
 @pytest.mark.parametrize("objective", ["cycles", "tiles", "total"])
 def test_best_is_told_and_is_no_worse(objective: str) -> None:
     found = pm.tile(matrix("programme"), objective=objective)  # type: ignore[arg-type]  # one of three names
     measure = {"cycles": "run_cycles", "tiles": "kernels", "total": "total_cycles"}[objective]
-    table = found.summary(every(found.task))
+    table = found.beside(every(found.task))
     assert table[measure].min() == table[table["tiler"].str.startswith("best")][measure].item()
     assert found.tiler != "best"
     assert found.tiler in str(found)
-    assert found.summary()["tiler"].iloc[-1] == f"best: {found.tiler}"
+    assert found.summary["tiler"].iloc[-1] == f"best: {found.tiler}"
 
 
 def test_compat_repeats_tiler_swift_and_warns() -> None:
@@ -102,7 +102,7 @@ def test_compat_repeats_tiler_swift_and_warns() -> None:
     assert found.launch.run == "all"
     warned = [n for n in found.notes if n.startswith("WARNING")]
     assert warned == ["WARNING: 1 tile does not fit 128 elements: (315, 0) of 157 x 21"]
-    assert list(found.summary()["tiler"].str.removeprefix("tiler-swift ")) == list(every(found.task))
+    assert list(found.summary["tiler"].str.removeprefix("tiler-swift ")) == list(every(found.task))
     assert not pm.tile(matrix("chessboard"), op="multiply", tiler="qtree+merge").costs.overflowing
     with pytest.raises(pm.SpecError, match="'other' is no compat"):
         pm.tile(matrix("chessboard"), compat="other")  # type: ignore[arg-type]  # the fault is the test
@@ -215,7 +215,8 @@ def test_advice_weighs_the_time_of_the_tiler() -> None:
 
 def test_files(tmp_path: Path) -> None:
     found = pm.tile(matrix("relations"), tiler="btree")
-    text = found.to_csv(tmp_path / "tiles.csv")
+    assert found.to_csv(tmp_path / "tiles.csv") == (tmp_path / "tiles.csv",)
+    text = found.to_csv()
     assert (tmp_path / "tiles.csv").read_text() == text
     assert text.splitlines()[0] == ",".join(COLUMNS)
     assert len(text.splitlines()) == 1 + found.costs.tiles

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polymodel as pm
-from polymodel.report.export import as_data, check_table, save, whole_text
-from polymodel.report.report_page import to_html
+from polymodel.report.export import as_data, check_table
 from polymodel.report.tiling.level import TABLES, TilingReport, tile_levels
 from polymodel.sparse.tensor import SparseTensor
 from tests.seeds import seeds
@@ -289,9 +288,9 @@ mapping:
     with pytest.raises(pm.Refused, match="Y at MEM") as caught:
         _ = report.tiling
     assert remedy in caught.value.remedy
-    assert "Y at MEM" in whole_text(report)  # the dense report is there all the same
+    assert "Y at MEM" in report.text()  # the dense report is there all the same
     assert "refused" in json.dumps(as_data(report)["tiling"])
-    assert "Y at MEM" in to_html(report)
+    assert "Y at MEM" in report.to_html()
 
 
 def test_another_operation_is_refused(tmp_path: Path) -> None:
@@ -352,15 +351,15 @@ def test_it_shows_wherever_reports_show(library: pm.Report, tmp_path: Path) -> N
         check_table(f"tiling_{name}")
         assert library.table(f"tiling_{name}") is found.table(name)
         assert len(getattr(found, name)) == len(found.table(name).rows)
-    assert "Cut into tiles" in whole_text(library)
-    assert "Words moved by tiles" in to_html(library)
+    assert "Cut into tiles" in library.text()
+    assert "Words moved by tiles" in library.to_html()
     assert "<table>" in found._repr_html_()
     data = as_data(library)["tiling"]
     assert isinstance(data, dict)
     assert data["total"] == {
         "cycles": found.total_cycles, "latency_s": found.total_latency, "energy_J": found.total_energy,
     }  # fmt: skip
-    written = {p.name for p in save(library, tmp_path)}
+    written = {p.name for p in library.save(tmp_path)}
     assert {f"tiling_{name}.csv" for name in TABLES} <= written
     assert repr(found).startswith("TilingReport(1 Einsum")
 

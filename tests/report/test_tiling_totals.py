@@ -10,8 +10,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.report import export
-from polymodel.report.report_page import to_html
-from polymodel.report.tiling import level_products
+from polymodel.report.tiling import level
 from polymodel.sparse.tensor import SparseTensor
 
 SPEC = """\
@@ -97,7 +96,7 @@ def test_a_reader_is_told_the_whole_and_what_is_charged(tmp_path: Path) -> None:
 def test_energy_of_expected_tiles_is_not_told_as_none_at_all(tmp_path: Path) -> None:
     dense = report(tmp_path)
     assert dense.tiling.total_energy is None
-    told = json.loads(export.to_json(dense))["tiling"]["total"]
+    told = json.loads(dense.to_json())["tiling"]["total"]
     assert told["energy_J"] is None
     assert told["cycles"] == pytest.approx(dense.tiling.total_cycles)
     assert "of moving tiles (" not in str(dense.tiling)
@@ -121,7 +120,7 @@ def _written(folder: Path, text: str) -> Path:
 
 
 def test_parquet_has_all_tables(tmp_path: Path) -> None:
-    made = {p.name for p in export.save(report(tmp_path), tmp_path / "out", parquet=True)}
+    made = {p.name for p in report(tmp_path).save(tmp_path / "out", parquet=True)}
     tables = {n for n in made if n.endswith(".csv")}
     assert any(n.startswith("tiling_") for n in tables)
     assert any(n.startswith("sparse_") for n in tables)
@@ -129,7 +128,7 @@ def test_parquet_has_all_tables(tmp_path: Path) -> None:
 
 
 def test_a_table_too_large_to_list_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(level_products, "_LISTED", 10)
+    monkeypatch.setattr(level, "_LISTED", 10)
     gram = pm.evaluate(pm.load("cgra_tiler_swift", "gram"))
     told = export.as_data(gram)["tiling"]
     assert isinstance(told, dict)
@@ -140,10 +139,10 @@ def test_a_table_too_large_to_list_leaves_the_others(tmp_path: Path, monkeypatch
     assert isinstance(listed, dict)
     assert "too many for a table" in str(refused["refused"])
     assert listed["rows"]
-    made = {p.name for p in export.save(gram, tmp_path / "out")}
+    made = {p.name for p in gram.save(tmp_path / "out")}
     assert "tiling_products.csv" in made
     assert "tiling_product_tiles.csv" not in made
-    assert "Products in tiles" in to_html(gram)
+    assert "Products in tiles" in gram.to_html()
 
 
 def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_what_counts_no_tiles_says_so(tmp_path: Path) -> None:
     assert told in swept.notes
     assert told in pm.explore(pm.load(path)).notes
     dense = pm.evaluate(pm.load(path))
-    for shown in (str(pm.compare(dense, dense)), pm.compare(dense, dense).html()):
+    for shown in (str(pm.compare(dense, dense)), pm.compare(dense, dense)._repr_html_()):
         assert told in shown
     bare = pm.evaluate(pm.load("cgra_tiler_swift", "elementwise/row_bands"))
     assert "GLB" not in str(pm.compare(bare, bare))

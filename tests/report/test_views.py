@@ -185,7 +185,7 @@ def test_engineering_numbers(value: float, unit: str, text: str) -> None:
 
 
 def test_headings_explain_themselves(fused: Report) -> None:
-    from polymodel.report.glossary import TERMS
+    from polymodel.view.glossary import TERMS
 
     page = fused.to_html(live=False)
     for term in ("visits", "drain_bits", "slack_s", "keep_previous_bits"):
@@ -194,7 +194,7 @@ def test_headings_explain_themselves(fused: Report) -> None:
 
 def test_ratios_are_plain_numbers(fused: Report, spread: Report) -> None:
     found = compare(fused, spread)
-    ratios = [r for r in found.frame()["ratio"] if r == r]
+    ratios = [r for r in found.frame["ratio"] if r == r]
     assert any(0 < r < 1 for r in ratios)
     for text in (str(found), found._repr_html_()):
         for ratio in ratios:
@@ -217,7 +217,7 @@ def test_a_looptree_can_be_read() -> None:
 
 
 def test_a_comparison_is_a_table_of_numbers(fused: Report, spread: Report) -> None:
-    frame = compare(fused, spread).frame()
+    frame = compare(fused, spread).frame
     assert frame["a"].dtype == frame["b"].dtype == float
     energy = frame[(frame["quantity"] == "energy") & (frame["where"] == "")]
     assert energy["a"].item() == fused.total_energy

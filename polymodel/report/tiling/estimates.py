@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, Refused, SpecError, writing
-from polymodel.report.page import CSS, noted
-from polymodel.report.table import Cell, Column, Table
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation
 from polymodel.report.tiling.tables import several
 from polymodel.report.tiling.text import room
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
-from polymodel.spec.output import write_text
 from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.estimate import Estimate, estimate
@@ -25,9 +20,11 @@ from polymodel.tiling.estimate.fitted import FITTED, fitted
 from polymodel.tiling.fits.fit import Fit, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 from polymodel.tiling.tilers.named import cut
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
 Second = DensityModel | Rolled | Transposed | Alone
@@ -55,7 +52,7 @@ class Foretold:
 
 
 @dataclass(frozen=True, eq=False)
-class TilingEstimates:
+class TilingEstimates(Answer):
     """Estimated tilings: `frame` is a DataFrame with one row per model and tiler, `notes` say what misleads.
 
     Columns: tensor, model, tiler, tiles, kernels, config_cycles, run_cycles, total_cycles and label (of the
@@ -72,9 +69,9 @@ class TilingEstimates:
         remedy = "pm.estimate_tiling(...) makes one"
         check_classes(self, remedy, {"found": tuple})
 
-    @cached_property
-    def table(self) -> Table:
-        """The rows as plain data."""
+    @declared(title="Estimated tilings")
+    def estimates(self) -> Table:
+        """One row per tensor, model and tiler."""
         columns = (
             Column("tensor"), Column("model"), Column("tiler"), Column("tiles", "element"),
             Column("kernels", "element"), Column("config_cycles", "cycle"), Column("run_cycles", "cycle"),
@@ -82,11 +79,6 @@ class TilingEstimates:
             Column("actual_cycles", "cycle"), Column("tiles_error", "1"), Column("cycles_error", "1"),
         )  # fmt: skip
         return Table("tiling_estimates", columns, tuple(_row(f) for f in self.found), self.notes)
-
-    @property
-    def frame(self) -> pandas.DataFrame:
-        """One row per tensor, model and tiler."""
-        return self.table.frame()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -106,29 +98,22 @@ class TilingEstimates:
         names = ", ".join(dict.fromkeys(f.tensor for f in self.found))
         return f"TilingEstimates({names}: {len(self.found)} estimates)"
 
-    def __str__(self) -> str:
-        names = [c.name for c in self.table.columns[1:]]
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Estimated tilings: {self.op}, {room(self.fit)}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """A table per tensor; figures of the data where there are data."""
+        columns = self.table("estimates").columns[1:]
         if all(f.actual is None for f in self.found):
-            names = names[:8]
-        titles = dict.fromkeys(f.tensor for f in self.found)
-        parts = []
-        for title in titles:
-            rows = tuple(row for row in self.table.rows if row[0] == title)
-            own = Table(self.table.name, self.table.columns, rows).only(*names)
-            parts += [f"{title}: {self.op}, {room(self.fit)}", own.text(), ""]
-        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
-
-    def _repr_html_(self) -> str:
-        notes = noted(self.notes)
-        return f'<style>{CSS}</style><div class="pm"><div class="wide">{self.table.html()}</div>{notes}</div>'
-
-    def to_csv(self, path: str | PathLike[str] | None = None) -> str:
-        """The table as CSV, also written to a file where one is named."""
-        text = self.table.to_csv()
-        if path is not None:
-            with writing(path):
-                write_text(path, text)
-        return text
+            columns = columns[:8]
+        shown = self.table("estimates").only("tensor", *(c.name for c in columns))
+        found: list[Block] = []
+        for title in dict.fromkeys(f.tensor for f in self.found):
+            head = f"{title}: {self.op}, {room(self.fit)}"
+            found += [Section(head, shown.of(title), opened=True), Line()]
+        return [*found, *notes(self.notes)]
 
     def plot(self, quantity: str = "tiles", *, ax: Axes | None = None) -> Axes:
         """Bars of what each model foretells, tiler by tiler, beside the actual figure."""

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.report.caches import without_trace
-from polymodel.report.figures import write_figure
 from polymodel.report.tiling.swift import Quantity
-from polymodel.spec.output import whole, write_text
+from polymodel.report.tiling.text import compared_blocks
+from polymodel.spec.output import whole
 from polymodel.tiling.fits.fit import Op
+from polymodel.view.figures import without_trace, write_figure
+from polymodel.view.files import made_folder, saved_text
+from polymodel.view.made import made_part
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -24,19 +26,23 @@ if TYPE_CHECKING:
 _DOTS = 150  # per inch, of what is saved as pixels
 
 
-def save(found: Tiling, folder: str | PathLike[str], tilers: Sequence[str] | None = None) -> tuple[Path, ...]:
-    """tiles.csv, tiling.json and summary.csv, and the pictures tiles, tilers and comparison as SVG."""
-    target = Path(folder)
-    with writing(target):
-        target.mkdir(parents=True, exist_ok=True)
+def save(
+    found: Tiling, folder: str | PathLike[str], tilers: Sequence[str] | None = None, command: str = ""
+) -> tuple[Path, ...]:
+    """tiles.csv, tiling.json, summary.csv, tiling.html and tiling.txt, and the pictures tiles, tilers and
+    comparison as SVG."""
+    from polymodel.view.html import page
+
+    target = made_folder(folder)
     texts = {
         "tiles.csv": found.to_csv(),
         "tiling.json": found.to_json(),
         "summary.csv": found.summary_table(tilers).to_csv(),
+        "tiling.html": page(found.title, compared_blocks(found, tilers), [made_part(command)]),
+        "tiling.txt": str(found),
     }
     for name, text in texts.items():
-        with writing(target / name):
-            write_text(target / name, text)
+        saved_text(text, target / name)
     pictures = {
         "tiles.svg": lambda: found.plot().figure,
         "tilers.svg": lambda: found.plot_tilers(tilers),

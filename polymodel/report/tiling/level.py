@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.architecture.hierarchy import Action, Component, Hierarchy
+from polymodel.cost.actions import movement_actions, rounded_actions, whole_actions
+from polymodel.errors import Refused
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS, noted
-from polymodel.report.report import Report
-from polymodel.report.table import RATIO, Cell, Column, Table
-from polymodel.report.tiling.level_moved import Moved, energy_table, traffic_table
-from polymodel.report.tiling.level_products import MODEL, moved_by, product_tiles_table, products_table
+from polymodel.report.evaluated import Evaluated
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data
 from polymodel.sparse.tensor import SparseTensor
-from polymodel.spec.faults import not_a, suggestion
+from polymodel.spec.faults import not_a
 from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.model import Costs
 from polymodel.tiling.estimate.record import Estimate
@@ -29,11 +27,13 @@ from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.levels.level import Expected, Level, levels
 from polymodel.tiling.levels.product import ProductLevel
 from polymodel.tiling.plane.pattern import Ints
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
-    import pandas
+    from polymodel.report.report import Report
 
-TABLES = ("summary", "tiles", "traffic", "energy", "products", "product_tiles")
 _SHOWN = ("summary", "products", "traffic", "energy")
 # What a terminal is wide enough for.
 _NARROW = {
@@ -55,6 +55,11 @@ _NARROW = {
     ),
 }  # fmt: skip
 _ROLES = ("A", "B", "output")
+_LISTED = 2 * 10**6  # tiles of a table that are still listed
+MODEL = (
+    "cycles of products are a model: max(multiplies / PEs, words / bandwidth) + launches x (configuration + "
+    "ramp)"
+)
 _GUESSED = "an operand is known by its density only: figures are expected ones, without tiles, by "
 CHARGED = (
     "tiles are counted beside the mapping, whose own figures they leave as they are; their energy is that of "
@@ -63,6 +68,32 @@ CHARGED = (
 _UNCUT = "no memory cuts its data into tiles: give one `data_tiles:` in the architecture"
 _AGAIN = "{} is cut at {} as if the array worked from there; in all counts it at {} alone"
 _NO_CLOCK = "without a clock, so cycles are not turned into seconds; give it clock:"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one tensor's tiles move, all executions: words in from the parent, taken and given by the array,
+    out to the parent. `tiles`: those that hold entries of it. `transfers`: of tiles in a format, which are
+    moved whole, (bits, how many tiles); None where words are moved one by one."""
+
+    einsum: str
+    memory: Component
+    word_bits: int
+    tensor: str
+    role: str
+    parent: str | None
+    tiles: int
+    into: int
+    read: int
+    written: int
+    out: int
+    transfers: tuple[tuple[int, int], ...] | None = None
+
+    def actions(self, action: Action, words: int) -> int:
+        """Whole actions (bits, if the action is one bit) of one of the four flows."""
+        if self.transfers is None or not words:
+            return whole_actions(action, words, self.word_bits)
+        return rounded_actions(action, self.transfers, 1)
 
 
 def tile_levels(
@@ -77,7 +108,7 @@ def tile_levels(
     neither an element-wise add or multiply nor a product of two matrices, and for products of which only a
     density is known.
     """
-    if not isinstance(report, Report):
+    if not isinstance(report, Evaluated):
         raise not_a("report", "tile_levels", report, "pass what pm.evaluate(spec) gives")
     inputs = {a.tensor for e in report.problem.cascade.einsums for a in e.inputs}
     data = tensor_data(report.problem.cascade, tensors, densities, report.folder, inputs)
@@ -89,7 +120,7 @@ def tile_levels(
 
 
 @dataclass(frozen=True, eq=False)
-class TilingReport:
+class TilingReport(Answer):
     """Tiles of sparse operands at the memories of an architecture. Counts are exact; cycles are a model's.
 
     `dense`: the report that it was made from. `levels`: one per Einsum and memory, with rectangles, counts
@@ -107,7 +138,7 @@ class TilingReport:
 
     def __post_init__(self) -> None:
         remedy = "pm.tile_levels(...) makes one"
-        check_classes(self, remedy, {"dense": Report, "levels": tuple, "expected": tuple})
+        check_classes(self, remedy, {"dense": Evaluated, "levels": tuple, "expected": tuple})
 
     @property
     def label(self) -> str:
@@ -144,41 +175,39 @@ class TilingReport:
         return math.fsum(float(r["energy_J"] or 0) for r in rows if (r["einsum"], r["memory"]) in places)
 
     @cached_property
-    def _tables(self) -> dict[str, Table]:
-        return {}
+    def moved(self) -> tuple[Moved, ...]:
+        """What the tiles of every tensor move."""
+        return tuple(_moved(self))
 
-    def table(self, name: str) -> Table:
-        """One of `TABLES` as plain data; SpecError for another name."""
-        if name not in _MADE:
-            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
-        if name not in self._tables:
-            self._tables[name] = _MADE[name](self)
-        return self._tables[name]
+    @declared(title="Tiles and kernels")
+    def summary(self) -> Table:
+        """Per Einsum and memory: tiles, kernels, bounds, cycles, seconds."""
+        return _summary(self)
 
-    @property
-    def summary(self) -> pandas.DataFrame:
-        """One row per Einsum and memory: tiles, kernels, bounds, cycles, seconds."""
-        return self.table("summary").frame()
+    @declared
+    def tiles(self) -> Table:
+        """Every tile: its rectangle, entries, words and cycles. Those of products: `product_tiles`."""
+        return _tiles(self)
 
-    @property
-    def tiles(self) -> pandas.DataFrame:
-        """One row per tile: its rectangle, entries, words and cycles. Those of products: `product_tiles`."""
-        return self.table("tiles").frame()
-
-    @property
-    def product_tiles(self) -> pandas.DataFrame:
-        """One row per tile of A, B and the output of products: its rectangle, entries and words."""
-        return self.table("product_tiles").frame()
-
-    @property
-    def traffic(self) -> pandas.DataFrame:
+    @declared(title="Words moved by tiles")
+    def traffic(self) -> Table:
         """Words that tiles of each tensor move into, past and out of the memory."""
-        return self.table("traffic").frame()
+        return traffic_table(self.moved)
 
-    @property
-    def energy(self) -> pandas.DataFrame:
+    @declared(title="Energy of moving tiles")
+    def energy(self) -> Table:
         """Joules of these accesses, by the actions of the memory and of its parent."""
-        return self.table("energy").frame()
+        return energy_table(self.moved, self.dense.problem.hierarchy)
+
+    @declared(title="Products in tiles", name="products")
+    def product_cuts(self) -> Table:
+        """How each product is cut, and what that moves."""
+        return products_table(self.products)
+
+    @declared
+    def product_tiles(self) -> Table:
+        """Every tile of A, B and the output of products: its rectangle, entries and words."""
+        return product_tiles_table(self.products)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -198,36 +227,27 @@ class TilingReport:
             made += [f"{e.einsum} at {e.memory.name}: {n}" for n in said]
         return (*self.told, *still, *made)
 
-    def __str__(self) -> str:
-        parts = [
-            f"{title}\n{self.table(name).only(*_NARROW[name]).text()}" for name, title in _sections(self)
-        ]
-        parts = [*parts, _in_all(self)] if self.counted else parts or [_UNCUT]
-        return "\n\n".join([*parts, "\n".join(f"note: {n}" for n in self.notes)]).rstrip() + "\n"
+    def content(self, live: bool = True) -> list[Block]:
+        """All tables but the tiles, what they are in all, and what to know."""
+        tables = [(self.declared[n].title, self.table(n).only(*_NARROW[n])) for n in _SHOWN]
+        shown = [Section(title, table, opened=True) for title, table in tables if table.rows]
+        found: list[Block] = [block for section in shown for block in (section, Line())]
+        found += [Line(_in_all(self)), Line()] if self.counted else [] if shown else [Line(_UNCUT), Line()]
+        return [*found, *notes(self.notes)]
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return "Tiles of sparse operands"
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the spec was read from is written over."""
+        return self.dense.keeping()
 
     def __repr__(self) -> str:
         cut = len(self.levels) + len(self.expected) + len(self.products)
         figures = f"{_figure(_kernels(self))} kernels, {_figure(self.total_cycles)} cycles"
         return f"TilingReport({cut} Einsum{'s' if cut != 1 else ''} cut, {figures}, {self.label})"
-
-    def _repr_html_(self) -> str:
-        return f'<style>{CSS}</style><div class="pm">{body(self)}</div>'
-
-
-def body(found: TilingReport) -> str:
-    """All tables but the tiles, as a part of a page."""
-    parts = [
-        f'<h2>{escape(title)}</h2><div class="wide">{found.table(name).html()}</div>'
-        for name, title in _sections(found)
-    ]
-    parts += [f"<p>{escape(_in_all(found))}</p>"] if found.counted else []
-    parts = parts or [f"<p>{escape(_UNCUT)}</p>"]
-    return "\n".join([*parts, noted(found.notes)])
-
-
-def _sections(found: TilingReport) -> list[tuple[str, str]]:
-    titles = ("Tiles and kernels", "Products in tiles", "Words moved by tiles", "Energy of moving tiles")
-    return [(n, t) for n, t in zip(_SHOWN, titles, strict=True) if found.table(n).rows]
 
 
 def _cycles(x: Level | ProductLevel | Expected) -> float:
@@ -361,11 +381,117 @@ def _transfers(bits: Ints, executions: int) -> tuple[tuple[int, int], ...]:
     return tuple(zip(sizes.tolist(), (tiles * executions).tolist(), strict=True))
 
 
-_MADE: dict[str, Callable[[TilingReport], Table]] = {
-    "summary": _summary,
-    "tiles": _tiles,
-    "traffic": lambda found: traffic_table(_moved(found)),
-    "energy": lambda found: energy_table(_moved(found), found.dense.problem.hierarchy),
-    "products": lambda found: products_table(found.products),
-    "product_tiles": lambda found: product_tiles_table(found.products),
-}
+def products_table(products: Sequence[ProductLevel]) -> Table:
+    """How each product is cut and what that moves, all executions. `pairs` are launched, one kernel each;
+    `least_words` are moved however tiles are cut, `ratio` is words over that."""
+    columns = (
+        Column("einsum"), Column("memory"), Column("a"), Column("b"), Column("output"), Column("strategy"),
+        Column("order"), Column("tile"), Column("capacity_words"), Column("pairs"), Column("multiplies"),
+        Column("config_cycles", "cycle"), Column("run_cycles", "cycle"), Column("total_cycles", "cycle"),
+        Column("words"), Column("streamed_words"), Column("least_words"), Column("ratio", RATIO),
+        Column("label"),
+    )  # fmt: skip
+    return Table("tiling_products", columns, tuple(_product(x) for x in products))
+
+
+def _product(x: ProductLevel) -> tuple[Cell, ...]:
+    best, n, t = x.best, x.executions, x.best.traffic
+    least = x.product.compulsory_words
+    return (
+        x.einsum, x.memory.name, *x.tensors, best.strategy, t.order, best.tile, x.asked.buffers[0],
+        best.launches * n, x.product.multiplies * n, x.config_cycles * n, x.run_cycles * n,
+        x.total_cycles * n, t.words * n, t.streamed * n, least * n, t.words / least if least else 1.0,
+        "exact",
+    )  # fmt: skip
+
+
+def product_tiles_table(products: Sequence[ProductLevel]) -> Table:
+    """Tiles of A, B and the output of each product, of one execution; those of B have rows along the shared
+    rank. Refused above two million."""
+    columns = (
+        Column("einsum"), Column("memory"), Column("tensor"), Column("role"), Column("tile"), Column("row"),
+        Column("col"), Column("height"), Column("width"), Column("nnz"), Column("words"), Column("fits"),
+        Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for x in products:
+        for tensor, role, tiles, room in zip(x.tensors, _ROLES, x.tiles, x.asked.buffers, strict=True):
+            if tiles.tiles + len(rows) > _LISTED:
+                fault = f"{x.einsum}: {tiles.tiles:,} tiles of {tensor} are too many for a table"
+                raise Refused(fault, "look at the table products")
+            rects = tiles.rects
+            arrays = (rects.row, rects.col, rects.height, rects.width, tiles.nnz, tiles.words)
+            cells = zip(*(a.tolist() for a in (*arrays, tiles.words <= room)), strict=True)
+            rows += [(x.einsum, x.memory.name, tensor, role, i, *c, "exact") for i, c in enumerate(cells)]
+    return Table("tiling_product_tiles", columns, tuple(rows))
+
+
+def moved_by(x: ProductLevel) -> list[Moved]:
+    """What tiles of A, B and the output move. Tiles that stay are worked on again at every launch."""
+    found = []
+    for tensor, role, parent, words, tiles in zip(
+        x.tensors, _ROLES, x.parents, x.words, x.tiles, strict=True
+    ):
+        into, read, written, out = (w * x.executions for w in words)
+        if parent is None:  # the tensor is here for good
+            into = out = 0
+        count = tiles.tiles * x.executions
+        found.append(
+            Moved(x.einsum, x.memory, x.word_bits, tensor, role, parent, count, into, read, written, out)
+        )
+    return found
+
+
+def traffic_table(moved: Iterable[Moved]) -> Table:
+    """All executions. `in_words` come from the parent, `out_words` go to it; the array reads and writes the
+    words of a kernel's tiles once. `tiles`: launched ones that hold entries of the tensor."""
+    names = ("in_words", "read_words", "written_words", "out_words")
+    columns = (
+        Column("einsum"), Column("memory"), Column("parent"), Column("tensor"), Column("role"),
+        Column("tiles"), *(Column(n) for n in names), Column("word_bits", "bit"), Column("moved_bits", "bit"),
+        Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for m in moved:
+        flows = (m.into, m.read, m.written, m.out)
+        crossing = (m.into + m.out) * m.word_bits
+        rows.append((
+            m.einsum, m.memory.name, m.parent, m.tensor, m.role, m.tiles, *flows, m.word_bits, crossing,
+            "exact",
+        ))  # fmt: skip
+    return Table("tiling_traffic", columns, tuple(rows))
+
+
+def energy_table(moved: Iterable[Moved], hierarchy: Hierarchy) -> Table:
+    """Every access of a word: in and out of the memory, and what it exchanges with its parent.
+
+    `memory`: whose tiles; `component`: which is read or written.
+    """
+    columns = (
+        Column("einsum"), Column("memory"), Column("component"), Column("tensor"), Column("action"),
+        Column("bits", "bit"), Column("count"), Column("unit"), Column("energy_per_unit_J", "J"),
+        Column("energy_J", "J"), Column("provenance"), Column("label"),
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for m in moved:
+        # (component, reads, writes): the memory takes and gives every word, its parent does the other half.
+        accesses: list[tuple[Component, tuple[int, ...], tuple[int, ...]]] = [
+            (m.memory, (m.read, m.out), (m.written, m.into))
+        ]
+        if m.parent is not None:
+            accesses.append((hierarchy[m.parent], (m.into,), (m.out,)))
+        for component, *flows in accesses:
+            for action, parts in zip(movement_actions(component), flows, strict=True):
+                words = sum(parts)
+                if not words:
+                    continue
+                number = sum(m.actions(action, part) for part in parts)
+                unit = "bit" if action.bits_per_action is None else "action"
+                rows.append((
+                    m.einsum, m.memory.name, component.name, m.tensor, action.name, words * m.word_bits,
+                    number, unit, action.energy, number * action.energy, action.provenance, "exact",
+                ))  # fmt: skip
+    return Table("tiling_energy", columns, tuple(rows))
+
+
+TABLES = tuple(TilingReport.declared)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from html import escape
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import Diagnostic, SpecError
+import numpy as np
+
+from polymodel.errors import Refused
 from polymodel.governor import soft, until
-from polymodel.report.page import CSS, noted
-from polymodel.report.table import Table
 from polymodel.report.tiling.inputs import Source, factor, operand
 from polymodel.report.tiling.matmul_inputs import (
+    UNBOUNDED,
     Named,
     buffers_of,
     check_figures,
@@ -25,29 +23,28 @@ from polymodel.report.tiling.matmul_inputs import (
     shape_of,
     strategy_of,
 )
-from polymodel.report.tiling.matmul_tables import (
-    candidates_table,
-    orders_table,
-    pieces_table,
-    summary_table,
-    tiles_table,
-)
-from polymodel.spec.faults import suggestion
-from polymodel.spec.output import write_text
 from polymodel.spec.plain import check_classes, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
+from polymodel.tiling.matmul.dynamic import Dynamic
+from polymodel.tiling.matmul.panels import Panels
 from polymodel.tiling.matmul.product import Product, product_of
 from polymodel.tiling.matmul.search import STRATEGIES, Candidate, given_tiles, search
 from polymodel.tiling.matmul.shapes import Asked, Objective
+from polymodel.tiling.matmul.uniform import Uniform
+from polymodel.tiling.matmul.walk import Traffic
 from polymodel.tiling.plane.operands import Transposed
+from polymodel.tiling.plane.pattern import Ints
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import RATIO, Cell, Column, Table
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
-TABLES = ("summary", "orders", "tiles", "candidates", "pieces")
 SEARCH = 30.0  # seconds
+_LISTED = 2 * 10**6  # rows of a table that are still made
+_WORDS = ("A_read_words", "B_read_words", "Z_read_words", "Z_write_words", "total_words")
 _MOST = 12  # candidates that are printed
 _EXACT = (
     "words, fetches, pairs, multiplies: exact counts of the patterns (values all one, nothing cancels); "
@@ -101,21 +98,21 @@ def tile_matmul(
         if made is None or isinstance(made, Transposed)
         else operand(made, "B", names, "tile_matmul")
     )
-    end, notes = soft(time_limit or SEARCH), (*told, *more)
+    end, known = soft(time_limit or SEARCH), (*told, *more)
     with until(inf if time_limit is None else end):
         product = product_of(first, second, progress)
     asked = Asked(buffers, machine, objective, orders, overbook, sizes, end, progress)
     if shape is not None:
         with until(inf if time_limit is None else end):
             best = given_tiles(product, shape, asked, chosen == "overbooked")
-        return MatmulTiling(product, asked, best, (best,), notes)
+        return MatmulTiling(product, asked, best, (best,), known)
     strategies = STRATEGIES if chosen == "search" else (chosen,)
     found = search(product, asked, strategies, overbook)
-    return MatmulTiling(product, asked, found.best, found.candidates, (*notes, *found.notes))
+    return MatmulTiling(product, asked, found.best, found.candidates, (*known, *found.notes))
 
 
 @dataclass(frozen=True, eq=False)
-class MatmulTiling:
+class MatmulTiling(Answer):
     """A multiplication in tiles. `best`: what was asked for, or found; `candidates`: all that were counted.
 
     Tables are DataFrames; `table(name)` gives them as plain data.
@@ -156,42 +153,37 @@ class MatmulTiling:
         """True if no tile exceeds its buffer, or what does is streamed (overbooked)."""
         return self.best.fits
 
-    @cached_property
-    def _tables(self) -> dict[str, Table]:
-        return {}
-
-    def table(self, name: str) -> Table:
-        """One of `TABLES` as plain data; SpecError for another name."""
-        if name not in TABLES:
-            raise SpecError([Diagnostic(f"no table {name}", suggestion(name, TABLES, "tables"))])
-        if name not in self._tables:
-            self._tables[name] = _MADE[name](self.product, self.asked, self.best, self.found)
-        return self._tables[name]
-
-    @property
-    def summary(self) -> pandas.DataFrame:
+    @declared
+    def summary(self) -> Table:
         """Multiplies, pairs, words and cycles, and the lower bound."""
-        return self.table("summary").frame()
+        return summary_table(self.product, self.asked, self.best)
 
-    @property
-    def orders(self) -> pandas.DataFrame:
+    @declared
+    def orders(self) -> Table:
         """Fetches, words and cycles of every order asked for, under the best tiles."""
-        return self.table("orders").frame()
+        return orders_table(self.product, self.asked, self.best)
 
-    @property
-    def tiles(self) -> pandas.DataFrame:
+    @declared
+    def tiles(self) -> Table:
         """Of A, B and Z: entries, words, nonempty tiles, words of all and of the fullest tile, capacity."""
-        return self.table("tiles").frame()
+        return tiles_table(self.product, self.asked, self.best)
 
-    @property
-    def candidates(self) -> pandas.DataFrame:
+    @declared
+    def candidates(self) -> Table:
         """Every tiling that was counted, best first."""
-        return self.table("candidates").frame()
+        return candidates_table(self.product, self.found)
+
+    @declared
+    def pieces(self) -> Table:
+        """What is launched: pairs of uniform tiles (by i, j, k), panels, or pairs of ranges."""
+        return pieces_table(self.best)
 
     @property
-    def pieces(self) -> pandas.DataFrame:
-        """What is launched, one row each: pairs of uniform tiles (by i, j, k), panels, or pairs of ranges."""
-        return self.table("pieces").frame()
+    def title(self) -> str:
+        """What is multiplied, and how it is cut."""
+        i, k, j = self.product.extents
+        factors = f"{self.product.name} ({i:,} x {k:,}) times {self.product.second} ({k:,} x {j:,})"
+        return f"{factors}: {self.best.strategy}, {self.best.tile}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -204,20 +196,6 @@ class MatmulTiling:
         if not self.best.fits:
             found.append(f"some tiles exceed their buffers: {'/'.join(map(str, self.best.over))} of A/B/Z")
         return tuple(found)
-
-    def to_csv(self, folder: str | Path) -> list[Path]:
-        """Every table as NAME.csv in a folder, which is made if need be."""
-        from polymodel.errors import writing
-
-        written = []
-        with writing(folder):
-            base = Path(folder)
-            base.mkdir(parents=True, exist_ok=True)
-            for name in TABLES:
-                file = base / f"{name}.csv"
-                write_text(file, self.table(name).to_csv())
-                written.append(file)
-        return written
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Words of A, B and Z per order, stacked."""
@@ -235,13 +213,12 @@ class MatmulTiling:
         moved = f"{self.words:,} words, {self.ratio:.3g} x the least"
         return f"MatmulTiling({self.best.strategy} {self.best.tile}, {self.best.traffic.order}: {moved})"
 
-    def __str__(self) -> str:
-        return "\n".join([self._headline(), *self._lines(), *(f"note: {n}" for n in self.notes)]) + "\n"
-
-    def _headline(self) -> str:
-        i, k, j = self.product.extents
-        factors = f"{self.product.name} ({i:,} x {k:,}) times {self.product.second} ({k:,} x {j:,})"
-        return f"{factors}: {self.best.strategy}, {self.best.tile}"
+    def content(self, live: bool = True) -> list[Block]:
+        """Sums, tiles and orders, the best of what was compared, and what the figures are."""
+        found: list[Block] = [Line(self.title)]
+        for title, table in self._shown():
+            found += [Line(), Section(title, table, opened=True), Line()]
+        return [*found, *notes(self.notes)]
 
     def _shown(self) -> list[tuple[str, Table]]:
         shown = [(name, self.table(name)) for name in ("summary", "tiles", "orders")]
@@ -249,24 +226,157 @@ class MatmulTiling:
             full = self.table("candidates")
             many = len(full.rows)
             title = f"candidates (the best {_MOST} of {many})" if many > _MOST else "candidates"
-            shown.append((title, Table(full.name, full.columns, full.rows[:_MOST])))
+            shown.append((title, full.first(_MOST)))
         return shown
 
-    def _lines(self) -> list[str]:
-        return [line for title, table in self._shown() for line in ("", title, table.text(), "")]
 
-    def _repr_html_(self) -> str:
-        parts = "".join(
-            f'<h4>{escape(title)}</h4><div class="wide">{t.html()}</div>' for title, t in self._shown()
+def summary_table(product: Product, asked: Asked, best: Candidate) -> Table:
+    """One quantity a row, with its unit and how certain it is."""
+    source, t = best.source, best.traffic
+    rows: list[tuple[Cell, ...]] = [("multiplies", product.multiplies, "multiplies", "exact")]
+    if isinstance(source, Uniform):
+        rows += [
+            ("pairs of tiles, dense", source.dense_pairs, "pairs", "exact"),
+            ("candidate pairs", source.candidates, "pairs", "exact"),
+            ("effectual pairs", source.effectual, "pairs", "exact"),
+            ("entries of partial products", source.partial_outputs, "entries", "exact"),
+        ]
+    least = product.compulsory_words
+    rows += [
+        ("launches", best.launches, "kernels", "exact"),
+        ("order of the loops", t.order, "", ""),
+        ("words moved", t.words, "words", "exact"),
+        ("of these for what exceeds a buffer", t.streamed, "words", "exact"),
+        ("least words (what is used, once)", least, "words", "bound"),
+        ("words / least", round(t.words / least, 4) if least else 1.0, "", "bound"),
+        ("configuration and ramps", asked.machine.overhead(best.launches), "cycles", "model"),
+        ("all", round(best.cycles, 3), "cycles", "model"),
+    ]
+    columns = Column("quantity"), Column("value", "element"), Column("unit"), Column("label")
+    return Table("summary", columns, tuple(rows))
+
+
+def orders_table(product: Product, asked: Asked, best: Candidate) -> Table:
+    """Every order asked for, under the best tiles; panels and dynamic tiles have one order of their own."""
+    traffic = [best.traffic]
+    if isinstance(best.source, Uniform):
+        streamed = asked.buffers if best.strategy == "overbooked" else None
+        traffic = [
+            best.traffic if order == best.traffic.order else best.source.traffic(order, streamed)
+            for order in asked.orders
+        ]
+    columns = (
+        Column("order"), Column("A_fetches", "element"), Column("B_fetches", "element"),
+        Column("Z_visits", "element"), *(Column(name, "element") for name in _WORDS),
+        Column("streamed_words", "element"), Column("ratio", RATIO), Column("cycles", "cycle"),
+    )  # fmt: skip
+    return Table("orders", columns, tuple(_order(product, asked, best, t) for t in traffic))
+
+
+def _order(product: Product, asked: Asked, best: Candidate, t: Traffic) -> tuple[Cell, ...]:
+    cycles = asked.machine.cycles(product.multiplies, t.words, best.launches)
+    words = t.a_read, t.b_read, t.z_read, t.z_write, t.words
+    return t.order, t.a_fetches, t.b_fetches, t.z_visits, *words, t.streamed, _ratio(product, t), cycles
+
+
+def _ratio(product: Product, t: Traffic) -> float:
+    return t.words / product.compulsory_words if product.compulsory_words else 1.0
+
+
+def tiles_table(product: Product, asked: Asked, best: Candidate) -> Table:
+    """A, B and Z: how they are cut, and how full the buffers get."""
+    columns = (
+        Column("tensor"), Column("nnz", "element"), Column("words", "element"), Column("tiles", "element"),
+        Column("tiled_words", "element"), Column("largest_words", "element"),
+        Column("capacity_words", "element"), Column("over", "element"),
+    )  # fmt: skip
+    cut = _cut(best)
+    rows = []
+    for at, (name, whole) in enumerate(zip("ABZ", (product.a, product.b, product.z), strict=True)):
+        count, total = cut[at]
+        room = None if asked.buffers[at] >= UNBOUNDED else asked.buffers[at]
+        over = None if room is None else best.over[at]
+        rows.append((name, whole.nnz, whole.words, count, total, best.largest[at], room, over))
+    return Table("tiles", columns, tuple(rows))
+
+
+def _cut(best: Candidate) -> list[tuple[int, int]]:
+    """Different tiles of A, B and Z that hold entries, and their words together."""
+    source = best.source
+    if isinstance(source, Uniform):
+        return [(side.count, side.total) for side in (source.a, source.b, source.z)]
+    if isinstance(source, Panels):
+        rows = source.product.b.row_nnz
+        whole = int(np.count_nonzero(rows)), int(2 * rows.sum() + 2 * np.count_nonzero(rows))
+        a, z = ((int(np.count_nonzero(x)), int(x.sum())) for x in (source.a, source.z))
+        return [a, whole, z]
+    at = source.column
+    names = (("outer", "k", "s"), ("k", "inner", "v"), ("outer", "inner", "after"))
+    s, v, z = (
+        _different([at(one), at(f"{one}_end"), at(two), at(f"{two}_end")], at(words))
+        for one, two, words in names
+    )
+    return [s, v, z] if source.stationary == "A" else [v, s, z]
+
+
+def _different(ranges: list[Ints], words: Ints) -> tuple[int, int]:
+    """How many different rectangles, and the most words that each has, together."""
+    if not words.size:
+        return 0, 0
+    order = np.lexsort([words, *ranges])
+    table = np.stack(ranges)[:, order]
+    last = np.append((table[:, 1:] != table[:, :-1]).any(axis=0), True)
+    return int(np.count_nonzero(last)), int(words[order][last].sum())
+
+
+def candidates_table(product: Product, found: Sequence[Candidate]) -> Table:
+    """Everything that was counted, best first."""
+    columns = (
+        Column("strategy"), Column("tile"), Column("order"), Column("launches", "element"),
+        Column("total_words", "element"), Column("ratio", RATIO), Column("cycles", "cycle"),
+        Column("A_largest_words", "element"), Column("B_largest_words", "element"),
+        Column("Z_largest_words", "element"), Column("A_over", "element"), Column("B_over", "element"),
+        Column("Z_over", "element"), Column("fits"),
+    )  # fmt: skip
+    rows = tuple(
+        (
+            c.strategy, c.tile, c.traffic.order, c.launches, c.traffic.words, _ratio(product, c.traffic),
+            c.cycles, *c.largest, *c.over, c.fits,
         )
-        notes = noted(self.notes)
-        return f'<style>{CSS}</style><div class="pm"><p>{escape(self._headline())}</p>{parts}{notes}</div>'
+        for c in found
+    )  # fmt: skip
+    return Table("candidates", columns, rows)
 
 
-_MADE: dict[str, Callable[[Product, Asked, Candidate, Sequence[Candidate]], Table]] = {
-    "summary": summary_table,
-    "orders": orders_table,
-    "tiles": tiles_table,
-    "candidates": candidates_table,
-    "pieces": pieces_table,
-}
+def pieces_table(best: Candidate) -> Table:
+    """What is launched: pairs of tiles (uniform, dynamic; in the order of the launches) or panels."""
+    if best.launches > _LISTED:
+        raise Refused(f"{best.launches:,} launches are too many for a table", "look at the tables of sums")
+    source = best.source
+    if isinstance(source, Uniform):
+        p = source.pairs
+        return _numbered(
+            ("i_tile", "k_tile", "j_tile", "A_words", "B_words", "Z_words"), (p.i, p.k, p.j, p.a, p.b, p.z)
+        )
+    if isinstance(source, Panels):
+        names = ("row", "rows", "A_words", "B_words", "Z_words", "B_rows")
+        columns = (source.begins[:-1], source.heights, source.a, source.b, source.z, source.b_rows)
+        return _numbered(names, columns)
+    return _ranges(source)
+
+
+def _ranges(source: Dynamic) -> Table:
+    at = source.column
+    one, two = ("i", "j") if source.stationary == "A" else ("j", "i")
+    first, other = ("A", "B") if source.stationary == "A" else ("B", "A")
+    names = (one, f"{one}_end", "k", "k_end", two, f"{two}_end", f"{first}_words", f"{other}_words")
+    own = ("outer", "outer_end", "k", "k_end", "inner", "inner_end", "s", "v", "before", "after")
+    return _numbered((*names, "Z_before_words", "Z_words"), tuple(at(name) for name in own))
+
+
+def _numbered(names: tuple[str, ...], columns: tuple[Ints, ...]) -> Table:
+    rows = tuple(zip(*(column.tolist() for column in columns), strict=True))
+    return Table("pieces", tuple(Column(name, "element") for name in names), rows)
+
+
+TABLES = tuple(MatmulTiling.declared)

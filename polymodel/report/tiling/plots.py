@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import axes, new_panels, whole_figure
 from polymodel.report.plots import INK, WARNING, prefixed
 from polymodel.spec.plain import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
+from polymodel.view.figures import axes, new_panels, whole_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

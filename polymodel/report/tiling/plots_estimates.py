@@ -9,8 +9,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.quantities import engineering
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK, prefixed
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

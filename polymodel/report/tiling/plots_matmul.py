@@ -7,8 +7,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK, SHADES, prefixed
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,10 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.figures import new_panels
 from polymodel.report.plots import INK, prefixed
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.swift.compat import Bar, Mean
+from polymodel.view.figures import new_panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

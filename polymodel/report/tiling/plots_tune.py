@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.figures import axes
 from polymodel.report.plots import INK, prefixed
 from polymodel.report.tiling.text import room
 from polymodel.report.tiling.tune import UNITS, Tuning
+from polymodel.view.figures import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.report.page import CSS
-from polymodel.report.table import RATIO, Column, Table
 from polymodel.report.tiling.inputs import Source, operand
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
@@ -22,9 +18,11 @@ from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.swift import published
 from polymodel.tiling.swift.compat import Comparison
 from polymodel.tiling.swift.compat import tiler_swift_comparison as compared
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import RATIO, Column, Table
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
 
 Quantity = Literal["run", "config"]
@@ -84,7 +82,7 @@ def tiler_swift_comparison(
 
 
 @dataclass(frozen=True, eq=False)
-class TilerSwift:
+class TilerSwift(Answer):
     """Published figures beside ours. Printed, it is text; in a notebook, HTML.
 
     `comparison`: every bar and every mean. `capacity`: elements a memory holds.
@@ -109,23 +107,10 @@ class TilerSwift:
         known = {b.matrix for b in self.comparison.bars if b.published_run is not None}
         return set(self.matrices) == set(published.MATRICES) == known
 
-    @cached_property
-    def bars_table(self) -> Table:
-        """`bars` as plain data."""
-        columns = (
-            Column("matrix"), Column("op"), Column("tiler"),
-            *(Column(n, "" if n.endswith(("tiles", "kernels", "overflowing")) else "cycle") for n in _BARS),
-            Column("deviation", "1"),
-        )  # fmt: skip
-        rows = tuple(
-            (b.matrix, b.op, b.tiler, *(getattr(b, n) for n in _BARS), b.deviation)
-            for b in self.comparison.bars
-        )
-        return Table("bars", columns, rows, self.notes)
-
-    @cached_property
-    def means_table(self) -> Table:
-        """`means` as plain data."""
+    @declared
+    def means(self) -> Table:
+        """Per operation and tiler, against `simple`: speed-ups of the run, configuration saved in %:
+        geometric means over the matrices, beside what the original's document claims of its six."""
         columns = (
             Column("op"), Column("tiler"), *(Column(n, RATIO) for n in _SPEED_UPS),
             *(Column(n, "%") for n in _REDUCTIONS),
@@ -136,23 +121,22 @@ class TilerSwift:
         )
         return Table("means", columns, rows, self.notes)
 
-    @property
-    def bars(self) -> pandas.DataFrame:
-        """One row per matrix, operation and tiler: cycles to run and to configure, tiles and kernels.
-
-        `published_*`: read off the charts, missing where there is nothing to read. `as_built_*`: with the
-        defects; `overflowing`: tiles that do not fit. `corrected_*`: without. `deviation`: run cycles as
-        built over the published ones, less 1.
-        """
-        return self.bars_table.frame()
-
-    @property
-    def means(self) -> pandas.DataFrame:
-        """One row per operation and tiler, against `simple`: speed-ups of the run, configuration saved in %.
-
-        Geometric means over the matrices, beside what the original's document claims of its six.
-        """
-        return self.means_table.frame()
+    @declared
+    def bars(self) -> Table:
+        """Per matrix, operation and tiler: cycles to run and to configure, tiles and kernels. `published_*`:
+        read off the charts, missing where there is nothing to read. `as_built_*`: with the defects;
+        `overflowing`: tiles that do not fit. `corrected_*`: without. `deviation`: run cycles as built over
+        the published ones, less 1."""
+        columns = (
+            Column("matrix"), Column("op"), Column("tiler"),
+            *(Column(n, "" if n.endswith(("tiles", "kernels", "overflowing")) else "cycle") for n in _BARS),
+            Column("deviation", "1"),
+        )  # fmt: skip
+        rows = tuple(
+            (b.matrix, b.op, b.tiler, *(getattr(b, n) for n in _BARS), b.deviation)
+            for b in self.comparison.bars
+        )
+        return Table("bars", columns, rows, self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -179,18 +163,17 @@ class TilerSwift:
     def __repr__(self) -> str:
         return f"TilerSwift({', '.join(self.matrices)}; {self.capacity} elements)"
 
-    def __str__(self) -> str:
-        parts = [f"{title}\n{table.text()}\n" for title, table in sections(self)]
-        return "\n".join([*parts, *(f"note: {n}" for n in self.notes)]) + "\n"
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return "Tiler-Swift's figures beside ours"
 
-    def _repr_html_(self) -> str:
-        parts = [
-            f"<details{' open' if table.name == 'means' else ''}><summary>{escape(title)}</summary>"
-            f'<div class="wide">{table.html()}</div></details>'
-            for title, table in sections(self)
-        ]
-        notes = "".join(f'<p class="note">{escape(n)}</p>' for n in self.notes)
-        return f'<style>{CSS}</style><div class="pm">{"".join(parts)}{notes}</div>'
+    def content(self, live: bool = True) -> list[Block]:
+        """The claims, then run and configuration cycles of every bar."""
+        found: list[Block] = []
+        for title, table in sections(self):
+            found += [Section(title, table, opened=table.name == "means"), Line()]
+        return [*found, *notes(self.notes)]
 
 
 def sections(found: TilerSwift) -> list[tuple[str, Table]]:
@@ -206,7 +189,7 @@ def sections(found: TilerSwift) -> list[tuple[str, Table]]:
 
 def _against(found: TilerSwift, names: Sequence[str]) -> Table:
     # As ratios in print: a prefix before a per cent sign would be odd.
-    return _renamed(found.means_table, ("op", "tiler"), names, unit=RATIO)
+    return _renamed(found.table("means"), ("op", "tiler"), names, unit=RATIO)
 
 
 _CYCLES = (("Cycles to run", "run"), ("Cycles to configure", "config"))
@@ -214,13 +197,13 @@ _CYCLES = (("Cycles to run", "run"), ("Cycles to configure", "config"))
 
 def _cycles(found: TilerSwift, what: str) -> Table:
     names = f"published_{what}", f"as_built_{what}", f"corrected_{what}_all", f"corrected_{what}_nonempty"
-    return _renamed(found.bars_table, ("matrix", "op", "tiler"), names, ("published", *_SHORT[1:]))
+    return _renamed(found.table("bars"), ("matrix", "op", "tiler"), names, ("published", *_SHORT[1:]))
 
 
 def _tiles(found: TilerSwift) -> Table:
     names = "as_built_tiles", "as_built_overflowing", "corrected_tiles", "corrected_kernels"
     told = "as built", "as built, overflowing", "corrected", "corrected, launched"
-    return _renamed(found.bars_table, ("matrix", "op", "tiler"), names, told)
+    return _renamed(found.table("bars"), ("matrix", "op", "tiler"), names, told)
 
 
 def _renamed(

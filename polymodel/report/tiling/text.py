@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS, facts, noted
-from polymodel.report.table import Column, Table
 from polymodel.report.tiling.plots import Bar, Tiled
 from polymodel.report.tiling.tables import BASE, Rival, reduction, speedup, summary_table
 from polymodel.tiling.cost.model import Costs
@@ -18,6 +15,10 @@ from polymodel.tiling.fits.fit import Fit
 from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Rolled
 from polymodel.tiling.plane.pattern import Pattern
+from polymodel.view.blocks import Block, Facts, Line, Section
+from polymodel.view.blocks import notes as noted
+from polymodel.view.files import Json
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     from polymodel.report.tiling.tile import Tiling
@@ -132,21 +133,18 @@ def notes(tiling: Tiling) -> Iterator[str]:
     yield _WEAK if isinstance(tiling.fit, Stored) else _BOUND
 
 
-def tiling_text(tiling: Tiling) -> str:
-    rows = figures(tiling)
-    wide = max(len(what) for what, _ in rows)
-    lines = [headline(tiling), "", *(f"  {what.ljust(wide)}  {told}" for what, told in rows), ""]
-    return "\n".join([*lines, *(f"note: {n}" for n in tiling.notes)]) + "\n"
+def tiling_blocks(tiling: Tiling) -> list[Block]:
+    """What was cut, and the figures."""
+    return [Line(headline(tiling)), Line(), Facts(figures(tiling), indent="  "), Line(), *noted(tiling.notes)]
 
 
-def tiling_html(tiling: Tiling, tilers: Sequence[str] | None = None) -> str:
-    """A fragment of a page; tilers are compared where they are named, or where that takes no time."""
-    table = ""
-    if tilers is not None or tiling.pattern.points <= _QUICK:
-        made = comparison(tiling.rivals(tilers), tiling.lower_bound)
-        table = f'<div class="wide">{made.html()}</div>'
-    head = f"<p><b>{escape(headline(tiling))}</b></p>{facts(figures(tiling))}"
-    return f'<style>{CSS}</style><div class="pm">{head}{table}{noted(tiling.notes)}</div>'
+def compared_blocks(tiling: Tiling, tilers: Sequence[str] | None = None) -> list[Block]:
+    """The same with all tilers beside it, where they are named or where that takes no time."""
+    if tilers is None and tiling.pattern.points > _QUICK:
+        return tiling_blocks(tiling)
+    made = comparison(tiling.rivals(tilers), tiling.lower_bound)
+    first, *rest = tiling_blocks(tiling)
+    return [first, rest[1], Section("", made.bare()), *rest[3:]]
 
 
 def comparison(rivals: Sequence[Rival], bound: int) -> Table:
@@ -205,7 +203,7 @@ def distinct(rivals: Sequence[Rival]) -> list[Rival]:
     return [r for r in rivals if r.chosen or r.costs is None or r.costs.cut.tiler not in chosen]
 
 
-def as_data(tiling: Tiling) -> dict[str, object]:
+def as_data(tiling: Tiling) -> dict[str, Json]:
     """The tiling as plain data with stable keys; exact counts are integers."""
     from polymodel import __version__
     from polymodel.report.tiling.tile import COLUMNS, FORMAT

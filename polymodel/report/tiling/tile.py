@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from polymodel.errors import writing
-from polymodel.report.table import Table
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.tables import BASE, Rival, Task, compared, several, summary_table
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import Faults, not_a
-from polymodel.spec.output import write_text
 from polymodel.tiling.cost.bounds import kernel_bound, lower_bound
 from polymodel.tiling.cost.cost_bound import cost_bound
 from polymodel.tiling.cost.model import Costs, Launch
@@ -24,6 +20,10 @@ from polymodel.tiling.fits.fit import Fit, Op, Words
 from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tilers.named import Objective, tiler_parts
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block
+from polymodel.view.files import Json
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
     import pandas
@@ -90,7 +90,7 @@ def tile(
 
 
 @dataclass(frozen=True, eq=False)
-class Tiling:
+class Tiling(Answer):
     """A cutting of two operands into tiles, and what it costs.
 
     `a`, `second`: the operands; a B that is made of A says how. `task`: what was asked, for other tilers to
@@ -159,28 +159,19 @@ class Tiling:
 
         return tuple(notes(self))
 
-    @cached_property
-    def _frame(self) -> pandas.DataFrame:
-        import pandas
+    @declared
+    def tiles(self) -> Table:
+        """One row per tile, in order of (row, col); counts are exact. `row`, `col`: its first coordinates.
+        `words`: of the fullest of three buffers (A, B, a bound of the output) as DCSR. `cycles`: of its
+        run, 0 where it is not `launched`. `fits`: within the capacity."""
+        return tiles_table(self)
 
-        c, rects = self.costs, self.cut.rects
-        held = Words(1).loads(c.counts, rects, self.op)
-        arrays = (
-            rects.row, rects.col, rects.height, rects.width, c.counts.nnz_a, c.counts.nnz_b, held, c.cycles,
-            c.fits, c.runs,
-        )  # fmt: skip
-        return pandas.DataFrame(dict(zip(COLUMNS, arrays, strict=True)))
-
-    @property
-    def tiles(self) -> pandas.DataFrame:
-        """One row per tile, in order of (row, col); counts are exact.
-
-        `row`, `col`: its first coordinates. `words`: of the fullest of three buffers (A, B, a bound of the
-        output) as DCSR. `cycles`: of its run, 0 where it is not `launched`. `fits`: within the capacity.
-        """
-        frame = self._frame.copy()
-        frame.attrs["units"] = {"words": "word", "cycles": "cycle"}
-        return frame
+    @declared(title="Tilers beside each other")
+    def summary(self) -> Table:
+        """This tiling beside the other tilers, one row each. `over_bound`: nonempty tiles over the lower
+        bound. `speedup`: run cycles of `simple` over those here, `config_reduction`: share of its
+        configuration cycles that is saved. `search_s`: seconds that finding the tiles took."""
+        return self.summary_table()
 
     @cached_property
     def own(self) -> Rival:
@@ -202,13 +193,9 @@ class Tiling:
         """`summary` as plain data."""
         return summary_table(self.rivals(tilers), self.lower_bound)
 
-    def summary(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
-        """This tiling beside the other tilers: one row each.
-
-        `over_bound`: nonempty tiles over the lower bound. `speedup`: run cycles of `simple` over those here,
-        `config_reduction`: share of its configuration cycles that is saved (both empty unless `simple` is
-        among the tilers). `search_s`: seconds that finding the tiles took.
-        """
+    def beside(self, tilers: Sequence[str] | None = None) -> pandas.DataFrame:
+        """`summary` with the tilers that are named; columns against `simple` are empty where it is not among
+        them."""
         return self.summary_table(tilers).frame()
 
     def advice(self, tilers: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -252,15 +239,42 @@ class Tiling:
 
         return export(self.a, self.second, self.costs, folder, most=most)
 
-    def to_csv(self, file: str | PathLike[str] | None = None) -> str:
-        """The tiles as CSV text, also written to `file` if given."""
-        return _written(str(self._frame.to_csv(index=False, lineterminator="\n")), file)
-
-    def to_json(self, file: str | PathLike[str] | None = None) -> str:
-        """Figures and tiles as JSON text, also written to `file` if given."""
+    def as_data(self, *, live: bool = True) -> dict[str, Json]:
+        """Figures and tiles as plain data with stable keys."""
         from polymodel.report.tiling.text import as_data
 
-        return _written(json.dumps(as_data(self), indent=1, ensure_ascii=False) + "\n", file)
+        return as_data(self)
+
+    def save(
+        self,
+        folder: str | PathLike[str],
+        *,
+        live: bool = False,
+        parquet: bool = False,
+        command: str = "",
+        tilers: Sequence[str] | None = None,
+    ) -> tuple[Path, ...]:
+        """Everything in one folder, with pictures of the tiles, the tilers and their comparison as SVG."""
+        from polymodel.report.tiling.files import save
+
+        return save(self, folder, tilers, command)
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Tiles of {self.pattern.name}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """What was cut, and the figures."""
+        from polymodel.report.tiling.text import tiling_blocks
+
+        return tiling_blocks(self)
+
+    def head(self, live: bool = True) -> list[Block]:
+        """The same with all tilers beside it."""
+        from polymodel.report.tiling.text import compared_blocks
+
+        return compared_blocks(self)
 
     def __repr__(self) -> str:
         c = self.costs
@@ -269,19 +283,20 @@ class Tiling:
             f"{c.tiles:,} tiles, {c.kernels:,} kernels, {c.total_cycles:,} cycles)"
         )
 
-    def __str__(self) -> str:
-        from polymodel.report.tiling.text import tiling_text
-
-        return tiling_text(self)
-
     def _repr_html_(self) -> str:
-        from polymodel.report.tiling.text import tiling_html
+        from polymodel.view.html import fragment
 
-        return tiling_html(self)
+        return fragment(self.head())
 
 
-def _written(text: str, file: str | PathLike[str] | None) -> str:
-    if file is not None:
-        with writing(file):
-            write_text(file, text)
-    return text
+def tiles_table(tiling: Tiling) -> Table:
+    """Every tile with what it holds and what it costs."""
+    c, rects = tiling.costs, tiling.cut.rects
+    held = Words(1).loads(c.counts, rects, tiling.op)
+    arrays = (
+        rects.row, rects.col, rects.height, rects.width, c.counts.nnz_a, c.counts.nnz_b, held, c.cycles,
+        c.fits, c.runs,
+    )  # fmt: skip
+    units = {"words": "word", "cycles": "cycle"}
+    columns = tuple(Column(n, units.get(n, "")) for n in COLUMNS)
+    return Table("tiles", columns, tuple(zip(*(a.tolist() for a in arrays), strict=True)))

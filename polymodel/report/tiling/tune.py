@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.quantities import engineering
-from polymodel.report.page import CSS, facts, noted
-from polymodel.report.table import Column, Table
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.text import room
 from polymodel.sparse.tensor import SparseTensor
@@ -22,9 +20,11 @@ from polymodel.tiling.fits.stored import Stored
 from polymodel.tiling.plane.operands import Rolled, Second, pattern_of
 from polymodel.tiling.plane.pattern import Cut, Pattern
 from polymodel.tiling.tuning.tune import PATIENCE, Ending, Step, Tuned, tune
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Facts, Line, Section, notes
+from polymodel.view.table import Column, Table
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from polymodel.report.tiling.tile import Tiling
@@ -73,7 +73,7 @@ def tune_tiling(
 
 
 @dataclass(frozen=True, eq=False)
-class Tuning:
+class Tuning(Answer):
     """What the loop did. `a`, `second`: the operands. `tuned`: its steps, the costs of the best cutting."""
 
     a: SparseTensor
@@ -126,9 +126,11 @@ class Tuning:
         """Runs of the tiles until what the loop took beyond its first step is saved; None: never."""
         return self.tuned.break_even
 
-    @cached_property
-    def table(self) -> Table:
-        """`steps` as plain data."""
+    @declared
+    def steps(self) -> Table:
+        """One row per turn of the loop. `figure`: what the objective counts, `best`: the least so far; both
+        exact counts of the data. `tiler_s`: seconds that cutting and costing took, `saved_s`: what one run
+        of the best so far takes less than one of the first step."""
         cycles = ("config_cycles", "run_cycles", "total_cycles")
         columns = (
             Column("step"), Column("proposal"), Column("why"), Column("fits"), Column("tiles"),
@@ -144,16 +146,6 @@ class Tuning:
             for s in self.tuned.steps
         )  # fmt: skip
         return Table("tuning", columns, rows, self.notes)
-
-    @property
-    def steps(self) -> pandas.DataFrame:
-        """One row per turn of the loop.
-
-        `figure`: what the objective counts, `best`: the least so far; both exact counts of the data.
-        `tiler_s`: seconds that cutting and costing took, `saved_s`: what one run of the best so far takes
-        less than one of the first step.
-        """
-        return self.table.frame()
 
     @cached_property
     def tiling(self) -> Tiling:
@@ -181,17 +173,16 @@ class Tuning:
         figure = f"{self.chosen.figure:,} {UNITS[self.tuned.objective]}"
         return f"Tuning({self.pattern.name}: {figure} by {self.cut.tiler}, {len(self.tuned.steps)} steps)"
 
-    def __str__(self) -> str:
-        lines = [f"{name.ljust(11)}{value}" for name, value in headline(self)]
-        shown = ("step", "proposal", "tiles", "kernels", "figure", "best", "tiler_s", "saved_s")
-        return (
-            "\n".join([*lines, "", self.table.only(*shown).text(), *(f"note: {n}" for n in self.notes)])
-            + "\n"
-        )
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Tuning of {self.pattern.name}"
 
-    def _repr_html_(self) -> str:
-        wide = f'<div class="wide">{self.table.html()}</div>'
-        return f'<style>{CSS}</style><div class="pm">{facts(headline(self))}{wide}{noted(self.notes)}</div>'
+    def content(self, live: bool = True) -> list[Block]:
+        """The figures, and every step."""
+        shown = ("step", "proposal", "tiles", "kernels", "figure", "best", "tiler_s", "saved_s")
+        steps = Section("", self.table("steps").bare().only(*shown), opened=True)
+        return [Facts(headline(self)), Line(), steps, *notes(self.notes)]
 
 
 def headline(found: Tuning) -> list[tuple[str, str]]:

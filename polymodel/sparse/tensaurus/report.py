@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from typing import Literal
 
 from polymodel.quantities import engineering
@@ -101,7 +100,9 @@ class TensaurusReport:
         return f"TensaurusReport({self.kernel}: {sizes}, {_shown(self.nnz)} nonzeros; {what})"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        from polymodel.view.html import preformatted
+
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         """A dozen lines; `rows()` has everything."""

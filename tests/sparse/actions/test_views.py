@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import polymodel as pm
-from polymodel.report.export import as_data, save
+from polymodel.report.export import as_data
 from polymodel.report.sparse import TABLES
-from polymodel.report.table import Column, shown
+from polymodel.view.table import Column, shown
 from tests.sparse.actions.test_outputs import FUSED
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -51,7 +51,7 @@ def test_the_dense_report_carries_the_sparse_one(sparse: pm.SparseReport, tmp_pa
     data: Any = as_data(report, live=False)["sparse"]
     assert list(data["tables"]) == list(TABLES)
     assert data["total"]["energy_J"] == sparse.total_energy
-    save(report, tmp_path)
+    report.save(tmp_path)
     for name in ("report.txt", "report.html"):
         assert "On sparse data" in (tmp_path / name).read_text(encoding="utf-8")
     dense = pm.evaluate(pm.load("matmul/weight_stationary", "simple_two_level"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -48,10 +47,9 @@ class Page:
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, in which its script runs and from which it reaches nothing."""
-        return (
-            f'<iframe sandbox="allow-scripts" title="{escape(self.title)}" srcdoc="{escape(self.html)}" '
-            f'style="width:100%;height:{self.height}px;border:1px solid #cbd2d9"></iframe>'
-        )
+        from polymodel.view.html import filled
+
+        return filled("frame.html", title=self.title, document=self.html, height=self.height)
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file that ends in .html; SpecError for another ending or a bad place."""

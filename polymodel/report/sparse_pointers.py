@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from polymodel.errors import Refused
 from polymodel.quantities import engineering
 from polymodel.report.counted import says_sparse, says_tiles
-from polymodel.report.report import Report
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
 
 
 def pointers(report: Report) -> list[tuple[str, str]]:

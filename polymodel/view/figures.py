@@ -1,20 +1,27 @@
-"""New figures: pyplot's, since a notebook shows those, but no more than may be open without a warning."""
+"""Figures of matplotlib: new ones, saved ones, and matplotlib itself without a trace in the user's home.
+
+New figures are pyplot's, since a notebook shows those, but no more than may be open without a warning.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from polymodel.report.caches import without_trace
 from polymodel.spec.faults import not_a
+from polymodel.view.epoch import pinned
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from polymodel.report.panels import Panels
+    from polymodel.view.panels import Panels
 
 _MADE: WeakKeyDictionary[Figure, None] = WeakKeyDictionary()  # figures made here, oldest first
 
@@ -54,7 +61,7 @@ def new_panels(width: float, height: float) -> Panels:
     without_trace()
     import matplotlib.pyplot as plt
 
-    from polymodel.report.panels import Panels
+    from polymodel.view.panels import Panels
 
     _make_room()
     made = plt.figure(figsize=(width, height), layout="constrained", FigureClass=Panels)
@@ -101,3 +108,55 @@ def _make_room() -> None:
             return
         plt.close(figure)
         del _MADE[figure]
+
+
+def without_trace() -> None:
+    """Import matplotlib so that it writes to no folder of the user's.
+
+    On its first import it lists all fonts of the system and keeps the list in the home directory. Unless
+    MPLCONFIGDIR names a folder for that, or the caller has imported it already, it gets a folder of its own
+    that is removed at exit; a list, settings and styles that are in the home directory are used there.
+    SpecError for a SOURCE_DATE_EPOCH that it could not read.
+    """
+    pinned()
+    if "matplotlib" in sys.modules or os.environ.get("MPLCONFIGDIR"):
+        return
+    own, process = tempfile.mkdtemp(prefix="polymodel-"), os.getpid()
+    atexit.register(lambda: shutil.rmtree(own, ignore_errors=True) if os.getpid() == process else None)
+    _take(Path(own))
+    os.environ["MPLCONFIGDIR"] = own
+    try:
+        import matplotlib.font_manager
+
+        # Asked once, they are remembered: programs that this one starts need not know of the folder.
+        matplotlib.get_configdir()
+        matplotlib.get_cachedir()
+    finally:
+        del os.environ["MPLCONFIGDIR"]
+
+
+def _take(own: Path) -> None:
+    """Copies of what matplotlib has kept before."""
+    for place in _homes():
+        try:
+            for file in [place / "matplotlibrc", *place.glob("fontlist-*.json")]:
+                if file.is_file() and not (own / file.name).exists():
+                    shutil.copyfile(file, own / file.name)
+            if (place / "stylelib").is_dir() and not (own / "stylelib").exists():
+                shutil.copytree(place / "stylelib", own / "stylelib")
+        except OSError:
+            continue  # what cannot be read is made again
+
+
+def _homes() -> list[Path]:
+    """Where matplotlib keeps settings, and where caches, as its documentation says."""
+    try:
+        home = Path.home()
+    except RuntimeError:  # there is none
+        return []
+    if sys.platform.startswith(("linux", "freebsd")):
+        pairs = (("XDG_CONFIG_HOME", ".config"), ("XDG_CACHE_HOME", ".cache"))
+        return [Path(os.environ.get(name) or home / usual) / "matplotlib" for name, usual in pairs]
+    if sys.platform == "win32" and not (home / ".matplotlib").is_dir() and os.environ.get("LOCALAPPDATA"):
+        return [Path(os.environ["LOCALAPPDATA"]) / "matplotlib"]
+    return [home / ".matplotlib"]

@@ -1,23 +1,23 @@
 """A table as plain data: named columns with units, rows of numbers and words.
 
-Text, CSV, JSON and HTML are made from it without pandas; a DataFrame is made on request.
+Text, CSV and JSON are made from it without pandas; a DataFrame is made on request.
 """
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from polymodel.errors import masked
 from polymodel.integers import frame_column
 from polymodel.quantities import engineering
-from polymodel.report.glossary import TERMS
+from polymodel.view.glossary import TERMS
 
 if TYPE_CHECKING:
     import pandas
@@ -38,12 +38,20 @@ _PRINTED = 60  # rows of a table in a terminal
 class Column:
     """A column; the unit is also the end of the name where the name would not say it otherwise.
 
-    `given`: the name is one of the spec's, such as a rank variable, and printed letter by letter.
+    `given`: the name is one of the spec's, such as a rank variable, and printed letter by letter. `words`:
+    what the column means, unless the glossary says it. `formula`: its cells are closed forms.
     """
 
     name: str
     unit: str = ""
     given: bool = False
+    words: str = ""
+    formula: bool = False
+
+    @property
+    def meaning(self) -> str:
+        """What the column means, in a line; empty where nobody says it."""
+        return self.words or TERMS.get(self.name, "")
 
     @property
     def heading(self) -> str:
@@ -87,6 +95,24 @@ class Table:
         rows = tuple(tuple(row[i] for i in at) for row in self.rows)
         return Table(self.name, tuple(self.columns[i] for i in at), rows, self.notes)
 
+    def first(self, many: int) -> Table:
+        """At most so many rows, without the notes."""
+        return Table(self.name, self.columns, self.rows[:many])
+
+    def bare(self) -> Table:
+        """The same without the notes."""
+        return Table(self.name, self.columns, self.rows)
+
+    def of(self, name: str) -> Table:
+        """The rows whose first cell is this one, without that column and the notes."""
+        rows = tuple(row[1:] for row in self.rows if row[0] == name)
+        return Table(self.name, self.columns[1:], rows)
+
+    def without_empty(self, empty: tuple[Cell, ...] = (None, "")) -> Table:
+        """Without the columns in which no row says anything."""
+        said = [any(row[i] not in empty for row in self.rows) for i in range(len(self.columns))]
+        return self.only(*(c.name for c, s in zip(self.columns, said, strict=True) if s))
+
     def where(self, keep: Callable[[dict[str, Cell]], bool]) -> Table:
         """The rows that `keep` accepts."""
         rows = tuple(row for row, r in zip(self.rows, self.records(), strict=True) if keep(r))
@@ -108,11 +134,13 @@ class Table:
         head = f"{self.name}: {len(self.rows)} row{'' if len(self.rows) == 1 else 's'}"
         more = len(self.rows) - _PRINTED
         rest = [f"... {more} more rows in .frame()"] if more > 0 else []
-        shown_rows = Table(self.name, self.columns, self.rows[:_PRINTED]).text(indent="")
+        shown_rows = self.first(_PRINTED).text(indent="")
         return "\n".join([head, shown_rows, *rest, *(f"note: {n}" for n in self.notes)])
 
     def _repr_html_(self) -> str:
-        return self.html() + "".join(f"<p>{html.escape(n)}</p>" for n in self.notes)
+        from polymodel.view.html import table_html
+
+        return table_html(self)
 
     def to_csv(self) -> str:
         """CSV text with a header line."""
@@ -128,7 +156,7 @@ class Table:
         if total and len(self.rows) > 1:
             cells.append(self._sums(total))
         heads = [c.heading for c in self.columns]
-        right = [self._numeric(i) for i in range(len(self.columns))]
+        right = [self.numeric(i) for i in range(len(self.columns))]
         widths = [max([len(h), *(len(row[i]) for row in cells)]) for i, h in enumerate(heads)]
 
         def line(row: list[str]) -> str:
@@ -141,7 +169,8 @@ class Table:
             body.insert(len(body) - 1, rule)
         return masked("\n".join([line(heads), rule, *body]))
 
-    def _numeric(self, at: int) -> bool:
+    def numeric(self, at: int) -> bool:
+        """Whether a column has numbers, which stand to the right."""
         return any(isinstance(row[at], (int, float)) and not isinstance(row[at], bool) for row in self.rows)
 
     def _sums(self, names: tuple[str, ...]) -> list[str]:
@@ -153,45 +182,18 @@ class Table:
                 found[i] = shown(sum(numbers) if whole else math.fsum(numbers), c)
         return found
 
-    def html(
-        self, exact: Callable[[int, int], str] | None = None, link: Callable[[int], str] | None = None
-    ) -> str:
-        """The table as an HTML element; exact values are in the cells' titles, and pages sort by them.
 
-        `exact(row, column)`: the title of a cell whose figure is text already, empty for other cells.
-        `link(row)`: the place on the page that a row's first cell leads to, empty for none.
-        """
-        esc = html.escape
-        right = [
-            self._numeric(i) or (exact is not None and any(exact(r, i) for r in range(len(self.rows))))
-            for i in range(len(self.columns))
-        ]
-        heads = zip(self.columns, right, strict=True)
-        head = "".join(f'<th scope="col"{_side(r)}{_meaning(c)}>{esc(c.heading)}</th>' for c, r in heads)
-        lines = []
-        for at, row in enumerate(self.rows):
-            cells = []
-            for i, (v, c, r) in enumerate(zip(row, self.columns, right, strict=True)):
-                text = esc(shown(v, c))
-                rounded = r or (isinstance(v, str) and text != esc(v))
-                title = f' title="{esc(str(v))} {esc(c.unit)}"' if rounded and v is not None else ""
-                if exact is not None and (said := exact(at, i)):
-                    title = f' title="{esc(said)}"'
-                if not i and link is not None and (place := link(at)):
-                    text = f'<a href="#{esc(place)}">{text}</a>'
-                cells.append(f"<td{_side(r)}{title}>{text}</td>")
-            lines.append(f"<tr>{''.join(cells)}</tr>")
-        body = "\n".join(lines)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
-
-
-def _meaning(column: Column) -> str:
-    found = TERMS.get(column.name, "")
-    return f' title="{html.escape(found)}"' if found else ""
-
-
-def _side(right: bool) -> str:
-    return ' class="n"' if right else ""
+def table_of(
+    name: str,
+    records: Sequence[Mapping[str, Cell]],
+    units: Mapping[str, str] = MappingProxyType({}),
+    columns: Sequence[str] = (),
+    notes: tuple[str, ...] = (),
+) -> Table:
+    """A table of one record per row; `columns`: those of a table without rows."""
+    names = list(columns or (records[0] if records else ()))
+    rows = tuple(tuple(r[n] for n in names) for r in records)
+    return Table(name, tuple(Column(n, units.get(n, "")) for n in names), rows, notes)
 
 
 def shown(value: Cell, column: Column) -> str:

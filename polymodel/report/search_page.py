@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import writing
-from polymodel.loading.named import kept_files
 from polymodel.mapping.looptree import LoopTree
-from polymodel.report.page import Part, drawn, facts, noted, page, plotted, saveable
-from polymodel.report.plots_inline import blank, inline
-from polymodel.report.provenance import Pairs, made, spec_part
+from polymodel.report.provenance import spec_part
 from polymodel.report.svg import looptree_svg
-from polymodel.report.table import Table
-from polymodel.spec.output import write_text
+from polymodel.view.blocks import Block, Code, Facts, Fold, Line, Part, Picture, Section, notes
+from polymodel.view.inline import blank, inline
+from polymodel.view.made import Pairs, made_part
+from polymodel.view.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +40,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """A plot: `draw` gets the axes; `width` and `height` in inches."""
 
     title: str
@@ -63,17 +59,22 @@ class Finding:
     `specs`: what was searched, by heading.
     """
 
-    title: str
     facts: Pairs
     promise: tuple[str, ...]
     notes: tuple[str, ...]
     table: Table
     best: tuple[Best, ...]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[Plot, ...]
     looked: tuple[tuple[str, Table], ...]
     asked: Pairs
     specs: tuple[tuple[str, Spec], ...]
     found: bool = True
+
+
+def search_title(what: str, spec: Spec) -> str:
+    """The heading of a page: what was found, of which workload on which architecture."""
+    names = [n for n in (spec.names.get(k, "") for k in ("workload", "architecture")) if n]
+    return f"{what} of {' on '.join(names)}" if names else what
 
 
 def picked(total: int, first: Sequence[int]) -> tuple[int, ...]:
@@ -87,34 +88,33 @@ def picked(total: int, first: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def found_html(found: Finding, file: str | Path | None = None, plots: bool = True, command: str = "") -> str:
-    """The page. `plots=False` leaves out what takes matplotlib, `command` is the command line to be told."""
+def found_head(found: Finding) -> list[Block]:
+    """The figures at the top, how good the answer is, and what else to know."""
+    state = [] if found.found else [Line("nothing valid was found", "bad")]
+    return [Facts(found.facts), *state, *(Line(p) for p in found.promise), *notes(found.notes)]
+
+
+def found_parts(found: Finding, plots: bool, command: str) -> list[Part]:
+    """The sections of the page. `plots=False` leaves out what takes matplotlib, `command` is the command line
+    to be told."""
     parts = [_table(found), *(_plots(found) if plots else ()), *_mappings(found), *_looked(found)]
-    parts.append(Part("How it was made", made(command, found.asked)))
-    parts += [spec_part(spec, title) for title, spec in found.specs]
-    state = [] if found.found else ['<p class="bad">nothing valid was found</p>']
-    head = [facts(found.facts), *state, *(f"<p>{escape(p)}</p>" for p in found.promise), noted(found.notes)]
-    text = page(found.title, "\n".join(head), parts)
-    if file is not None:
-        with kept_files(*(spec for _, spec in found.specs)), writing(file):
-            write_text(file, text)
-    return text
+    parts.append(made_part(command, found.asked))
+    return [*parts, *(spec_part(spec, title) for title, spec in found.specs)]
 
 
 def _table(found: Finding) -> Part:
     table, total = found.table, len(found.table.rows)
-    notes = []
+    told = []
     if total > MOST_ROWS:
         table = Table(table.name, table.columns, table.rows[:MOST_ROWS], table.notes)
-        notes.append(f"the first {MOST_ROWS:,} of {total:,} rows; files of the tables have all of them")
+        told.append(f"the first {MOST_ROWS:,} of {total:,} rows; files of the tables have all of them")
     links = {b.row: b.name for b in found.best}
     if links:
-        notes.append("Where a number is a link, it leads to the mapping.")
+        told.append("Where a number is a link, it leads to the mapping.")
     if not total:
-        notes = ["no rows: no point is kept"]
-        return Part("Table: points", noted(notes), opened=True)
-    shown = table.html(link=lambda row: links.get(row, ""))
-    return Part("Table: points", f'{noted(notes)}<div class="wide">{shown}</div>', opened=True)
+        return Part("Table: points", notes(["no rows: no point is kept"]), opened=True)
+    shown = Section("", table.bare(), link=lambda row: links.get(row, ""))
+    return Part("Table: points", [*notes(told), shown], opened=True)
 
 
 def _plots(found: Finding) -> Iterator[Part]:
@@ -123,7 +123,7 @@ def _plots(found: Finding) -> Iterator[Part]:
         picture.draw(ax)
         title = f"Plot: {picture.title}"
         svg = inline(figure, title, f"p{number}")
-        yield Part(title, plotted(svg, title), opened=not number)
+        yield Part(title, [Picture(title, svg, plot=True)], opened=not number)
 
 
 def _mappings(found: Finding) -> Iterator[Part]:
@@ -131,21 +131,18 @@ def _mappings(found: Finding) -> Iterator[Part]:
         return
     shown = []
     for number, best in enumerate(found.best):
-        tree = drawn(looptree_svg(best.tree, best.spec.workload), f"LoopTree of {best.name}")
-        shown.append(
-            f'<details class="one" id="{escape(best.name)}"{"" if number else " open"}><summary><h3>'
-            f"{escape(best.name)}: {escape(best.figures)}</h3></summary>{tree}"
-            f"{saveable(best.yaml, f'{best.name}.yaml')}</details>"
-        )
+        tree = Picture(f"LoopTree of {best.name}", looptree_svg(best.tree, best.spec.workload))
+        inside = (tree, Code(best.yaml, f"{best.name}.yaml"))
+        shown.append(Fold(f"{best.name}: {best.figures}", inside, opened=not number, anchor=best.name))
     total = len(found.table.rows)
     some = f"{len(shown)} of {total:,}: the best in each objective, others from all along." * (
         total > len(shown)
     )
     told = "Each YAML loads in the place of the mapping: it evaluates to the figures of its row."
-    yield Part("Mappings", noted([f"{some} {told}".strip()]) + "\n".join(shown), opened=True)
+    yield Part("Mappings", [*notes([f"{some} {told}".strip()]), *shown], opened=True)
 
 
 def _looked(found: Finding) -> Iterator[Part]:
     for title, table in found.looked:
         if table.rows:
-            yield Part(title, f'<div class="wide">{table.html()}</div>{noted(table.notes)}')
+            yield Part(title, [Section("", table)])

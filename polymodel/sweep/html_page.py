@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.objectives import objective_of
 from polymodel.quantities import engineering
-from polymodel.report.found_page import Best, Finding, Picture, found_html, picked
-from polymodel.report.table import Cell, Column, Table
+from polymodel.report.search_page import Best, Finding, Plot, picked
 from polymodel.sweep.levels import MOST
+from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,32 +30,42 @@ BEATEN = {"front": "another point is no worse in any objective", "top": "others 
 ROWS = "Every row has the figures that `polymodel evaluate` gives for its point."
 
 
-def to_html(sweep: Sweep, file: str | Path | None, plots: bool, command: str) -> str:
-    return found_html(_finding(sweep), file, plots, command)
-
-
-def _finding(sweep: Sweep) -> Finding:
-    rows = sweep.frame
-    if len(rows):
-        order = ["feasible", *sweep.objectives]
-        ascending = [False, *(not objective_of(o).most for o in sweep.objectives)]
-        rows = rows.sort_values(order, ascending=ascending, kind="stable")
-    rows = rows.reset_index(drop=True)
-    names = [n for n in (sweep.specs[0].names.get(k, "") for k in ("workload", "architecture")) if n]
+def finding(sweep: Sweep) -> Finding:
+    rows = _ordered(sweep)
     found = bool(len(rows) and rows["feasible"].any())
     return Finding(
-        title=f"Sweep of {' on '.join(names)}" if names else "Sweep",
         facts=_facts(sweep, len(rows)),
         promise=tuple(_promise(sweep)),
         notes=sweep.notes,
         table=_table(sweep, rows),
         best=tuple(_best(sweep, rows)),
         pictures=tuple(_pictures(sweep)) if found else (),
-        looked=(("What became of all points", _counted(sweep, len(rows))),),
+        looked=(("What became of all points", outcomes(sweep)),),
         asked=tuple(_asked(sweep)),
         specs=_specs(sweep),
         found=found,
     )
+
+
+def _ordered(sweep: Sweep) -> pd.DataFrame:
+    """The kept points, feasible ones first, the best by the first objective at the top."""
+    rows = sweep.frame
+    if len(rows):
+        order = ["feasible", *sweep.objectives]
+        ascending = [False, *(not objective_of(o).most for o in sweep.objectives)]
+        rows = rows.sort_values(order, ascending=ascending, kind="stable")
+    return rows.reset_index(drop=True)
+
+
+def shown_rows(sweep: Sweep, most: int) -> Table:
+    """The best kept points as a notebook shows them."""
+    rows = _ordered(sweep).head(most)
+    several = ["mapping"] if len(rows) else []
+    given = [*several, *_names(sweep)]
+    shown = [*given, *sweep.objectives, "feasible"]
+    columns = tuple(Column(n, "" if n in given else sweep.unit(n), given=n in given) for n in shown)
+    cells: list[list[Cell]] = [rows[n].tolist() for n in shown] if len(rows) else []
+    return Table("sweep", columns, tuple(zip(*cells, strict=True)))
 
 
 def _facts(sweep: Sweep, kept: int) -> list[tuple[str, str]]:
@@ -110,26 +119,27 @@ def _best(sweep: Sweep, rows: pd.DataFrame) -> Iterator[Best]:
         yield Best(row, name, f"{figures}; {values}", spec, spec.mapping, text)
 
 
-def _pictures(sweep: Sweep) -> Iterator[Picture]:
+def _pictures(sweep: Sweep) -> Iterator[Plot]:
     if len(sweep.objectives) > 1:
-        yield Picture("front", partial(_drawn, sweep, "front", ()))
+        yield Plot("front", partial(_drawn, sweep, "front", ()))
     along = sweep.keep == "all"
     varied = [n for n, v in zip(sweep.grid.names, sweep.grid.values, strict=True) if len(v) > 1]
     if along and len(varied) > 1:
         first = sweep.objectives[0]
-        yield Picture(f"{objective_of(first).extreme} {first}", partial(_drawn, sweep, "heat", varied[:2]))
+        yield Plot(f"{objective_of(first).extreme} {first}", partial(_drawn, sweep, "heat", varied[:2]))
     symbols = varied[:1] if along else []
     if len(sweep.frame) <= MOST or symbols:
-        yield Picture("traffic by level", partial(_drawn, sweep, "traffic", symbols))
-        yield Picture("energy by level", partial(_drawn, sweep, "energy", symbols))
+        yield Plot("traffic by level", partial(_drawn, sweep, "traffic", symbols))
+        yield Plot("energy by level", partial(_drawn, sweep, "energy", symbols))
 
 
 def _drawn(sweep: Sweep, kind: str, symbols: Sequence[str], ax: Axes) -> None:
     sweep.plot(kind, *symbols, ax=ax)
 
 
-def _counted(sweep: Sweep, kept: int) -> Table:
+def outcomes(sweep: Sweep) -> Table:
     """Where each point of the grid has gone."""
+    kept = len(sweep.frame)
     rows: list[tuple[Cell, ...]] = [("kept", kept, "")]
     rows.append(("feasible, but not kept", sweep.feasible - kept, BEATEN[sweep.keep]))
     notes: tuple[str, ...] = ()
@@ -140,7 +150,7 @@ def _counted(sweep: Sweep, kept: int) -> Table:
     rows += [("infeasible", n, reason) for reason, n in sweep.infeasible.items()]
     if sweep.pruned:
         rows.append(("pruned", sweep.pruned, "no better than a point that was evaluated"))
-    return Table("counted", (Column("what"), Column("points"), Column("why")), tuple(rows), notes)
+    return Table("outcomes", (Column("what"), Column("points"), Column("why")), tuple(rows), notes)
 
 
 def _asked(sweep: Sweep) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""SVG shapes: every text escaped, sizes in pixels, one font with known widths."""
+"""The one writer of SVG drawings: shapes and texts, every text escaped, sizes in pixels, known widths."""
 
 from __future__ import annotations
 
@@ -136,17 +136,27 @@ def line(x1: float, y1: float, x2: float, y2: float, width: float = 1.3) -> str:
     )
 
 
+def described(words: str) -> str:
+    """What a reader who does not see the picture is told."""
+    return f"<desc>{escape(words)}</desc>"
+
+
+def titled(words: str) -> str:
+    """What a shape tells under the mouse."""
+    return f"<title>{escape(words)}</title>"
+
+
 def node(drawn: str, told: str, kind: str = "node") -> str:
     """A shape with its text, or an edge, as one thing that tells `told` under the mouse."""
-    return f'<g class="{kind}"><title>{escape(told)}</title>{drawn}</g>'
+    return f'<g class="{kind}">{titled(told)}{drawn}</g>'
 
 
 def picture(width: float, height: float, title: str, body: list[str], told: str = "") -> str:
     """A whole SVG document on white; `told` is all of it in words."""
-    words = f"<desc>{escape(told)}</desc>" if told else ""
+    words = described(told) if told else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img"><title>{escape(title)}</title>{words}'
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">{titled(title)}{words}'
         f"<style>{STYLE}</style>"
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(body) + "\n</svg>\n"
     )

@@ -1,0 +1,295 @@
+"""The protocol of answers: every call that returns figures returns one, and all of them look alike.
+
+An answer declares its tables once, each by a method that makes it; text, HTML, CSV, parquet, JSON and
+folders of them follow from that. A class says more where it has more to say: `content` (what is printed),
+`parts` (further sections of a page), `plot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
+
+from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.spec.faults import suggestion
+from polymodel.view.blocks import Block, Line, Part, Section, notes, printed
+from polymodel.view.files import (
+    Json,
+    json_table,
+    json_text,
+    made_folder,
+    saved_text,
+    write_csv,
+    write_parquet,
+)
+from polymodel.view.table import Table
+
+if TYPE_CHECKING:
+    import pandas
+
+A = TypeVar("A")
+
+
+class Framed(Protocol):
+    """A table that can be shown as a DataFrame."""
+
+    def frame(self) -> pandas.DataFrame: ...
+
+
+FORMAT = "polymodel-answer/1"
+
+
+class Declared(Generic[A]):
+    """A table of an answer: `answer.NAME` is a DataFrame, `answer.table("NAME")` the same as plain data.
+
+    `make`: the table of one answer. `title`: what readers see instead of the name. `name`: of the table,
+    where the attribute cannot have it because the answer has records of that name. `words`: what a row is, as
+    the docstring says it; it stands above the table on pages.
+    """
+
+    def __init__(self, make: Callable[[A], Framed], title: str, name: str) -> None:
+        self.make, self.given, self.name = make, title, name
+        self.__doc__ = make.__doc__
+        self.words = " ".join((make.__doc__ or "").split())
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = self.name or name
+
+    @property
+    def title(self) -> str:
+        """The heading of the table."""
+        return self.given or self.name.replace("_", " ").capitalize()
+
+    @overload
+    def __get__(self, answer: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, answer: Answer, owner: type) -> pandas.DataFrame: ...
+
+    def __get__(self, answer: Answer | None, owner: type) -> Self | pandas.DataFrame:
+        return self if answer is None else answer.table(self.name).frame()
+
+
+@overload
+def declared(make: Callable[[A], Framed]) -> Declared[A]: ...
+
+
+@overload
+def declared(*, title: str = "", name: str = "") -> Callable[[Callable[[A], Framed]], Declared[A]]: ...
+
+
+def declared(
+    make: Callable[[A], Framed] | None = None, *, title: str = "", name: str = ""
+) -> Declared[A] | Callable[[Callable[[A], Framed]], Declared[A]]:
+    """Declare a table: a method that makes it becomes an attribute that is its DataFrame. See `Declared`."""
+    if make is not None:
+        return Declared(make, title, name)
+    return lambda made: Declared(made, title, name)
+
+
+def bars(answer: Answer, what: str = "", ax: Any = None) -> Any:
+    """A picture of the first table: bars of one of its figures (the first, unless `what` names another)."""
+    from polymodel.view.bars import bar_axes
+
+    return bar_axes(answer.table(), what, ax)
+
+
+class Answer:
+    """What a call returns: figures in tables, to be printed, drawn and saved."""
+
+    declared: ClassVar[dict[str, Declared[Any]]] = {}
+    plot: Callable[..., Any] = bars
+    notes: Any = ()
+
+    def __init_subclass__(cls) -> None:
+        own = {d.name: d for d in vars(cls).values() if isinstance(d, Declared)}
+        cls.declared = {**cls.declared, **own}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of its tables, the one to read first at the beginning."""
+        return tuple(self.declared)
+
+    def table(self, name: str = "", *, live: bool = True) -> Table:
+        """One table as plain data, the first unless another is named. SpecError for an unknown name.
+
+        `live=False` leaves out figures that would be counted only now, such as lifetimes of elements.
+        """
+        found = self._known(name)
+        made: dict[str, Any] = self.__dict__.setdefault("_tables", {})
+        if found.name not in made:
+            made[found.name] = found.make(self)
+        table: Table = made[found.name]
+        return table
+
+    def plain(self, name: str = "", *, live: bool = True) -> Table:
+        """The table as it is printed and written: numbers and words alone."""
+        return self.table(name, live=live)
+
+    def exported(self, name: str = "", *, live: bool = True) -> Table:
+        """The table as CSV and JSON have it."""
+        return self.plain(name, live=live)
+
+    def _known(self, name: str) -> Declared[Any]:
+        chosen = str(name) or self.tables[0]
+        if chosen not in self.declared:
+            remedy = suggestion(chosen, self.tables, "tables")
+            raise SpecError([Diagnostic(f"there is no table {chosen}", remedy, "table")])
+        return self.declared[chosen]
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """The first table as a DataFrame; units are in `attrs["units"]`."""
+        return self.table().frame()
+
+    @property
+    def summary(self) -> pandas.DataFrame:
+        """The table to read first, as a DataFrame."""
+        return self.frame
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return repr(self).splitlines()[0]
+
+    def content(self, live: bool = True) -> list[Block]:
+        """What is printed and what a notebook shows: the main figures, then the tables that have rows."""
+        shown = [(d, self.plain(n, live=live)) for n, d in self.declared.items()]
+        sections = [Section(d.title, t.bare(), opened=not i) for i, (d, t) in enumerate(shown) if t.rows]
+        spaced = [b for s in sections for b in (Line(), s)]
+        return [Line(self.title), *spaced, *notes(self.notes)]
+
+    def head(self, live: bool = True) -> list[Block]:
+        """What stands at the top of its page."""
+        return self.content(live)
+
+    def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
+        """The sections of its page: every table in full, and what the page was made from."""
+        from polymodel.view.made import made_part
+
+        found = []
+        for name, table in self.listed(live):
+            one, known = self.declared[name], set(self.notes)
+            own = [n for n in table.notes if n not in known]  # what is said at the top is not said again
+            blocks = [Section("", table.bare(), about=one.words), *notes(own)]
+            found.append(Part(f"Table: {one.title}", blocks))
+        return [*found, made_part(command)]
+
+    def listed(self, live: bool = True) -> Iterator[tuple[str, Table]]:
+        """The tables that can be listed, by name; one that is too large is left out."""
+        for name in self.tables:
+            try:
+                yield name, self.plain(name, live=live)
+            except Refused:
+                continue
+
+    def keeping(self) -> AbstractContextManager[None]:
+        """While files are written: none of the files that the answer was made from is written over."""
+        return nullcontext()
+
+    @overload
+    def to_csv(self, place: None = None, *, live: bool = True) -> str: ...
+
+    @overload
+    def to_csv(self, place: str | PathLike[str], *, live: bool = True) -> tuple[Path, ...]: ...
+
+    def to_csv(
+        self, place: str | PathLike[str] | None = None, *, live: bool = True
+    ) -> str | tuple[Path, ...]:
+        """The first table as CSV text; or its files, if a place is named, by their paths.
+
+        A name that ends in `.csv` gets the first table, any other is a folder that gets every table.
+        """
+        if place is None:
+            return self.exported(live=live).to_csv()
+        return self._files(
+            place, ".csv", live, lambda name, path: write_csv(self.exported(name, live=live), path)
+        )
+
+    def to_parquet(self, place: str | PathLike[str], *, live: bool = True) -> tuple[Path, ...]:
+        """Parquet files, as `to_csv` writes them; units are in the schema's pandas attributes."""
+
+        def write(name: str, path: Path) -> None:
+            write_parquet(self.plain(name, live=live).frame(), path)
+
+        return self._files(place, ".parquet", live, write)
+
+    def _files(
+        self, place: str | PathLike[str], ending: str, live: bool, write: Callable[[str, Path], None]
+    ) -> tuple[Path, ...]:
+        with self.keeping():
+            if str(place).lower().endswith(ending):
+                write(self.tables[0], Path(place))
+                return (Path(place),)
+            folder, found = made_folder(place), []
+            for name, _ in self.listed(live):
+                found.append(folder / f"{name}{ending}")
+                write(name, found[-1])
+        return tuple(found)
+
+    def as_data(self, *, live: bool = True) -> dict[str, Json]:
+        """The answer as plain data: `format`, `kind`, `notes`, and `tables` by name with units and rows."""
+        head: dict[str, Json] = {"format": FORMAT, "kind": type(self).__name__, "notes": list(self.notes)}
+        return {**head, "tables": self.tables_data(live)}
+
+    def tables_data(self, live: bool = True) -> dict[str, Json]:
+        """Its tables by name; one that is too large has the reason in its place."""
+        tables: dict[str, Json] = {}
+        for name in self.tables:
+            try:
+                tables[name] = json_table(self.exported(name, live=live))
+            except Refused as refusal:
+                tables[name] = {"refused": refusal.message, "remedy": refusal.remedy}
+        return tables
+
+    def to_json(self, file: str | PathLike[str] | None = None, *, live: bool = True) -> str:
+        """`as_data` as JSON text, also written to `file` if given."""
+        with self.keeping():
+            return saved_text(json_text(self.as_data(live=live)), file)
+
+    def to_html(
+        self,
+        file: str | PathLike[str] | None = None,
+        *,
+        live: bool = True,
+        plots: bool = True,
+        command: str = "",
+    ) -> str:
+        """The answer as one self-contained HTML page, also written to `file` if given.
+
+        `plots=False` leaves out what takes matplotlib; `command`: the command line that asked, to be told.
+        """
+        from polymodel.view.html import page
+
+        with self.keeping():
+            return saved_text(page(self.title, self.head(live), self.parts(live, plots, command)), file)
+
+    def save(
+        self, folder: str | PathLike[str], *, live: bool = False, parquet: bool = False, command: str = ""
+    ) -> tuple[Path, ...]:
+        """Everything in one folder: the tables as CSV (and parquet), the data, the page and the text."""
+        name = type(self).__name__.lower()
+        with self.keeping():
+            target = made_folder(folder)
+            found = [*self.to_csv(target, live=live)]
+            found += self.to_parquet(target, live=live) if parquet else ()
+            files = [target / f"{name}{ending}" for ending in (".json", ".html", ".txt")]
+            self.to_json(files[0], live=live)
+            self.to_html(files[1], live=live, command=command)
+            saved_text(self.text(live=live), files[2])
+        return (*found, *files)
+
+    def text(self, *, live: bool = True) -> str:
+        """All of it as text, as a command prints it."""
+        return printed(self.content(live))
+
+    def __str__(self) -> str:
+        return printed(self.content())
+
+    def _repr_html_(self) -> str:
+        from polymodel.view.html import fragment
+
+        return fragment(self.content())

@@ -1,0 +1,90 @@
+"""Tables and texts as files: CSV, parquet, JSON, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymodel.errors import writing
+from polymodel.integers import arrow_column, is_whole
+from polymodel.spec.output import whole, write_text
+from polymodel.view.table import Cell, Table
+
+if TYPE_CHECKING:
+    import pandas
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def saved_text(text: str, file: str | PathLike[str] | None) -> str:
+    """The text, also written to `file` if one is named. SpecError where it cannot be."""
+    if file is not None:
+        with writing(file):
+            write_text(file, text)
+    return text
+
+
+def made_folder(folder: str | PathLike[str]) -> Path:
+    """The folder, made if it is missing. SpecError where it cannot be."""
+    with writing(folder):
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def write_csv(table: Table, path: Path) -> None:
+    """A table as CSV."""
+    with writing(path):
+        write_text(path, table.to_csv())
+
+
+def write_parquet(frame: pandas.DataFrame, path: Path) -> None:
+    """A DataFrame as a parquet file that loses no digit of a whole number.
+
+    Integers beyond int64 are decimals of 38 digits and no fraction; beyond these the column is text, marked
+    `polymodel`: `integer` in its field's metadata.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    objects = {n: frame[n].tolist() for n in frame.columns if frame[n].dtype == object}
+    long = {n: arrow_column(values) for n, values in objects.items() if is_whole(values)}
+    data = pyarrow.Table.from_pandas(frame.assign(**dict.fromkeys(long, 0)))
+    for name, (field, values) in long.items():
+        data = data.set_column(data.column_names.index(name), field.with_name(name), values)
+    with writing(path), whole(path) as fresh, fresh.open("wb") as sink:
+        parquet.write_table(data, sink)
+
+
+def json_text(data: Json) -> str:
+    """Plain data as JSON, indented; ends with a newline."""
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def json_rows(table: Table) -> list[Json]:
+    """The rows of a table as JSON has them: an infinite figure is the string "inf", no number is null."""
+    return [{k: plain(v) for k, v in r.items()} for r in table.records()]
+
+
+def json_table(table: Table) -> Json:
+    """Units, rows and notes of a table."""
+    return {"units": dict(table.units), "rows": json_rows(table), "notes": list(table.notes)}
+
+
+def table_json(table: Table) -> str:
+    """The rows of one table as JSON text."""
+    return json_text(json_rows(table))
+
+
+def plain(value: Cell) -> Json:
+    """A cell as JSON can say it."""
+    if isinstance(value, float):
+        if math.isinf(value):
+            return "-inf" if value < 0 else "inf"
+        if math.isnan(value):
+            return None
+    return value
