@@ -11,7 +11,8 @@ except ImportError as error:
         f"islpy cannot be imported, and nothing can be counted without it ({error})",
         "pip install islpy-barvinok",
     ) from error
-if not hasattr(isl.Set, "card"):
+# Uninstalling one of the two packages may leave a folder `islpy` without anything, which Python imports.
+if not hasattr(getattr(isl, "Set", None), "card"):
     raise PackageFault(
         "this islpy was built without barvinok, so nothing can be counted",
         "run `pip uninstall islpy` and then `pip install --force-reinstall islpy-barvinok` "

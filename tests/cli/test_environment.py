@@ -67,9 +67,10 @@ def test_closed_streams(here: Path, redirected: str, code: int) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     seeds(
-        2,
+        3,
         [
             ("islpy", "class Set: pass\n", "built without barvinok"),
+            ("islpy", "", "built without barvinok"),
             ("islpy", "raise ModuleNotFoundError('No module', name='islpy')\n", "pip install islpy-barvinok"),
             ("islpy", "raise ImportError('libisl.so: cannot open shared object')\n", "libisl.so"),
             ("pandas", "raise ModuleNotFoundError('No module', name='pandas')\n", "pip install pandas"),
