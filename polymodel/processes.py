@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -142,3 +143,8 @@ class Threads(ThreadPoolExecutor):
                         ctypes.c_ulong(number), ctypes.py_object(Broken)
                     )
         self.shutdown(wait=True)
+
+
+def scratch() -> str:
+    """Where joblib may put what its processes share: the temporary folder, unless the user names another."""
+    return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()

@@ -6,15 +6,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from polymodel.errors import LimitReached, MemoryUp
 from polymodel.governor import until
-from polymodel.mapper.checkpoints import Finished
+from polymodel.mapper.checkpoints import Finished, fingerprint
 from polymodel.mapper.records import Progress, Request, Stage
 
+T = TypeVar("T")
 BEAT = 0.5  # seconds after which the search tells again where it is
 GRACE = 1.0  # seconds, or the share below of the limit, to make a whole mapping when time is over
 GRACE_SHARE = 0.1
@@ -24,7 +27,6 @@ class Late(Exception):
     """The time of a search is over; never leaves the search."""
 
 
-T = TypeVar("T")
 CUT = (Late, LimitReached, MemoryError)  # what ends a step before it is done
 
 
@@ -180,3 +182,42 @@ class Watch:
         if self.request.progress is not None:
             looked = sum(t.points for t in self.tallies)
             self.request.progress(Progress(self.done, self.total, self.at, self.best, looked))
+
+
+def once(
+    tally: Tally,
+    parts: Callable[[], tuple[object, ...]],
+    work: Callable[[], T],
+    whole: Callable[[T], bool],
+    space: object = None,
+) -> T:
+    """What `work` gives, from the store if it was done before; `parts`: all that it depends on. Kept if it
+    is `whole`: time was not over before."""
+    store = tally.finished
+    if store is None:
+        return work()
+    key = fingerprint(*parts())
+    known = store.get(key, space)
+    if known is not None:
+        result, counts = known
+        tally.add(counts)
+        found: T = result
+        return found
+    before = tally.counts
+    found = work()
+    if whole(found):
+        store.put(key, (_lean(found), tuple(b - a for a, b in zip(before, tally.counts, strict=True))))
+    return found
+
+
+def _lean(result: Any) -> Any:
+    """Without regions that no point lies in, and without what regions remember to be quick."""
+    if isinstance(result, tuple) and not is_dataclass(result):
+        return tuple(map(_lean, result))
+    if type(result).__name__ != "Pmappings":
+        return result
+    used, lower = np.unique(result.lower[result.lower >= 0], return_inverse=True)
+    regions = tuple(replace(result.regions[int(i)], fitting={}, compared=[]) for i in used)
+    numbers = result.lower.copy()
+    numbers[numbers >= 0] = lower
+    return replace(result, regions=regions, lower=numbers)

@@ -11,27 +11,20 @@ import io
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.spec.output import clear_unfinished, recorded
-from polymodel.sweep.lock import locked
-from polymodel.sweep.spill import ANEW, read_table, write_table
+from polymodel.stores.lock import locked
+from polymodel.stores.tables import ANEW, read_table, write_table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from polymodel.mapper.budget import Tally
-    from polymodel.mapper.space import EinsumSpace
-
-T = TypeVar("T")
 SAVE_EVERY, SHARE = 2.0, 0.02  # seconds between saves, or this share of the run if that is more
 LARGE = 2**26  # bytes that are saved at once
 NAME = "found-"
@@ -42,7 +35,7 @@ _KNOWN = {
     **{module: {"_reconstruct", "_frombuffer", "scalar"} for module in _ARRAYS},
     "builtins": {"frozenset", "set"},
     "polymodel.mapper.pmappings": {"Pmappings"},
-    "polymodel.mapper.inner_levels": {"Inner"},
+    "polymodel.mapper.regions": {"Inner"},
     "polymodel.mapper.templates": {"Template", "Shape", "Node"},
     "polymodel.mapper.states": {"States", "Structure", "Live", "Source"},
     "polymodel.mapper.lower_bounds": {"Floors"},
@@ -91,7 +84,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, data: bytes, space: EinsumSpace | None) -> None:
+    def __init__(self, data: bytes, space: object) -> None:
         super().__init__(io.BytesIO(data))
         self.space = space
 
@@ -117,7 +110,7 @@ class Finished:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     used: int = 0
 
-    def get(self, key: bytes, space: EinsumSpace | None) -> Any:
+    def get(self, key: bytes, space: object) -> Any:
         """The result and what it counted, or None."""
         data = self.known.get(key)
         if data is None:
@@ -199,42 +192,3 @@ def store_of(folder: Path | None, signature: str, resume: bool) -> Iterator[Fini
             yield store
         finally:
             store.save()
-
-
-def once(
-    tally: Tally,
-    parts: Callable[[], tuple[object, ...]],
-    work: Callable[[], T],
-    whole: Callable[[T], bool],
-    space: EinsumSpace | None = None,
-) -> T:
-    """What `work` gives, from the store if it was done before; `parts`: all that it depends on. Kept if it
-    is `whole`: time was not over before."""
-    store = tally.finished
-    if store is None:
-        return work()
-    key = fingerprint(*parts())
-    known = store.get(key, space)
-    if known is not None:
-        result, counts = known
-        tally.add(counts)
-        found: T = result
-        return found
-    before = tally.counts
-    found = work()
-    if whole(found):
-        store.put(key, (_lean(found), tuple(b - a for a, b in zip(before, tally.counts, strict=True))))
-    return found
-
-
-def _lean(result: Any) -> Any:
-    """Without regions that no point lies in, and without what regions remember to be quick."""
-    if isinstance(result, tuple) and not is_dataclass(result):
-        return tuple(map(_lean, result))
-    if type(result).__name__ != "Pmappings":
-        return result
-    used, lower = np.unique(result.lower[result.lower >= 0], return_inverse=True)
-    regions = tuple(replace(result.regions[int(i)], fitting={}, compared=[]) for i in used)
-    numbers = result.lower.copy()
-    numbers[numbers >= 0] = lower
-    return replace(result, regions=regions, lower=numbers)

@@ -18,8 +18,8 @@ from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.mapper.budget import CUT
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
+from polymodel.processes import scratch
 from polymodel.report.report import Report
-from polymodel.sweep.parallel import scratch
 from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:

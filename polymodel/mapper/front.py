@@ -17,9 +17,8 @@ from polymodel.loading import Spec
 from polymodel.loading.named import kept_files
 from polymodel.mapper.confirm import CLOSE, below
 from polymodel.mapper.html_page import finding, stages
-from polymodel.mapper.infeasibility import why_empty
 from polymodel.mapper.point import Point, measured_buffer
-from polymodel.mapper.records import Diagnosis, Found, Request
+from polymodel.mapper.records import Diagnosis, Found, Quality, Request
 from polymodel.report.search_page import Finding, found_head, found_parts, search_title
 from polymodel.spec.faults import suggestion
 from polymodel.view.answer import Answer, declared
@@ -30,8 +29,6 @@ from polymodel.workload.slips import likely_slips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from polymodel.mapper.sparse_objectives import Quality
 
 SHOWN = 20
 UNITS = {"energy": "J", "latency": "s", "energy_delay": "J s", "buffer": "bit"}
@@ -91,7 +88,7 @@ class Front(Answer):
     @cached_property
     def reason(self) -> str:
         """Why the front is empty, a line per obstacle and relaxation; empty text if it is not."""
-        return "" if self.points else why_empty(self.found)
+        return "" if self.points else self.found.reason
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

@@ -17,10 +17,139 @@ from polymodel.mapper.records import Candidate, Request
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import States
 from polymodel.mapper.templates import Template
-from polymodel.mapper.trees import Chosen, looptree
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.pareto import undominated
 
 Array = Any
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One Einsum's mapping. `tiles` [variables, levels], `spread` [variables, fanouts]; `open_after`: how
+    many of its fused loops are shared with the next Einsum."""
+
+    space: EinsumSpace
+    template: Template
+    tiles: Array
+    spread: Array
+    open_after: int
+
+    def shared_at(self, depth: int) -> list[tuple[str, int]]:
+        """(tensor, memory) exchanged below so many fused loops."""
+        o = self.space.operands
+        return [(o[i].tensor, m) for i, m, d in self.template.shape.shared if d == depth]
+
+
+def looptree(chosen: Sequence[Chosen], name: str = "") -> LoopTree:
+    """The tree; every tensor that is exchanged nowhere is in the backing storage, at the root."""
+    backed: dict[str, None] = {}
+    for c in chosen:
+        exchanged = {i for i, _, _ in c.template.shape.shared}
+        backed.update((o.tensor, None) for i, o in enumerate(c.space.operands) if i not in exchanged)
+    root = StorageNode(chosen[0].space.memories[0].name, tuple(backed))
+    return LoopTree(((root,) if backed else ()) + _below(chosen, 0), name)
+
+
+def _below(chosen: Sequence[Chosen], depth: int) -> tuple[Node, ...]:
+    """Everything below `depth` fused loops of Einsums that share them."""
+    runs: list[list[Chosen]] = [[]]
+    for c in chosen:
+        runs[-1].append(c)
+        if c.open_after <= depth:
+            runs.append([])
+    runs = [r for r in runs if r]
+    if len(runs) == 1:
+        return (*_stored(runs[0], depth, set()), *_run(runs[0], depth))
+    users: dict[tuple[str, int], int] = {}
+    for run in runs:
+        for item in {s for c in run for s in c.shared_at(depth)}:
+            users[item] = users.get(item, 0) + 1
+    common = [item for item, n in users.items() if n > 1]
+    memories = chosen[0].space.memories
+    above = tuple(StorageNode(memories[m].name, (t,)) for t, m in common)
+    branches = tuple((*_stored(run, depth, set(common)), *_run(run, depth)) for run in runs)
+    return (*above, Split(branches))
+
+
+def _stored(run: Sequence[Chosen], depth: int, elsewhere: set[tuple[str, int]]) -> tuple[Node, ...]:
+    """Storage at this depth of Einsums that share everything below it, outer memories first."""
+    found: dict[tuple[int, str], None] = {}
+    for c in run:
+        found.update(((m, t), None) for t, m in c.shared_at(depth) if (t, m) not in elsewhere)
+        for n in c.template.nodes:
+            if not n.shared and n.level == depth:
+                found[n.memory, c.space.operands[n.operand].tensor] = None
+    memories = run[0].space.memories
+    return tuple(StorageNode(memories[m].name, (t,)) for m, t in sorted(found, key=lambda key: key[0]))
+
+
+def _run(run: Sequence[Chosen], depth: int) -> tuple[Node, ...]:
+    first = run[0]
+    if depth < first.template.depth and (len(run) > 1 or depth < first.template.depth):
+        return (_fused_loop(run, depth), *_below(run, depth + 1))
+    return _branch(first)
+
+
+def _fused_loop(run: Sequence[Chosen], depth: int) -> Loop:
+    names = {c.space.name: c.space.variables[c.template.shape.prefix[depth]] for c in run}
+    variable = next(iter(names.values()))
+    first = run[0]
+    tile = int(first.tiles[first.template.shape.prefix[depth]][depth + 1])
+    others = tuple((e, v) for e, v in names.items() if v != variable)
+    return Loop(variable, tile, per_einsum=others)
+
+
+def _branch(c: Chosen) -> tuple[Node, ...]:
+    """The private part of one Einsum: blocks of loops, its own storage, spatial loops, compute."""
+    space, template, depth = c.space, c.template, c.template.depth
+    if space.copy:
+        return (ComputeNode(space.name, space.units[0].name),)
+    nodes: list[Node] = []
+    size = [int(t[depth]) for t in c.tiles] if len(c.tiles) else []
+    waiting = [f for f in range(len(space.fanouts)) if len(c.spread) and any(s[f] > 1 for s in c.spread)]
+    held: int | None = None
+    for n in template.branch:
+        ready = [f for f in waiting if space.fanouts[f].below <= n.memory]
+        waiting = [f for f in waiting if f not in ready]
+        goal = [int(t[n.level]) for t in c.tiles]
+        _block(c, nodes, size, goal, ready, held)
+        held = n.operand if space.memories[n.memory].live else None
+        nodes.append(StorageNode(space.memories[n.memory].name, (space.operands[n.operand].tensor,)))
+    _block(c, nodes, size, [1] * len(size), waiting, held)
+    unit = space.units[template.unit].name
+    return (*nodes, ComputeNode(space.name, unit))
+
+
+def _order(space: EinsumSpace, held: int | None, size: list[int], goal: list[int]) -> list[int]:
+    every = list(range(len(space.variables)))
+    if held is None:
+        return every
+    o, slides = space.operands[held], -1
+    for w in o.windows[:1]:
+        p, r = ((goal[w.p], size[w.r]), (size[w.p], goal[w.r]))
+        slides = w.p if w.elements(*p) <= w.elements(*r) else w.r
+    return sorted(every, key=lambda v: 0 if v in o.alone else 1 if v == slides else 2)
+
+
+def _block(
+    c: Chosen, nodes: list[Node], size: list[int], goal: list[int], fanouts: list[int], held: int | None
+) -> None:
+    """Temporal loops, then spatial ones, from the present tile sizes down to those wanted. First those that
+    leave least of the operand `held` live: over its own variables, then over one of a window."""
+    space = c.space
+    for v in _order(space, held, size, goal):
+        name, wide = space.variables[v], 1
+        for f in fanouts:
+            wide *= int(c.spread[v][f])
+        if goal[v] * wide < size[v]:
+            nodes.append(Loop(name, goal[v] * wide))
+            size[v] = goal[v] * wide
+    for f in fanouts:
+        for v, name in enumerate(space.variables):
+            if c.spread[v][f] > 1:
+                size[v] //= int(c.spread[v][f])
+                fan = space.fanouts[f]
+                nodes.append(Loop(name, size[v], spatial=True, component=fan.component, dim=fan.name))
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ import numpy as np
 from polymodel.mapper.branch_and_bound import Bound, Known
 from polymodel.mapper.budget import Tallies, Watch
 from polymodel.mapper.combine import Interest, group_numbers
-from polymodel.mapper.completion_bounds import Interfaces
+from polymodel.mapper.completion_bounds import Interfaces, every_shape, exchanged_inside, unlike
 from polymodel.mapper.full_mappings import Whole
 from polymodel.mapper.join import Outlook, Rules, Stage, first_stage, next_stage
 from polymodel.mapper.lower_bounds import Floors, floors_of, ladders
 from polymodel.mapper.objectives import BEATEN, COARSE, all_bits, by_name, share_of
 from polymodel.mapper.pmappings import Explorer, Pmappings, Regions, equal_shapes
 from polymodel.mapper.records import Request
-from polymodel.mapper.shape_choices import every_shape, exchanged_inside, unlike
 from polymodel.mapper.space import EinsumSpace
 from polymodel.mapper.states import passing_of
 from polymodel.mapper.templates import Exchanges, Passing, Shape

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound, Known
-from polymodel.mapper.budget import Tally, always
-from polymodel.mapper.checkpoints import once
+from polymodel.mapper.budget import Tally, always, once
 from polymodel.mapper.combine import Interest, group_numbers
 from polymodel.mapper.pmappings import Pmappings
 from polymodel.mapper.space import EinsumSpace

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.mapper.budget import Late, Tally
-from polymodel.mapper.checkpoints import once
+from polymodel.mapper.budget import Late, Tally, once
 from polymodel.mapper.combine import Interest
 from polymodel.mapper.pmappings import Explorer, Regions
 from polymodel.mapper.records import Limits

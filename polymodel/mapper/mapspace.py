@@ -17,11 +17,10 @@ from math import factorial, prod
 from typing import TYPE_CHECKING, Any
 
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapper.chain_counts import Tables
-from polymodel.mapper.join_counts import Counted, Joining
-from polymodel.mapper.placement_counts import Sequences, arrangements
+from polymodel.mapper.counting import Counted, Joining, Sequences, Tables, arrangements
 from polymodel.mapper.pmappings import equal_shapes
 from polymodel.mapper.records import Found, Limits
+from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.states import lives_of, passing_of
 from polymodel.mapper.templates import Passing, Shape, deepest, shapes
@@ -33,7 +32,6 @@ from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     from polymodel.loading import Spec
-    from polymodel.mapper.constraints import Constraints
 
 Array = Any
 
@@ -46,7 +44,6 @@ def mapspace(spec: Spec, constraints: Constraints | None = None) -> Mapspace:
     the search does not cover.
     """
     from polymodel.loading import Spec
-    from polymodel.mapper.request import asked_for
     from polymodel.spec.faults import not_a_spec
 
     if not isinstance(spec, Spec):

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from polymodel.mapper.branch_and_bound import Bound
-from polymodel.mapper.budget import CUT, Tally
-from polymodel.mapper.checkpoints import once
+from polymodel.mapper.budget import CUT, Tally, once
 from polymodel.mapper.combine import Combination, Interest, Part, group_numbers
-from polymodel.mapper.inner_levels import Inner
 from polymodel.mapper.records import Limits
 from polymodel.mapper.regions import (
+    Inner,
     cheapest,
     cut_points,
     cuttable,

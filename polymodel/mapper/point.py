@@ -13,12 +13,12 @@ from polymodel.evaluate import evaluate
 from polymodel.loading import Spec, mapping_to_yaml
 from polymodel.loading.named import kept_files
 from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
-from polymodel.mapper.fused_text import fused_loops, fused_tensors
 from polymodel.mapper.records import Candidate
-from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.quantities import engineering
 from polymodel.report.report import Report
 from polymodel.spec.output import write_text
+from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     from polymodel.report.sparse import SparseReport
@@ -164,3 +164,23 @@ def measured_buffer(spec: Spec) -> str:
     """The memory that `buffer` means: the outermost bounded one below the backing storage, else the last."""
     inner = [c for c in spec.arch.components if c.kind == "memory"][1:]
     return next((c.name for c in inner if c.size_bits != float("inf")), inner[-1].name)
+
+
+def fused_tensors(tree: LoopTree, cascade: Cascade, backing: str) -> tuple[str, ...]:
+    """Intermediates that no node of the backing storage holds, in order of first appearance."""
+    held = {
+        t
+        for _, n, _ in tree.walk()
+        if isinstance(n, StorageNode) and n.component == backing
+        for t in n.tensors
+    }
+    return tuple(t for t in cascade.tensors if t in cascade.intermediates and t not in held)
+
+
+def fused_loops(tree: LoopTree) -> str:
+    """Loops above several Einsums with their tile shapes, by Einsums: `A-C: m 16, n 8; D-E: m 4`."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for number, node, _ in tree.walk():
+        if isinstance(node, Loop) and len(below := tree.below[number]) > 1:
+            groups.setdefault(below, []).append(f"{node.rank_variable} {node.tile_shape}")
+    return "; ".join(f"{e[0]}-{e[-1]}: {', '.join(loops)}" for e, loops in groups.items())

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from polymodel.mapper.checkpoints import Finished
 from polymodel.mapping.looptree import LoopTree
 
 if TYPE_CHECKING:
-    from polymodel.mapper.checkpoints import Finished
-    from polymodel.mapper.sparse_lower_bounds import Shares
+    from polymodel.sparse.actions.records import Certainty
 
 Sizes = Literal["divisors", "all", "few"]
 
@@ -204,6 +204,34 @@ class Found:
     diagnosis: Diagnosis | None = None
     memory: bool = False
 
+    @property
+    def reason(self) -> str:
+        """Why there are no candidates: which constraint rules out how much where, and the least that admits a
+        mapping, a line each; without a diagnosis the first step that left nothing, and what became of its
+        points."""
+        if self.diagnosis is not None and self.diagnosis.text:
+            return self.diagnosis.text
+        if not self.complete:
+            return "the search ended before it had a whole mapping"
+        for stage in self.stages:
+            if stage.kept:
+                continue
+            what = stage.of.removeprefix("join ")
+            if stage.too_large and stage.of.startswith("join "):
+                return (
+                    f"with Einsum {what} joined to those before it, all {stage.points} combinations exceed "
+                    "the size of a memory"
+                )
+            if stage.too_large:
+                return (
+                    f"all tile sizes of Einsum {what} exceed the size of a memory ({stage.points} mappings)"
+                )
+            if not stage.templates and not stage.of.startswith("join "):
+                return f"the rules on what memories keep leave Einsum {what} no placement of its tensors"
+            if not stage.templates:
+                return f"no mappings of Einsum {what} share their fused loops with those before it"
+        return "nothing fits"
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -218,6 +246,56 @@ class Progress:
     of: str
     best: float | None = None
     looked: int = 0
+
+
+Toll = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What sparse data leave of the accesses and operations of one Einsum at least.
+
+    `moved`: per operand and memory, for each kind of access, the joules and the bits (as far as they take
+    time) of one element of the dense counts. `units`: per compute unit its name, joules per operation and the
+    share of operations that take time.
+    """
+
+    moved: tuple[tuple[tuple[tuple[str, Toll], ...], ...], ...]
+    units: tuple[tuple[str, float, float], ...]
+
+    def of(self, operand: int, memory: int, kind: str) -> Toll:
+        """Joules and bits per element."""
+        return next(toll for name, toll in self.moved[operand][memory] if name == kind)
+
+    def executed(self, unit: str) -> tuple[float, float]:
+        """Joules and share of the time per operation."""
+        return next((joules, share) for name, joules, share in self.units if name == unit)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How good a front on sparse data is. `factor`: each mapping of the space has one on the front that is no
+    more than that above it in every objective, `eps` of the search apart; 1 is exact. `each`: the same per
+    objective, the least on the front over the least there is. `evaluated`: of the `found` mappings of the
+    search, `besides`: of others. `label` is that of the least certain figure on the front."""
+
+    factor: float
+    each: tuple[float, ...]
+    evaluated: int
+    found: int
+    besides: int
+    label: Certainty
+
+    @property
+    def meaning(self) -> str:
+        """The label in words."""
+        return {
+            "exact": "exact: of given data",
+            "expected": "expected values",
+            "bound": "bounds, at most so much",
+            "lower bound": "exact or expected, latencies at least so much",
+            "estimate": "estimates",
+        }[self.label]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from math import inf
 from pathlib import Path
 from time import monotonic, perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,19 +19,15 @@ from polymodel.governor import spare
 from polymodel.loading import Spec
 from polymodel.mapper.checkpoints import Finished, fingerprint, store_of
 from polymodel.mapper.confirm import LONGEST, all_confirmed, searched
-from polymodel.mapper.constraints import Constraints
 from polymodel.mapper.front import Front
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Found, Progress, Request
-from polymodel.mapper.request import asked_for
+from polymodel.mapper.records import Found, Progress, Quality, Request
+from polymodel.mapper.request import Constraints, asked_for
 from polymodel.mapper.search import search
 from polymodel.pareto import undominated
 from polymodel.processes import terminable
 from polymodel.spec.faults import not_a_spec
-from polymodel.sweep.parallel import folder_of, marked, parts_of
-
-if TYPE_CHECKING:
-    from polymodel.mapper.sparse_objectives import Quality
+from polymodel.stores.folders import folder_of, marked, parts_of
 
 AGAIN = 0.5  # seconds
 BRIEFLY = 0.5  # seconds of evaluation where that is but a part of them
@@ -111,11 +106,12 @@ def _on_sparse_data(
     spec: Spec, hierarchy: Hierarchy, request: Request, told: _Told, stopped: _Stop, end: float
 ) -> tuple[Found, tuple[Point, ...], Quality | None]:
     """The search's answer by lower bounds, the points that none beats on sparse data, how good they are."""
-    from polymodel.mapper import sparse_objectives as sparsely
+    # The sparse rooms take long to load, and searches on dense data do without.
+    from polymodel.mapper import sparse_objectives
     from polymodel.sparse.actions.inputs import tensor_data
 
     data = tensor_data(spec.workload, folder=spec.data_folder)
-    bounded = sparsely.bounded(spec, hierarchy, request, data)
+    bounded = sparse_objectives.bounded(spec, hierarchy, request, data)
     found = search(spec.workload, hierarchy, bounded)
     if not found.candidates:
         return replace(found, objectives=request.objectives), (), None
@@ -125,10 +121,12 @@ def _on_sparse_data(
         told.tell(Progress(number, total, "evaluate"))
         return not stopped.flag
 
-    points = sparsely.sparse_points(spec, found, request.objectives, data, request.workers, done, end)
+    points = sparse_objectives.sparse_points(
+        spec, found, request.objectives, data, request.workers, done, end
+    )
     more = []
     if found.complete and points:
-        more = sparsely.more_points(
+        more = sparse_objectives.more_points(
             spec, found, points, data, bounded, lambda asked: search(spec.workload, hierarchy, asked), end
         )
         points += more
@@ -137,7 +135,7 @@ def _on_sparse_data(
     return (
         replace(found, objectives=request.objectives),
         final,
-        sparsely.quality(found, points, len(more), final),
+        sparse_objectives.quality(found, points, len(more), final),
     )
 
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from polymodel.affine import Affine
 from polymodel.analysis.symbolic.spaces import halos
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapper.records import Limits
+from polymodel.mapper.records import Limits, Shares
 from polymodel.schedule.legality import unmade
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-
-if TYPE_CHECKING:
-    from polymodel.mapper.sparse_lower_bounds import Shares
 
 REMEDY = "write its mapping by hand and evaluate or sweep it"
 

@@ -10,14 +10,13 @@ single points.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
-from polymodel.mapper.records import Sizes
+from polymodel.mapper.records import Shares, Sizes, Toll
 from polymodel.mapper.terms import READS
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import Axis, Table, weighted_count
@@ -30,26 +29,6 @@ from polymodel.workload.einsum import Cascade, Einsum
 OUTER = ("reads_fill", "writes_drain")  # at the memory that serves what is further in
 PARTIAL = ("reads_fill", "writes_fill")  # of outputs: visits that find a partial sum
 REMEDY = "evaluate mappings written by hand, or sweep them"
-
-Toll = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Of one Einsum. `moved`: per operand, memory and kind of access (`KINDS`) the joules and the bits (as
-    far as they take time) of one element of the dense counts. `units`: per compute unit its name, joules per
-    operation and the share of operations that take time."""
-
-    moved: tuple[tuple[tuple[Toll, ...], ...], ...]
-    units: tuple[tuple[str, float, float], ...]
-
-    def of(self, operand: int, memory: int, kind: str) -> Toll:
-        """Joules and bits per element."""
-        return self.moved[operand][memory][KINDS.index(kind)]
-
-    def executed(self, unit: str) -> tuple[float, float]:
-        """Joules and share of the time per operation."""
-        return next((joules, share) for name, joules, share in self.units if name == unit)
 
 
 def least_shares(
@@ -69,7 +48,10 @@ class _Least:
 
     def shares(self) -> Shares:
         moved = tuple(
-            tuple(tuple(self._toll(a.tensor, m, kind) for kind in KINDS) for m in range(len(self.memories)))
+            tuple(
+                tuple((kind, self._toll(a.tensor, m, kind)) for kind in KINDS)
+                for m in range(len(self.memories))
+            )
             for a in self.einsum.accesses
         )
         units = tuple(self._unit(c) for c in self.hierarchy.components if c.kind == "compute")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from time import monotonic
 
@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.loading import Spec
-from polymodel.mapper.calibration import calibrated
 from polymodel.mapper.confirm import Figures, all_confirmed, bug, confirmed
 from polymodel.mapper.point import Point
-from polymodel.mapper.records import Candidate, Found, Request
-from polymodel.mapper.sparse_lower_bounds import least_shares
-from polymodel.report.sparse import with_data
+from polymodel.mapper.records import Candidate, Found, Quality, Request, Shares, Toll
+from polymodel.mapper.sparse_lower_bounds import least_shares, price_of
+from polymodel.mapper.terms import READS
+from polymodel.report.sparse import SparseReport, with_data
 from polymodel.sparse.actions.data import TensorData
-from polymodel.sparse.actions.records import Certainty, least_certain
+from polymodel.sparse.actions.records import KINDS, AccessCount, least_certain
+from polymodel.workload.einsum import Einsum
 
 PREFIX = "sparse_"
 CLOSE = 1e-9
@@ -36,32 +37,6 @@ ROUNDS = 3
 MOST = 24  # mappings of each further search that are evaluated
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Quality:
-    """How good a front on sparse data is. `factor`: each mapping of the space has one on the front that is no
-    more than that above it in every objective, `eps` of the search apart; 1 is exact. `each`: the same per
-    objective, the least on the front over the least there is. `evaluated`: of the `found` mappings of the
-    search, `besides`: of others. `label` is that of the least certain figure on the front."""
-
-    factor: float
-    each: tuple[float, ...]
-    evaluated: int
-    found: int
-    besides: int
-    label: Certainty
-
-    @property
-    def meaning(self) -> str:
-        """The label in words."""
-        return {
-            "exact": "exact: of given data",
-            "expected": "expected values",
-            "bound": "bounds, at most so much",
-            "lower bound": "exact or expected, latencies at least so much",
-            "estimate": "estimates",
-        }[self.label]
 
 
 def bounded(spec: Spec, hierarchy: Hierarchy, request: Request, data: Mapping[str, TensorData]) -> Request:
@@ -195,3 +170,58 @@ def quality(found: Found, points: Sequence[Point], besides: int, front: Sequence
     each = tuple(factor(bounds[:, [k]].min(axis=0)[None], figures[:, [k]]) for k in range(bounds.shape[1]))
     known = len(points) - besides
     return Quality(factor(bounds, figures), each, known, len(found.candidates), besides, label)
+
+
+def calibrated(least: tuple[Shares, ...], sparse: SparseReport) -> tuple[Shares, ...]:
+    """One record per Einsum; where the mapping moves nothing, the least shares."""
+    problem = sparse.dense.problem
+    memories = [c.name for c in problem.hierarchy.components if c.kind == "memory"]
+    moved: dict[tuple[str, str, str, str], list[AccessCount]] = {}
+    for a in sparse.counts.accesses:
+        moved.setdefault((a.einsum, a.tensor, a.component, a.kind), []).append(a)
+    found = []
+    for one, shares in zip(problem.cascade.einsums, least, strict=True):
+        rows = tuple(
+            tuple(
+                tuple(
+                    (
+                        kind,
+                        _toll(problem.hierarchy, bits, moved.get((one.name, tensor, m, kind), []))
+                        or shares.of(i, number, kind),
+                    )
+                    for kind in KINDS
+                )
+                for number, m in enumerate(memories)
+            )
+            for i, (tensor, bits) in enumerate((x.tensor, x.bits_per_value) for x in one.accesses)
+        )
+        found.append(Shares(rows, _units(one, shares, sparse)))
+    return tuple(found)
+
+
+def _toll(hierarchy: Hierarchy, bits: int, counts: list[AccessCount]) -> Toll | None:
+    """Joules and bits of one element of the dense counts; None where there is none."""
+    dense = sum(a.dense for a in counts)
+    if not dense:
+        return None
+    component = hierarchy[counts[0].component]
+    way = "read" if counts[0].kind in READS else "write"
+    named = any(a.name == f"metadata_{way}" for a in component.actions)
+    actual, gated = sum(a.actual for a in counts) * bits, sum(a.gated for a in counts) * bits
+    more = sum(a.metadata_bits for a in counts)
+    joules = actual * price_of(component, way) + gated * price_of(component, f"gated_{way}")
+    joules += more * price_of(component, f"metadata_{way}" if named else way)
+    return joules / dense, (actual + gated + more) / dense
+
+
+def _units(one: Einsum, least: Shares, sparse: SparseReport) -> tuple[tuple[str, float, float], ...]:
+    known = {c.component: c for c in sparse.counts.compute if c.einsum == one.name and c.dense}
+    found = []
+    for name, joules, share in least.units:
+        count, component = known.get(name), sparse.dense.problem.hierarchy[name]
+        if count is not None:
+            each = count.executed * component.action("compute").energy
+            each += count.gated * component.action("gated_compute").energy
+            joules, share = each / count.dense, count.timed / count.dense
+        found.append((name, joules, share))
+    return tuple(found)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polymodel.errors import Diagnostic, Refused, SpecError, writing
+from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import Share, bytes_of, seconds_of
 from polymodel.loading import Spec
-from polymodel.processes import workers
+from polymodel.processes import scratch, workers
 from polymodel.spec.faults import Faults, Locator
 from polymodel.spec.plain import by_name, listed, plainly, shown
 from polymodel.spec.sweep_schema import SweepSection
+from polymodel.stores.folders import check_store, folder_of, marked, parts_of
+from polymodel.stores.tables import RELEASE
 from polymodel.sweep.choices import choices_of
 from polymodel.sweep.expressions import constraint
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.keeper import Keep
 from polymodel.sweep.objectives import known_objectives
 from polymodel.sweep.sparse.rows import is_sparse
-from polymodel.sweep.spill import RELEASE
 from polymodel.sweep.units import Snapshot
 from polymodel.sweep.values import Choice, wrong
 
@@ -226,11 +224,6 @@ def together(
             running.close()
 
 
-def scratch() -> str:
-    """Where joblib may put what its processes share: the temporary folder, unless the user names another."""
-    return os.environ.get("JOBLIB_TEMP_FOLDER") or tempfile.gettempdir()
-
-
 def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: object) -> str:
     """A fingerprint of everything that the found points depend on."""
     parts: list[object] = [RELEASE, grid.names, grid.values, grid.linked, [str(c) for c in grid.where]]
@@ -240,41 +233,12 @@ def signature(specs: Sequence[Spec], grid: Grid, names: Sequence[str], rest: obj
     return marked(parts)
 
 
-def parts_of(s: Spec) -> list[object]:
-    """All that a spec's figures depend on, but for its mapping."""
-    parts: list[object] = [s.raw_workload, s.raw_renames, s.raw_arch, sorted(s.declared.items(), key=str)]
-    return [*parts, sorted(s.given.items()), sorted(s.variables.items(), key=str)]
-
-
-def marked(parts: Sequence[object]) -> str:
-    """A fingerprint of what can be written."""
-    return hashlib.sha256("\n".join(map(repr, parts)).encode()).hexdigest()
-
-
-def check_store(store: object) -> None:
-    """Raises SpecError for what is no folder, and can be none."""
-    if store is None:
-        return
-    if not isinstance(store, (str, Path)):
-        raise wrong(f"store={store!r} is no folder", "name a folder, e.g. store='out'")
-    if Path(store).is_file():
-        raise wrong(f"store={str(store)!r} is a file", "name a folder; it is made if it is missing")
-
-
 def files(store: str | Path | None, workers: int) -> list[Path | None]:
     """Where each process saves its state."""
     if store is None:
         return [None] * workers
     place = folder_of(store)
     return [place / f"state-{i}-of-{workers}.parquet" for i in range(workers)]
-
-
-def folder_of(store: str | Path) -> Path:
-    """The folder of a store, made if it is missing. Raises SpecError."""
-    check_store(store)
-    with writing(store):
-        Path(store).mkdir(parents=True, exist_ok=True)
-    return Path(store)
 
 
 def orders_of(

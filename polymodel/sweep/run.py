@@ -17,12 +17,13 @@ from polymodel.pareto import Archive
 from polymodel.processes import at_work, terminable
 from polymodel.spec.faults import Faults, not_a_spec
 from polymodel.spec.output import clear_unfinished
+from polymodel.stores.lock import locked
+from polymodel.stores.tables import spare_others
 from polymodel.sweep.asked import MappingLike, swept
 from polymodel.sweep.blocks import run_block
 from polymodel.sweep.grid import Grid, Roles, make_grid, roles
 from polymodel.sweep.keeper import Keep, Keeper, Outgrown
 from polymodel.sweep.kernel import BLOCK
-from polymodel.sweep.lock import locked
 from polymodel.sweep.objectives import check_objectives
 from polymodel.sweep.parallel import (
     Asked,
@@ -39,7 +40,7 @@ from polymodel.sweep.result import INTERRUPTED, Sweep
 from polymodel.sweep.rows import Cells, Found, exact_cells, table
 from polymodel.sweep.scenario import scenario
 from polymodel.sweep.sparse.rows import agree, is_sparse
-from polymodel.sweep.spill import Spill, spare_others
+from polymodel.sweep.spill import Spill
 from polymodel.sweep.stored import StoredColumns, write_rows
 from polymodel.sweep.units import Snapshot, Units
 from polymodel.sweep.values import Choice, Number

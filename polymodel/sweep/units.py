@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from polymodel.errors import Refused, TimeUp
-from polymodel.sweep.spill import ANEW, read_table, write_table
+from polymodel.stores.tables import ANEW, read_table, write_table
 
 SAVE_EVERY = 2.0
 Array = Any

@@ -20,9 +20,9 @@ from polymodel.spec.source import Source
 from polymodel.spec.symbols import MAX_CHAIN
 from polymodel.spec.teaal.text import parse_level
 from polymodel.spec.template import render
+from polymodel.stores.tables import read_table, write_table
 from polymodel.sweep.choices import choice_of
 from polymodel.sweep.expressions import constraint
-from polymodel.sweep.spill import read_table, write_table
 from tests.report.test_found_page import MAPPING
 from tests.sweep.small import OBJECTIVES, matmul, same
 

@@ -11,13 +11,13 @@ import pytest
 import polymodel as pm
 from polymodel.loading import Spec
 from polymodel.mapper.combine import Combination, Interest
+from polymodel.mapper.full_mappings import Chosen, looptree
 from polymodel.mapper.pmappings import separated
 from polymodel.mapper.records import Limits, Sizes
 from polymodel.mapper.space import EinsumSpace, einsum_spaces
 from polymodel.mapper.templates import Passing, Template, templates
 from polymodel.mapper.terms import costs
 from polymodel.mapper.tilechains import all_chains
-from polymodel.mapper.trees import Chosen, looptree
 from tests.seeds import seeds
 
 EINSUMS = (

@@ -17,8 +17,9 @@ import pytest
 
 import polymodel as pm
 from polymodel.spec.output import JOURNAL, clear_unfinished, record
-from polymodel.sweep import lock, units
+from polymodel.stores import lock
 from polymodel.sweep import run as sweeping
+from polymodel.sweep import units
 from tests.seeds import seeds
 from tests.sweep.small import OBJECTIVES, SYMBOLS, matmul, same
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from polymodel.sweep.lock import locked
+from polymodel.stores.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -177,7 +178,7 @@ def test_a_disk_without_second_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
 NO_LINKS = """
 import errno, os, sys, time
 from pathlib import Path
-from polymodel.sweep import lock
+from polymodel.stores import lock
 def refused(*_):
     raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 os.link = refused

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import polymodel as pm
+from polymodel.stores.tables import read_table
 from polymodel.sweep import run as sweeping
 from polymodel.sweep import units
-from polymodel.sweep.spill import read_table
 from tests.matmul import Actions, matmul
 from tests.seeds import seeds
 

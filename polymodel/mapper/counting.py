@@ -1,0 +1,446 @@
+"""How many mappings there are: exact integers, nothing is listed.
+
+- Chains of tile sizes of one Einsum below given fused loops: products per rank variable, summed over the ways
+  to spread the variables over fanouts. One variable's sizes at b nodes below a tile of n are t1 >= ... >= tb:
+  with divisors of n, a product over its primes of C(e + b, b); with all sizes, C(n + b - 1, b).
+- Placements of one Einsum's tensors, by the order of operands in its branch, memory by memory. Memories that
+  storage orders keep apart are in bands: what stands in one band is above what stands in the next. Within a
+  band the nodes of one tensor are in order, those of different tensors in any order.
+- Whole mappings: pmappings of one Einsum after another, counted by open loops, their tile sizes and live
+  tensors, as the join of the search goes along the cascade (`states.step`). Tile sizes below open loops have
+  positions, which depend only on what these loops split: there Einsums meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise, product
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+
+from polymodel.errors import Refused
+from polymodel.factoring import divisors, prime_factors
+from polymodel.mapper.records import Limits
+from polymodel.mapper.space import EinsumSpace
+from polymodel.mapper.states import Lives, Structure, above_of, step
+from polymodel.mapper.templates import Shape, lower_slots, slots_above
+from polymodel.mapper.tilechains import spread_choices
+
+Array = Any
+MOST_KEYS = 5_000_000
+PAIRS = 2**21  # rows that are multiplied at once
+Sequences = dict[tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """`ways` [n]: in how many ways variables are spread over the fanouts, none over more instances than it
+    has. `columns`: per variable the numbers of instances in use, and [n] which of them."""
+
+    ways: Array
+    columns: tuple[tuple[Array, Array], ...]
+
+
+@lru_cache(maxsize=65536)
+def chains_below(size: int, nodes: int, even: bool) -> int:
+    """Tile sizes of one variable at so many nodes, each at most, or a divisor of, the one above."""
+    if not even:
+        return comb(size + nodes - 1, nodes)
+    return prod(comb(e + nodes, nodes) for e in prime_factors(size).values())
+
+
+def fused_sizes(extent: int, loops: int, even: bool) -> Iterator[tuple[int, ...]]:
+    """Sizes below so many fused loops over one variable, each smaller than the one above."""
+    if not loops:
+        yield ()
+        return
+    for size in divisors(extent)[:-1] if even else range(1, extent):
+        for more in fused_sizes(size, loops - 1, even):
+            yield (size, *more)
+
+
+def spreads(space: EinsumSpace, bundles: Sequence[tuple[int, ...]], unit: int, inside: int) -> Spreads:
+    """All ways to spread bundles of variables; `inside`: the innermost memory with an exchanged tensor."""
+    whole = [prod(space.extents[v] for v in members) for members in bundles]
+    choices = [
+        spread_choices(space, unit, inside, members[0], n) for members, n in zip(bundles, whole, strict=True)
+    ]
+    rows, ways = np.ones((1, len(choices)), np.int64), np.ones(1, np.int64)
+    extents = np.array(whole, np.int64).reshape(1, -1)
+    for number, f in enumerate(space.fanouts):
+        used = not space.copy and number < space.units[unit].fanouts
+        least = f.least * f.width if used else 0.0
+        each = [s for s in _within(tuple(c[number] for c in choices), f.width) if prod(s) >= least]
+        if not choices:  # a single iteration is spread nowhere
+            ways = ways[: len(each)]
+            continue
+        some = np.array(each, np.int64).reshape(len(each), len(choices))
+        rows, ways = _times(rows, ways, some, extents)
+    columns = [np.unique(column, return_inverse=True) for column in rows.T]
+    return Spreads(ways, tuple((values, number.reshape(-1)) for values, number in columns))
+
+
+def _within(choices: tuple[tuple[int, ...], ...], width: int) -> Iterator[tuple[int, ...]]:
+    """One choice per variable, together within the width."""
+    if not choices:
+        yield ()
+        return
+    for s in choices[0]:
+        if s <= width:
+            for rest in _within(choices[1:], width // s):
+                yield (s, *rest)
+
+
+def _times(rows: Array, ways: Array, some: Array, extents: Array) -> tuple[Array, Array]:
+    """Every row with every other one, as far as the products divide the extents; equal ones are added."""
+    if not len(some) or not len(rows):
+        return rows[:0], ways[:0]
+    found, counts = [], []
+    step = max(1, PAIRS // len(some))
+    for begin in range(0, len(rows), step):
+        both = (rows[begin : begin + step, None, :] * some[None, :, :]).reshape(-1, rows.shape[1])
+        fits = (extents % both == 0).all(axis=1)
+        found.append(both[fits])
+        counts.append(np.repeat(ways[begin : begin + step], len(some))[fits])
+    unique, number = np.unique(np.concatenate(found), axis=0, return_inverse=True)
+    total = np.zeros(len(unique), np.int64)
+    np.add.at(total, number.reshape(-1), np.concatenate(counts))
+    return unique, total
+
+
+class Tables:
+    """Numbers of chains of one Einsum, by the tile sizes below its fused loops.
+
+    `bundles`: rank variables of which only the product of sizes is told apart; each by itself, if not given.
+    """
+
+    def __init__(
+        self, space: EinsumSpace, sizes: str, bundles: Sequence[tuple[int, ...]] | None = None
+    ) -> None:
+        self.space, self.even = space, sizes != "all"
+        self.bundles = bundles if bundles is not None else [(v,) for v in range(len(space.variables))]
+        self._spreads: dict[tuple[int, int], Spreads] = {}
+        self._tables: dict[object, Array] = {}
+        self._ends: dict[object, tuple[tuple[int, bool], ...]] = {}
+
+    def total(self, unit: int, inside: int, prefix: Sequence[int], free: Sequence[int]) -> int:
+        """All chains, `free` sizes in the branch per bundle."""
+        there = self.spreads(unit, inside)
+        found = there.ways.astype(object)
+        for b, number in enumerate(free):
+            found = found * self._factor(b, prefix, number, there).sum(axis=0)[there.columns[b][1]]
+        return sum(found.tolist())
+
+    def keys(self, prefix: Sequence[int]) -> Array:
+        """[D, n]: tile sizes below the fused loops, in the order of `counts`."""
+        variables = sorted(set(prefix))
+        sizes = [list(fused_sizes(self.space.extents[v], prefix.count(v), self.even)) for v in variables]
+        n = prod(map(len, sizes))
+        if n > MOST_KEYS:
+            what = f"{self.space.name}: more than {MOST_KEYS:,} sizes of fused tiles"
+            raise Refused(what, "count divisors only (sizes: divisors), or fewer fused loops")
+        where = np.unravel_index(np.arange(n), tuple(map(len, sizes))) if sizes else ()
+        rows, seen = np.zeros((len(prefix), n), np.int64), dict.fromkeys(variables, 0)
+        for k, v in enumerate(prefix):
+            at = variables.index(v)
+            rows[k] = np.array([s[seen[v]] for s in sizes[at]], np.int64)[where[at]]
+            seen[v] += 1
+        return rows
+
+    def counts(self, unit: int, inside: int, prefix: Sequence[int], nodes: int) -> Array:
+        """[n], integers: chains per column of `keys`, with so many nodes in the branch (single variables)."""
+        key = (unit, inside, tuple(sorted(prefix)), nodes)
+        if key not in self._tables:
+            self._tables[key] = self._counted(unit, inside, prefix, nodes)
+        return self._tables[key]
+
+    def _counted(self, unit: int, inside: int, prefix: Sequence[int], nodes: int) -> Array:
+        there = self.spreads(unit, inside)
+        weights = there.ways.astype(object)
+        axes = sorted(set(prefix))
+        for v in range(len(self.bundles)):
+            if v not in axes:
+                weights = weights * self._factor(v, (), nodes, there)[0][there.columns[v][1]]
+        if not axes:
+            return np.array([sum(weights.tolist())], dtype=object)
+        columns = tuple(there.columns[v][1] for v in axes)
+        tables = [self._factor(v, prefix, nodes, there) for v in axes]
+        dense = np.zeros(tuple(t.shape[1] for t in tables), dtype=object)
+        np.add.at(dense, columns, weights)
+        for table in tables:
+            # The first axis (spreads of a variable) gives way to a last one (its sizes).
+            dense = np.tensordot(dense, table, axes=(0, 1))
+        found: Array = dense.reshape(-1)
+        return found
+
+    def spreads(self, unit: int, inside: int) -> Spreads:
+        if (unit, inside) not in self._spreads:
+            self._spreads[unit, inside] = spreads(self.space, self.bundles, unit, inside)
+        return self._spreads[unit, inside]
+
+    def _below(self, bundle: int, prefix: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+        """What a bundle's fused loops leave of it, and whether each size divides the one above."""
+        loops = [(v, prefix.count(v)) for v in self.bundles[bundle]]
+        key = (bundle, tuple(loops))
+        if key not in self._ends:
+            found = []
+            extents = [self.space.extents[v] for v, _ in loops]
+            each = [fused_sizes(n, many, self.even) for n, (_, many) in zip(extents, loops, strict=True)]
+            for chosen in product(*each):
+                chains = [(n, *sizes) for n, sizes in zip(extents, chosen, strict=True)]
+                even = all(a % b == 0 for chain in chains for a, b in pairwise(chain))
+                found.append((prod(chain[-1] for chain in chains), even))
+            self._ends[key] = tuple(found)
+        return self._ends[key]
+
+    def _factor(self, bundle: int, prefix: Sequence[int], nodes: int, there: Spreads) -> Array:
+        """[sizes below the bundle's fused loops, instances it is spread over]: chains below. What is spread
+        is split evenly."""
+        values = there.columns[bundle][0].tolist()
+        ends = self._below(bundle, prefix)
+        found = np.zeros((len(ends), len(values)), dtype=object)
+        for i, (last, even) in enumerate(ends):
+            for j, s in enumerate(values):
+                if s == 1:
+                    found[i, j] = chains_below(last, nodes, self.even)
+                elif even and last % s == 0:
+                    found[i, j] = chains_below(last // s, nodes, True)
+        return found
+
+
+def arrangements(space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool) -> Sequences:
+    """Operands of the branch nodes, outermost first -> how many templates of the shape have them.
+
+    `reach`: how many memories stand above compute. `every_slot`: above fused loops a node may stand
+    anywhere; else only in the slots that `templates` uses.
+    """
+    if space.copy:
+        return {(): 1}
+    return dict(_Arranger(space, limits, shape, reach, every_slot).found)
+
+
+class _Arranger:
+    """Levels: 0 to D - 1 are the slots above fused loops, D is below them all (exchanges only), D + 1 the
+    branch."""
+
+    def __init__(
+        self, space: EinsumSpace, limits: Limits, shape: Shape, reach: int, every_slot: bool
+    ) -> None:
+        self.space, self.shape, self.depth, self.reach = space, shape, len(shape.prefix), reach
+        self.outer = {i: m for i, m, _ in shape.shared}
+        self.below = {i: d for i, _, d in shape.shared}
+        self.every_slot = every_slot
+        self.bands = bands(space, limits, reach)
+        self.found: Sequences = {}
+        if self._shared_in_order():
+            for counted in self._through().values():
+                for order, ways in counted.items():
+                    self.found[order] = self.found.get(order, 0) + ways
+
+    def _shared_in_order(self) -> bool:
+        """Whether exchanged tensors in outer bands stand above those in inner ones."""
+        where = [(self._band(m), d) for _, m, d in self.shape.shared]
+        return not any(a < b and da > db for a, da in where for b, db in where)
+
+    def _band(self, memory: int) -> int:
+        return next(k for k, band in enumerate(self.bands) if memory in band)
+
+    def _through(self) -> dict[int, Sequences]:
+        """Band after band: the innermost level in use -> orders in the branch -> ways."""
+        found: dict[int, Sequences] = {0: {(): 1}}
+        for k in range(len(self.bands)):
+            after: dict[int, Sequences] = {}
+            for low, orders in found.items():
+                for level, counts in self._one_band(k, low).items():
+                    into = after.setdefault(level, {})
+                    for nodes, ways in counts.items():
+                        for inner in _interleaved(nodes):
+                            for order, before in orders.items():
+                                whole = (*order, *inner)
+                                into[whole] = into.get(whole, 0) + ways * before
+            found = after
+        return found
+
+    def _one_band(self, k: int, low: int) -> dict[int, dict[tuple[int, ...], int]]:
+        """Nodes of one band at or below level `low`: innermost level -> how many nodes of each operand are
+        in the branch -> ways."""
+        branch = self.depth + 1
+        here = [d for _, m, d in self.shape.shared if m in self.bands[k]]
+        later = [d for _, m, d in self.shape.shared if self._band(m) > k]
+        most = min(later, default=branch)
+        found: dict[int, dict[tuple[int, ...], int]] = {}
+        so_far: dict[tuple[int, ...], int] = {}
+        for level in range(low, most + 1):
+            now = self._up_to(k, low, level)
+            new = {nodes: n - so_far.get(nodes, 0) for nodes, n in now.items()}
+            into = found.setdefault(max([level, *here]), {})
+            for nodes, n in new.items():
+                if n:
+                    into[nodes] = into.get(nodes, 0) + n
+            so_far = now
+        return found
+
+    def _up_to(self, k: int, low: int, high: int) -> dict[tuple[int, ...], int]:
+        each = [self._chains(i, k, low, high) for i in range(len(self.space.operands))]
+        found = {}
+        for chosen in product(*(c.items() for c in each)):
+            ways = prod(n for _, n in chosen)
+            if ways:
+                found[tuple(b for b, _ in chosen)] = ways
+        return found
+
+    def _chains(self, i: int, k: int, low: int, high: int) -> dict[int, int]:
+        """One operand's nodes in a band, from level `low` to `high`: how many are in the branch -> ways."""
+        tensor, branch = self.space.operands[i].tensor, self.depth + 1
+        states = {(max(low, self.below.get(i, 0)), 0): 1}
+        for m in self.bands[k]:
+            if m <= self.outer.get(i, 0):
+                continue
+            after: dict[tuple[int, int], int] = {}
+            for (level, inside), ways in states.items():
+                if tensor not in self.space.keep[m]:
+                    after[level, inside] = after.get((level, inside), 0) + ways
+                for slot in self._slots(i, m) if tensor in self.space.may[m] else ():
+                    if level <= slot <= high:
+                        key = slot, inside + (slot == branch)
+                        after[key] = after.get(key, 0) + ways
+            states = after
+        found: dict[int, int] = {}
+        for (_, inside), ways in states.items():
+            found[inside] = found.get(inside, 0) + ways
+        return found
+
+    def _slots(self, i: int, memory: int) -> tuple[int, ...]:
+        if self.every_slot:
+            return (*slots_above(self.space, self.shape, i, memory), self.depth + 1)
+        return (*lower_slots(self.space, self.shape, i, memory, self.reach), self.depth + 1)
+
+
+def bands(space: EinsumSpace, limits: Limits, reach: int) -> tuple[tuple[int, ...], ...]:
+    """Memories inside the backing storage, apart where all nodes of one stand above those of the next."""
+    found: list[list[int]] = []
+    for m in range(1, reach):
+        apart = limits.force_memory_order or any(f.below == m and f.width > 1 for f in space.fanouts)
+        if apart or not found:
+            found.append([])
+        found[-1].append(m)
+    return tuple(map(tuple, found))
+
+
+@lru_cache(maxsize=4096)
+def _interleaved(nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Every order of so many equal nodes of each operand."""
+
+    def grow(left: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        if not any(left):
+            yield ()
+        for i, n in enumerate(left):
+            if n:
+                for rest in grow([*left[:i], n - 1, *left[i + 1 :]]):
+                    yield (i, *rest)
+
+    return tuple(grow(nodes))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One shape. `keys` [D, n]: tile sizes below its fused loops; `counts` [n]: how many pmappings have
+    them (integers of any size)."""
+
+    shape: Shape
+    keys: Array
+    counts: Array
+
+
+@dataclass(frozen=True)
+class _Entry:
+    shape: Shape
+    above: tuple[int, ...]
+    counts: Array
+
+
+Exchanges = frozenset[tuple[str, int, int]]
+
+
+class Joining:
+    """Counts of partial mappings by structure, as a plain dictionary."""
+
+    def __init__(self, lives: Lives, even: bool) -> None:
+        self.lives, self.even = lives, even
+        self.states: dict[Structure, Array] = {Structure((), ()): np.array([1], dtype=object)}
+        self._keys: dict[tuple[int, ...], Array] = {}
+        self._positions: dict[tuple[int, ...], dict[tuple[int, ...], int]] = {}
+        self._groups: dict[tuple[tuple[int, ...], int], Array] = {}
+
+    def add(self, space: EinsumSpace, number: int, shapes: Sequence[Counted]) -> None:
+        """The next Einsum of the cascade."""
+        known: dict[tuple[tuple[int, ...], Exchanges], list[_Entry]] = {}
+        for one in shapes:
+            entry = self._entry(space, one)
+            reads = _reads(space, one.shape)
+            for c in range(len(entry.above) + 1):
+                known.setdefault((entry.above[:c], reads), []).append(entry)
+        after: dict[Structure, Array] = {}
+        for structure, counts in self.states.items():
+            live = frozenset(
+                (x.tensor, x.memory, x.depth)
+                for x in structure.live
+                if x.memory and space.operand(x.tensor) is not None
+            )
+            for entry in known.get((structure.above, live), ()):
+                found = step(structure, space, entry.shape, number, self.lives)
+                if found is not None:
+                    joined = counts[self._group(entry.above, structure.depth)] * entry.counts
+                    joined = self._summed(joined, entry.above, found.after.depth)
+                    old = after.get(found.after)
+                    after[found.after] = joined if old is None else old + joined
+        self.states = after
+
+    def total(self) -> int:
+        return sum(int(n) for counts in self.states.values() for n in counts)
+
+    def _entry(self, space: EinsumSpace, one: Counted) -> _Entry:
+        order = np.lexsort(one.keys[::-1]) if len(one.keys) else np.zeros(1, np.int64)
+        above = above_of(space, one.shape.prefix)
+        self._keys.setdefault(above, one.keys[:, order])
+        return _Entry(one.shape, above, one.counts[order])
+
+    def _sizes(self, above: tuple[int, ...]) -> dict[tuple[int, ...], int]:
+        """All tile sizes below open loops that split these: size tuples -> position."""
+        if above not in self._positions:
+            found: list[tuple[int, ...]] = [()]
+            for split in above:
+                found = [
+                    (*outer, *inner)
+                    for outer in found
+                    for inner in fused_sizes(split if split > 0 else outer[-1 - split], 1, self.even)
+                ]
+            self._positions[above] = {sizes: i for i, sizes in enumerate(found)}
+        return self._positions[above]
+
+    def _group(self, above: tuple[int, ...], depth: int) -> Array:
+        """[n]: position of each column's first `depth` sizes among those of so many loops."""
+        if (above, depth) not in self._groups:
+            positions = self._sizes(above[:depth])
+            columns = self._keys[above][:depth].T.tolist()
+            self._groups[above, depth] = np.array([positions[tuple(c)] for c in columns], np.int64)
+        return self._groups[above, depth]
+
+    def _summed(self, counts: Array, above: tuple[int, ...], depth: int) -> Array:
+        group = self._group(above, depth)
+        found = np.zeros(len(self._sizes(above[:depth])), dtype=object)
+        if len(group):
+            starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+            found[group[starts]] = np.add.reduceat(counts, starts)
+        return found
+
+
+def _reads(space: EinsumSpace, shape: Shape) -> Exchanges:
+    """What an Einsum takes from where it was exchanged."""
+    return frozenset(
+        (space.operands[i].tensor, m, d) for i, m, d in shape.shared if not space.operands[i].output
+    )
