@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from itertools import combinations
 from math import ceil, isinf
 from os import PathLike
 from pathlib import Path
@@ -16,10 +17,10 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.loading.named import kept_files
 from polymodel.mapper.confirm import CLOSE, below
-from polymodel.mapper.html_page import finding, stages
 from polymodel.mapper.point import Point, measured_buffer
-from polymodel.mapper.records import Diagnosis, Found, Quality, Request
-from polymodel.report.search_page import Finding, found_head, found_parts, search_title
+from polymodel.mapper.records import Diagnosis, Found, Limits, Quality, Request
+from polymodel.quantities import engineering
+from polymodel.report.search_page import Best, Finding, Plot, found_head, found_parts, picked, search_title
 from polymodel.spec.faults import suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Part, Section
@@ -104,7 +105,9 @@ class Front(Answer):
     def stages(self) -> Table:
         """What each step of the search looked at: templates, points combined, those too large for a memory,
         points kept after dominance, seconds."""
-        return stages(self)
+        columns = [Column(n, "s" if n == "seconds" else "") for n in STAGES]
+        rows = tuple(tuple(getattr(s, n) for n in STAGES) for s in self.found.stages)
+        return Table("stages", tuple(columns), rows)
 
     @cached_property
     def rows(self) -> Table:
@@ -212,7 +215,7 @@ class Front(Answer):
     @cached_property
     def finding(self) -> Finding:
         """What the page tells."""
-        return finding(self)
+        return _finding(self)
 
     def unit(self, name: str) -> str:
         """The unit of a figure: J, s, J s, bit, or none."""
@@ -395,3 +398,66 @@ def _notes(front: Front) -> Iterator[str]:
             f"{waiting} points have the figures of the search (their buffers may be smaller): each is "
             "evaluated when its report is looked at"
         )
+
+
+MOST_PICTURES = 3
+STAGES = ("of", "templates", "points", "kept", "too_large", "seconds")
+
+
+def _finding(front: Front) -> Finding:
+    looked = sum(s.points for s in front.found.stages)
+    facts = [("objectives", ", ".join(front.objectives)), ("mappings", f"{len(front):,}")]
+    facts += [("combinations", f"{looked:,} looked at")] if looked else []
+    promise, *notes = front.notes or ("",)
+    return Finding(
+        facts=[*facts, ("time", engineering(front.seconds, "s"))],
+        promise=(promise[:1].upper() + promise[1:],),
+        notes=tuple(notes),
+        table=front.rows.bare(),
+        best=tuple(_best(front)),
+        pictures=tuple(_pictures(front)),
+        looked=(("What was looked at", front.table("stages")),),
+        asked=tuple(_asked(front)),
+        specs=(("Spec as loaded", front.spec),),
+        found=len(front) > 0,
+    )
+
+
+def _best(front: Front) -> Iterator[Best]:
+    """The best in each objective, and some along the way between them."""
+    if not front.points:
+        return
+    first = [front.best(o).number for o in front.objectives]
+    for row in picked(len(front), first):
+        point = front[row]
+        figures = [f"{o} {engineering(point.value(o), front.unit(o))}" for o in front.objectives]
+        fused = f"; fuses {', '.join(point.fused)}" if point.fused else ""
+        text = f"{', '.join(figures)}{fused}"
+        yield Best(row, f"mapping-{point.number}", text, point.spec, point.mapping, point.yaml)
+
+
+def _pictures(front: Front) -> Iterator[Plot]:
+    """Pairs of objectives; the first that vary come first."""
+    if not front.points or len(front.objectives) < 2:
+        return
+    varying = [o for k, o in enumerate(front.objectives) if len({p.values[k] for p in front.points}) > 1]
+    pairs = list(combinations(varying, 2))[:MOST_PICTURES] or [(front.objectives[0], front.objectives[1])]
+    for x, y in pairs:
+        yield Plot(f"{y} over {x}", partial(_drawn, front, x, y))
+
+
+def _drawn(front: Front, x: str, y: str, ax: Axes) -> None:
+    front.plot(x, y, ax=ax)
+
+
+def _asked(front: Front) -> Iterator[tuple[str, str]]:
+    request, usual = front.request, Limits()
+    yield "objectives", ", ".join(front.objectives)
+    yield "eps", f"{request.eps:g}"
+    if request.time_limit is not None:
+        yield "time limit", f"{request.time_limit:g} s"
+    for f in fields(Limits):
+        value = getattr(request.limits, f.name)
+        if value != getattr(usual, f.name):
+            shown = ", ".join(sorted(value)) if isinstance(value, frozenset) else str(value)
+            yield f.name, shown

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations, product
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from polymodel.pareto import undominated
 from polymodel.slopes.curves import Curve, CurveOfBlocks, leaf
-from polymodel.slopes.loop_orders import as_indexed, order_classes
+from polymodel.slopes.loop_nests import Block, as_indexed, blocks, order_classes, subsets
 
 Ints = NDArray[np.int64]
 BACKING, WHOLE = -1, 0  # where a tensor is held; other numbers: below so many fused loops
@@ -117,7 +117,7 @@ class _Describe:
     def __call__(self, point: int) -> OperationChoice:
         number, at = self.which[point].tolist()
         source = self.sources[number]
-        assert isinstance(source, _Block)
+        assert isinstance(source, _Source)
         return source.choice(at)
 
 
@@ -178,21 +178,17 @@ class _Table:
     def patterns(self) -> Iterator[tuple[tuple[int, ...], frozenset[int]]]:
         """Which axes have a loop below the fused ones, and which tensors stand above those loops."""
         able = [i for i, a in enumerate(self.axes) if bool(a.active.any())]
-        for n in range(len(able) + 1):
-            for active in combinations(able, n):
-                touched = {t for t in self.moving if self.classes[t] & set(active)}
-                for uneven in self._uneven(touched):
-                    inner = touched - uneven
-                    if all(any(c in self.classes[t] for t in inner) for c in active):
-                        yield active, uneven
+        for active in subsets(able):
+            touched = {t for t in self.moving if self.classes[t] & set(active)}
+            for uneven in self._uneven(touched):
+                inner = touched - uneven
+                if all(any(c in self.classes[t] for t in inner) for c in active):
+                    yield active, uneven
 
     def _uneven(self, touched: set[int]) -> set[frozenset[int]]:
         """Sets of tensors that may be uneven, as far as that makes a difference."""
         return {
-            frozenset(some)
-            for allowed in self.setting.uneven
-            for n in range(len(allowed & touched) + 1)
-            for some in combinations(sorted(allowed & touched), n)
+            frozenset(some) for allowed in self.setting.uneven for some in subsets(sorted(allowed & touched))
         }
 
 
@@ -279,22 +275,16 @@ class _Pattern:
         rows = [self.rows(i) for i in range(len(self.table.axes))]
         if not all(map(len, rows)):
             return
-        others = prod(map(len, rows[1:]))
-        step = max(1, BLOCK // others)
-        for begin in range(0, len(rows[0]) if rows else 1, step):
-            part = [rows[0][begin : begin + step], *rows[1:]] if rows else []
-            shape = tuple(map(len, part))
-            capacity, accesses = (np.broadcast_to(f, shape).ravel() for f in self._figures(part))
-            front.offer(capacity, accesses, _Block(self, tuple(part)))
+        for block in blocks([len(r) for r in rows], BLOCK):
+            capacity, accesses = map(block.flat, self._figures(rows, block))
+            front.offer(capacity, accesses, _Source(self, tuple(rows), block))
 
-    def _figures(self, rows: list[Ints]) -> tuple[Ints, Ints]:
-        """(footprint, accesses) of all combinations of these rows."""
+    def _figures(self, rows: list[Ints], block: Block) -> tuple[Ints, Ints]:
+        """(footprint, accesses) of a block of the combinations of these rows."""
         table, one = self.table, self.table.one
-        shapes = [tuple(-1 if i == k else 1 for i in range(len(rows))) for k in range(len(rows))]
 
         def spread(values: Ints, at: int) -> Ints:
-            taken: Ints = values[rows[at]].reshape(shapes[at])
-            return taken
+            return block.along(values[rows[at]], at)
 
         footprint: Ints = np.asarray(0, np.int64)
         accesses: Ints = np.asarray(0, np.int64)
@@ -318,16 +308,17 @@ class _Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class _Source:
     """Where the points of a block come from."""
 
     pattern: _Pattern
     rows: tuple[Ints, ...]
+    block: Block
 
     def choice(self, at: int) -> OperationChoice:
         table = self.pattern.table
         one, loops = table.one, table.setting.loops
-        places = np.unravel_index(at, tuple(map(len, self.rows))) if self.rows else ()
+        places = self.block.choices(at)
         fused: dict[int, int] = {}
         tiles = list(one.extents)
         order: dict[int, tuple[int, ...]] = {}

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Refused
 from polymodel.pareto import undominated
-from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
+from polymodel.slopes.loop_nests import OrderClass, blocks, nests, subsets
 from polymodel.slopes.tilings import Part, Tilings
 from polymodel.workload.einsum import Einsum
 
@@ -211,20 +210,12 @@ def under_fusion(one: Setting) -> Candidates:
 def _templates(one: Setting) -> Iterator[Template]:
     """Loops below that move something, in orders that no other beats, with all that may be kept."""
     used = [v for v in one.einsum.rank_variables if any(v in index for index in one.indexed.values())]
-    used = [v for v in used if len(one.of[v].split)]
-    for n in range(len(used) + 1):
-        for active in combinations(used, n):
-            keepable = [t for t, out in _kept_outside(one, active).items() if out is not None]
-            for order in order_classes(active, as_indexed(one.indexed)):
-                yield from (Template(one, order, kept) for kept in _kept_sets(one, keepable))
-
-
-def _kept_sets(one: Setting, keepable: list[str]) -> Iterator[frozenset[str]]:
-    if one.order is None:
-        yield frozenset()
-        return
-    for n in range(1, len(keepable) + 1):
-        yield from map(frozenset, combinations(keepable, n))
+    able = [v for v in used if len(one.of[v].split)]
+    for active, order in nests(able, one.indexed, {}):
+        keepable = [t for t, out in _kept_outside(one, active).items() if out is not None]
+        # Without an order of the fused loops nothing is kept over them; with one something is.
+        for kept in subsets(keepable, 1) if one.order is not None else [()]:
+            yield Template(one, order, frozenset(kept))
 
 
 def _kept_outside(one: Setting, active: tuple[str, ...]) -> dict[str, frozenset[str] | None]:
@@ -245,24 +236,15 @@ def _kept_outside(one: Setting, active: tuple[str, ...]) -> dict[str, frozenset[
 def _blocks(template: Template, number: int) -> Iterator[Ints]:
     """Columns of all tile sizes of a template, a block at a time, each pruned."""
     one, parts = template.setting, template.parts
-    full = tuple(len(p) for p in parts)
-    rest = prod(full[1:])
-    if not rest:
-        return
-    step = max(1, BLOCK // rest)
-    for begin in range(0, full[0], step) if full else (0,):
-        many = min(step, full[0] - begin) if full else 1
-        here = {}
-        for k, (v, part) in enumerate(zip(one.einsum.rank_variables, parts, strict=True)):
-            shape = tuple(-1 if i == k else 1 for i in range(len(parts)))
-            here[v] = part.taken(slice(begin, begin + step) if k == 0 else slice(None), shape)
+    for block in blocks([len(p) for p in parts], BLOCK):
+        variables = zip(one.einsum.rank_variables, parts, strict=True)
+        here = {v: part.taken(*block.cut(k)) for k, (v, part) in enumerate(variables)}
         key: Any = np.int64(0)
         for v, tiles in zip(one.loops, one.keys, strict=True):
             key = key * tiles + here[v].key
         figures = (key, *_figures(template, here), number, np.int64(0))
-        shape = (many, *full[1:]) if full else (1,)
-        columns = np.stack([np.broadcast_to(f, shape).ravel() for f in figures])
-        columns[5] = np.arange(begin * rest, (begin + many) * rest)
+        columns = np.stack([block.flat(f) for f in figures])
+        columns[5] = block.begin * prod(block.shape[1:]) + np.arange(columns.shape[1])
         yield _pruned(columns)
 
 

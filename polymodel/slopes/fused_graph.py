@@ -13,8 +13,7 @@ from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
 from polymodel.slopes.einsum_mappings import Operand, Operation
 from polymodel.slopes.fusion_rules import Rules
 from polymodel.slopes.levels import check_counts, check_einsum, weights_of
-from polymodel.slopes.tilings import Sizes as Tiles
-from polymodel.slopes.tilings import sizes_of
+from polymodel.slopes.tilings import TileSizes, sizes_of
 from polymodel.slopes.windows import extent
 from polymodel.workload.einsum import Cascade, Einsum
 
@@ -146,7 +145,7 @@ class FusedGraph:
         return Tiling(tuple(order[v] for v in user.outermost if v in order))
 
 
-def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: Tiles) -> FusedGraph:
+def fused_graph(cascade: Cascade, rules: Rules, unit: str, tiles: TileSizes) -> FusedGraph:
     """The graph of a workload.
 
     A copy of a workload input moves nothing, as both lie in the backing store: its readers read the source.
@@ -191,7 +190,7 @@ def check_plain(one: Einsum) -> None:
             )
 
 
-def _member(one: Einsum, rules: Rules, weights: Mapping[str, int], tiles: Tiles) -> Member:
+def _member(one: Einsum, rules: Rules, weights: Mapping[str, int], tiles: TileSizes) -> Member:
     variables = tuple(v for v in one.rank_variables if extent(one, v) > 1)
     sizes = tuple(_sizes(v, extent(one, v), tiles) for v in variables)
     indices = [frozenset(variables.index(v) for v in a.variables if v in variables) for a in one.accesses]
@@ -202,7 +201,7 @@ def _member(one: Einsum, rules: Rules, weights: Mapping[str, int], tiles: Tiles)
     return Member(one, variables, operation, rules.uneven_sets(one), rules.outermost(one))
 
 
-def _sizes(variable: str, whole: int, tiles: Tiles) -> tuple[int, ...]:
+def _sizes(variable: str, whole: int, tiles: TileSizes) -> tuple[int, ...]:
     below, perfect = sizes_of(whole, variable, tiles)
     uneven = [t for t in below if whole % t]
     if uneven and not perfect:

@@ -21,8 +21,8 @@ from polymodel.slopes.fused_einsum import (
     under_fusion,
     undominated_by_key,
 )
-from polymodel.slopes.loop_orders import as_indexed, order_classes
-from polymodel.slopes.tilings import Sizes, Tilings, sizes_of, tilings
+from polymodel.slopes.loop_nests import as_indexed, order_classes
+from polymodel.slopes.tilings import TileSizes, Tilings, sizes_of, tilings
 from polymodel.slopes.windows import extent
 from polymodel.workload.einsum import Einsum
 
@@ -93,7 +93,7 @@ class _Segments:
 class Workbench:
     """Fronts of segments of one chain, each made once. `tiles`, `unit`: as in `chain_slope`."""
 
-    def __init__(self, chain: Chain, tiles: Sizes, weights: dict[str, int]) -> None:
+    def __init__(self, chain: Chain, tiles: TileSizes, weights: dict[str, int]) -> None:
         self.chain, self.tiles, self.weights = chain, tiles, weights
         self.compared = 0
         self._candidates: dict[Setting, Candidates] = {}

@@ -45,7 +45,7 @@ from polymodel.slopes.graph_request import CURVES, curves_asked, kinds_of, rules
 from polymodel.slopes.group_curves import EinsumChoice
 from polymodel.slopes.levels import plain_hierarchy, two_levels
 from polymodel.slopes.options import Options
-from polymodel.slopes.tilings import Sizes
+from polymodel.slopes.tilings import TileSizes
 from polymodel.spec.faults import not_a_spec, suggestion
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Cell, Table, table_of
@@ -313,7 +313,7 @@ def graph_slope(
     spec: Spec,
     *,
     curves: str | Iterable[str] = CURVES,
-    tiles: Sizes = "divisors",
+    tiles: TileSizes = "divisors",
     unit: Literal["words", "bits"] = "words",
     head: bool = True,
     batch: bool = True,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +28,7 @@ from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.slopes.curve_text import Points, check_point, figures_text, fitting_or_fault
 from polymodel.slopes.curves import CurveOfBlocks
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
-from polymodel.slopes.loop_orders import OrderClass, as_indexed, order_classes
+from polymodel.slopes.loop_nests import Block, OrderClass, blocks, nests, subsets
 from polymodel.slopes.options import Options
 from polymodel.slopes.windows import Sizes, candidates, extent, moved, overlapping, tile, volume
 from polymodel.spec.faults import not_a_spec
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from polymodel.report.report import Report
 
 Ints = NDArray[np.int64]
+BLOCK = 2**16  # mappings compared at once: what fits the cache
 
 
 @dataclass(frozen=True)
@@ -191,16 +191,11 @@ def ski_slope(
     weights = weights_of(one, unit)
     sizes = {v: candidates(one, v, tiles) for v in one.rank_variables}
     front = CurveOfBlocks()
-    for kept in _subsets(one.tensors) if bypass else [one.tensors]:
+    for kept in sorted(subsets(one.tensors), key=len, reverse=True) if bypass else [one.tensors]:
         _combine(one, kept, sizes, weights, front)
     points = Points(_points(front, one, sizes, unit))
     alone = Problem(Cascade((one,), cascade.rank_sizes, cascade.name), hierarchy, LoopTree(()))
     return SkiSlope(alone, points, unit, front.offered, time.perf_counter() - start)
-
-
-def _subsets(tensors: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for n in range(len(tensors), -1, -1):
-        yield from combinations(tensors, n)
 
 
 def _combine(
@@ -208,16 +203,17 @@ def _combine(
 ) -> None:
     """Offer every combination of tiles and order that keeps these tensors."""
     tensors = {t: frozenset(one.access_of(t).variables) for t in kept}
-    used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
     along = {t: overlapping(one, one.access_of(t)) for t in kept}
     check_counts([one], weights)
     fixed = _bypassed(one, kept, weights)
-    for n in range(len(used) + 1):
-        for active in combinations(used, n):
-            if any(len(sizes[v].tiles) < 2 for v in active):
-                continue
-            for chosen in order_classes(active, as_indexed(tensors), as_indexed(along)):
-                _offer(one, kept, active, chosen, sizes, weights, fixed, front)
+    used = [v for v in one.rank_variables if any(v in index for index in tensors.values())]
+    able = [v for v in used if len(sizes[v].tiles) > 1]
+    whole = {v: s.taken(-1, ()) for v, s in sizes.items()}
+    for active, order in nests(able, tensors, along):
+        for block in blocks([len(sizes[v].tiles) - 1 for v in active], BLOCK):
+            here = whole | {v: sizes[v].taken(*block.cut(k)) for k, v in enumerate(active)}
+            capacity, accesses = map(block.flat, _figures(one, kept, here, order, weights, fixed))
+            front.offer(capacity, accesses, _Source(kept, active, order.order, block))
 
 
 def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> int:
@@ -229,34 +225,6 @@ def _bypassed(one: Einsum, kept: tuple[str, ...], weights: dict[str, int]) -> in
             each = 2 * operations - volume(one, a) if a.output else operations
             total += weights[a.tensor] * each
     return total
-
-
-def _offer(
-    one: Einsum,
-    kept: tuple[str, ...],
-    active: tuple[str, ...],
-    chosen: OrderClass,
-    sizes: dict[str, Sizes],
-    weights: dict[str, int],
-    fixed: int,
-    front: CurveOfBlocks,
-) -> None:
-    """All combinations of tiles with more than one trip along `active`, one block per size of the first."""
-    here = {v: s.taken(-1, ()) for v, s in sizes.items()}
-    for k, v in enumerate(active):
-        shape = tuple(-1 if i == k else 1 for i in range(len(active)))
-        here[v] = sizes[v].taken(slice(None, -1), shape)
-    blocks = range(len(sizes[active[0]].tiles) - 1) if active else range(1)
-    full = tuple(len(sizes[v].tiles) - 1 for v in active)
-    for block in blocks:
-        if active:
-            first = sizes[active[0]].taken(slice(block, block + 1), (1,) * len(active))
-            here = {**here, active[0]: first}
-        capacity, accesses = _figures(one, kept, here, chosen, weights, fixed)
-        shape_ = (1, *full[1:]) if active else ()
-        capacity = np.broadcast_to(capacity, shape_).ravel()
-        accesses = np.broadcast_to(accesses, shape_).ravel()
-        front.offer(capacity, accesses, _Source(kept, active, chosen.order, full, block))
 
 
 def _figures(
@@ -290,17 +258,14 @@ class _Source:
     kept: tuple[str, ...]
     active: tuple[str, ...]
     order: tuple[str, ...]
-    shape: tuple[int, ...]
-    block: int
+    block: Block
 
     def point(
         self, at: int, capacity: int, accesses: int, one: Einsum, sizes: dict[str, Sizes], unit: str
     ) -> SlopePoint:
         tiles = {v: extent(one, v) for v in one.rank_variables}
-        if self.active:
-            inside = np.unravel_index(at, (1, *self.shape[1:]))
-            for v, i in zip(self.active, (self.block, *map(int, inside[1:])), strict=True):
-                tiles[v] = int(sizes[v].tiles[i])
+        for v, i in zip(self.active, self.block.choices(at), strict=True):
+            tiles[v] = int(sizes[v].tiles[i])
         return SlopePoint(capacity, accesses, tuple(tiles.items()), self.order, self.kept, unit)
 
 

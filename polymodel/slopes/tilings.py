@@ -14,7 +14,8 @@ from polymodel.factoring import divisors
 
 Ints = NDArray[np.int64]
 MOST = 2**24  # pairs of tile sizes of one rank variable
-Sizes = str | Mapping[str, Sequence[int]]
+# What a call may say of tile sizes: `divisors`, `all`, or the sizes to try per rank variable.
+TileSizes = str | Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +51,24 @@ class Tilings:
     least: Part
 
 
-def sizes_of(extent: int, variable: str, tiles: Sizes) -> tuple[tuple[int, ...], bool]:
-    """Tile sizes below the extent to try, and whether a tile must divide what encloses it."""
+def sizes_below(extent: int, variable: str, tiles: TileSizes) -> tuple[Ints, bool]:
+    """Tile sizes below the extent to try, ascending, and whether a tile must divide what encloses it."""
     if tiles == "divisors":
-        return divisors(extent)[:-1], True
+        return np.asarray(divisors(extent)[:-1], np.int64), True
     if tiles == "all":
         if extent > MOST:
             remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
             raise Refused(f"{variable} has {extent:,} tile sizes, more than {MOST:,}", remedy)
-        return tuple(range(1, extent)), False
+        return np.arange(1, extent, dtype=np.int64), False
     assert isinstance(tiles, Mapping)
-    chosen = sorted(set(map(int, tiles.get(variable, ()))))
-    return tuple(t for t in chosen if t < extent), False
+    chosen = np.unique(np.asarray([*tiles.get(variable, ())], np.int64))
+    return chosen[chosen < extent], False
+
+
+def sizes_of(extent: int, variable: str, tiles: TileSizes) -> tuple[tuple[int, ...], bool]:
+    """The same as plain integers."""
+    below, perfect = sizes_below(extent, variable, tiles)
+    return tuple(below.tolist()), perfect
 
 
 @lru_cache(maxsize=512)

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymodel.analysis.symbolic.spaces import halos
-from polymodel.errors import NotSeparable, Refused
-from polymodel.factoring import divisors
+from polymodel.errors import NotSeparable
 from polymodel.pareto import undominated
-from polymodel.slopes.tilings import MOST
+from polymodel.slopes.tilings import TileSizes, sizes_below
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 Ints = NDArray[np.int64]
@@ -76,21 +75,12 @@ def extent(one: Einsum, variable: str) -> int:
     return high - low + 1
 
 
-def candidates(one: Einsum, variable: str, tiles: object) -> Sizes:
+def candidates(one: Einsum, variable: str, tiles: TileSizes) -> Sizes:
     """The sizes to combine: divisors, given ones, or of all those that no smaller one replaces."""
     x = extent(one, variable)
-    steps = steps_of(one, variable)
-    if tiles == "divisors":
-        return sizes(x, np.array(divisors(x), dtype=np.int64), steps)
-    if tiles == "all":
-        if x > MOST:
-            remedy = 'give fewer tile sizes: tiles="divisors" or tiles={variable: sizes}'
-            raise Refused(f"{variable} has {x:,} tile sizes, more than {MOST:,}", remedy)
-        every = np.arange(1, x + 1, dtype=np.int64)
-        return without_replaceable(sizes(x, every, steps))
-    assert isinstance(tiles, Mapping)
-    chosen = np.unique(np.asarray([*tiles.get(variable, ()), x], dtype=np.int64))
-    return sizes(x, chosen, steps)
+    below, _ = sizes_below(x, variable, tiles)
+    found = sizes(x, np.append(below, x), steps_of(one, variable))
+    return without_replaceable(found) if tiles == "all" else found
 
 
 def sizes(x: int, tiles: Ints, steps: frozenset[int]) -> Sizes:

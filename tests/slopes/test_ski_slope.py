@@ -14,7 +14,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as ENUMERATE
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
-from polymodel.slopes.loop_orders import as_indexed, order_classes
+from polymodel.slopes.loop_nests import as_indexed, order_classes
 from tests.seeds import seeds
 
 Curve = list[tuple[int, int]]

@@ -1,0 +1,142 @@
+"""Mappings of one Einsum on one tile level: which loops run, in which order, over which tile sizes.
+
+The searches over one Einsum's mappings (alone, below fused loops of a chain, inside a graph) choose from the
+same: a set of loops of more than one trip, an order of them, a choice of tile sizes per axis. `nests` gives
+sets and orders, the latter collapsed to what they mean for the traffic of each tensor and without those that
+another one beats; `blocks` gives all combinations of choices, a part that fits at a time, as arrays that
+broadcast against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, combinations, permutations
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T")
+Ints = NDArray[np.int64]
+Indexed = tuple[tuple[str, frozenset[str]], ...]
+Moves = tuple[frozenset[str], str]  # loops outside that do not index the tensor, the loop it slides along
+
+
+@dataclass(frozen=True)
+class OrderClass:
+    """Orders that refill alike: `order` is one of them (outermost first).
+
+    `outside`: per tensor, the loops that do not index it but stand outside a loop that does; each of
+    their steps moves the whole tensor again (`slide`, and loops of one trip do not count).
+    `slid`: per tensor, the innermost loop that indexes it if its tiles overlap along that one, else "".
+    """
+
+    order: tuple[str, ...]
+    outside: tuple[tuple[str, frozenset[str]], ...]
+    slid: tuple[tuple[str, str], ...] = ()
+
+
+def subsets(items: Sequence[T], least: int = 0) -> Iterator[tuple[T, ...]]:
+    """All sets of at least so many of them, small ones first."""
+    return chain.from_iterable(combinations(items, n) for n in range(least, len(items) + 1))
+
+
+def nests(
+    able: Sequence[str], tensors: Mapping[str, frozenset[str]], windows: Mapping[str, frozenset[str]]
+) -> Iterator[tuple[tuple[str, ...], OrderClass]]:
+    """Every set of loops of more than one trip with each of its orders that no other order beats.
+
+    `able`: rank variables that may have such a loop. `tensors`: per tensor those that index it; `windows`:
+    those along which its tiles overlap.
+    """
+    for active in subsets(able):
+        for order in order_classes(active, as_indexed(tensors), as_indexed(windows)):
+            yield active, order
+
+
+@dataclass(frozen=True)
+class Block:
+    """Combinations of one choice per axis: some choices of the first axis with all of the others.
+
+    `shape`: how many choices of each axis. `begin`: the first choice of the first axis.
+    """
+
+    shape: tuple[int, ...]
+    begin: int = 0
+
+    def cut(self, axis: int) -> tuple[slice, tuple[int, ...]]:
+        """Which choices of an axis there are, and the shape in which they broadcast against the others."""
+        begin = 0 if axis else self.begin
+        broadcast = tuple(-1 if k == axis else 1 for k in range(len(self.shape)))
+        return slice(begin, begin + self.shape[axis]), broadcast
+
+    def along(self, values: Ints, axis: int) -> Ints:
+        """Values of the choices of one axis, as they broadcast."""
+        choices, shape = self.cut(axis)
+        made: Ints = values[choices].reshape(shape)
+        return made
+
+    def flat(self, figure: Any) -> Ints:
+        """A figure of every combination, the last axis fastest."""
+        made: Ints = np.broadcast_to(figure, self.shape).ravel()
+        return made
+
+    def choices(self, at: int) -> tuple[int, ...]:
+        """The choice of every axis of the combination at this place of what `flat` gives."""
+        if not self.shape:
+            return ()
+        first, *others = map(int, np.unravel_index(at, self.shape))
+        return (self.begin + first, *others)
+
+
+def blocks(lengths: Sequence[int], most: int) -> Iterator[Block]:
+    """All combinations of choices of axes of these lengths, about so many at a time."""
+    if not lengths:
+        yield Block(())
+        return
+    others = prod(lengths[1:])
+    step = max(1, most // others) if others else lengths[0]
+    for begin in range(0, lengths[0] if others else 0, step):
+        yield Block((min(step, lengths[0] - begin), *lengths[1:]), begin)
+
+
+@lru_cache(maxsize=4096)
+def order_classes(active: tuple[str, ...], tensors: Indexed, windows: Indexed = ()) -> tuple[OrderClass, ...]:
+    """The orders of these loops that no other order beats for every tensor.
+
+    `windows`: per tensor, the variables along which its tiles overlap (none where it is missing).
+    """
+    overlapping = dict(windows)
+    found: dict[tuple[Moves, ...], tuple[str, ...]] = {}
+    for order in permutations(active):
+        moves = (_moves(order, indexed, overlapping.get(t, frozenset())) for t, indexed in tensors)
+        found.setdefault(tuple(moves), order)
+    kept = [m for m in found if not any(o != m and all(map(_no_more, o, m)) for o in found)]
+    names = [name for name, _ in tensors]
+    return tuple(
+        OrderClass(
+            found[moves],
+            tuple((t, outside) for t, (outside, _) in zip(names, moves, strict=True)),
+            tuple((t, slid) for t, (_, slid) in zip(names, moves, strict=True)),
+        )
+        for moves in kept
+    )
+
+
+def _moves(order: tuple[str, ...], indexed: frozenset[str], overlapping: frozenset[str]) -> Moves:
+    innermost = max((i for i, v in enumerate(order) if v in indexed), default=-1)
+    slid = order[innermost] if innermost >= 0 and order[innermost] in overlapping else ""
+    return frozenset(v for v in order[: innermost + 1] if v not in indexed), slid
+
+
+def _no_more(one: Moves, other: Moves) -> bool:
+    """True if a tensor moves no more in the first way than in the second."""
+    return one[0] <= other[0] and other[1] in ("", one[1])
+
+
+def as_indexed(tensors: Mapping[str, frozenset[str]]) -> Indexed:
+    """A hashable table of which variables index which tensor."""
+    return tuple(tensors.items())
