@@ -11,7 +11,7 @@ from polymodel.analysis.engine import Engine, Problem
 from polymodel.analysis.result import Analysis
 from polymodel.cost.costs import costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
-from polymodel.mapping.looptree import Loop, LoopTree, Reuse
+from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
 from polymodel.schedule.gate import require_legal
@@ -127,7 +127,7 @@ class Auto:
     def __repr__(self) -> str:
         return "engine auto: closed forms where they apply, else relations"
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Raises Refused where neither engine reaches."""
         if not live:
             try:

@@ -15,7 +15,8 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import Violation, violation
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Kind, TensorRule
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 from tests.workloads import cascades
 

@@ -6,7 +6,8 @@ from random import Random
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.fused import ranks, reach
 from tests.workloads import box, hull

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse
+from polymodel.mapping.looptree import Loop, LoopTree, Node
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 from tests.fused import chains
 from tests.generators import Above, Drawing, if_legal

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from polymodel.mapping.looptree import Reuse
+from polymodel.reuse import Reuse
 
 POLICIES: tuple[Reuse, ...] = ("refill", "refill", "slide", "keep_previous")
 Doc = dict[str, Any]

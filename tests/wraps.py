@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse
+from polymodel.mapping.looptree import Loop, LoopTree, Node
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum
 from tests.analysis.small import einsum
 from tests.generators import Above, Drawing, legal

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
-from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.mapping.looptree import LoopTree, StorageNode
 from polymodel.spec.plain import check_classes
 from polymodel.workload.einsum import Cascade
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
     name: str
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Count a mapping that has passed the gate (`schedule.gate.require_legal`), as `evaluate` asks it.
 
         Legality is not asked again: called directly on an illegal mapping, an engine may count what no

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from polymodel.reuse import Reuse
+
 
 @dataclass(frozen=True)
 class Buffet:
@@ -25,7 +27,7 @@ class Buffet:
     node: int
     component: str
     tensor: str
-    reuse: str
+    reuse: Reuse
     einsums: tuple[str, ...]
     parent: int | None
     tile_max: int

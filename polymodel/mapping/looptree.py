@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import drawn
+from polymodel.reuse import Reuse
 
 if TYPE_CHECKING:
     import islpy
 
     from polymodel.workload.einsum import Cascade
 
-Reuse = Literal["refill", "slide", "keep_previous"]
 Tile = int | str
 
 
@@ -76,7 +76,10 @@ class StorageNode:
 
     component: str
     tensors: tuple[str, ...]
-    reuse: Reuse = "refill"
+    reuse: Reuse = Reuse.REFILL
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reuse", Reuse(self.reuse))  # a policy may be given by its name
 
 
 @dataclass(frozen=True)

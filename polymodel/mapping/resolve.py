@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
+from polymodel.reuse import Reuse
 from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
 from polymodel.spec.faults import Faults, Path, not_a
 from polymodel.spec.numbers import Value, evaluate_number, symbols_in
@@ -59,7 +60,7 @@ def _node(node: Written, path: Path, paths: list[Path], faults: Faults) -> tuple
         return _sequence(node.nodes, path, paths, faults)
     paths.append(path)
     if isinstance(node, Storage):
-        return (StorageNode(node.component, node.tensors, node.reuse),)
+        return (StorageNode(node.component, node.tensors, Reuse(node.reuse)),)
     if isinstance(node, Compute):
         return (ComputeNode(node.einsum, node.component),)
     if isinstance(node, (Sequential, Pipeline)):
@@ -209,8 +210,8 @@ def mapping_to_yaml(tree: LoopTree, symbols: Mapping[str, Value | str] | None = 
 def _written(node: Node) -> object:
     if isinstance(node, StorageNode):
         fields: dict[str, Scalar | list[str]] = {"component": node.component, "tensors": list(node.tensors)}
-        if node.reuse != "refill":
-            fields["reuse"] = node.reuse
+        if node.reuse is not Reuse.REFILL:
+            fields["reuse"] = node.reuse.value
         return ("Storage", fields)
     if isinstance(node, ComputeNode):
         return ("Compute", {"einsum": node.einsum, "component": node.component})

@@ -13,7 +13,7 @@ from polymodel.workload.einsum import Cascade
 def node_text(node: Node, mark: str = "") -> str:
     """One node in one line; `mark` says what a loop infers or repeats, or a pipeline overlaps."""
     if isinstance(node, StorageNode):
-        policy = "" if node.reuse == "refill" else f"  ({node.reuse})"
+        policy = f"  ({node.reuse.label})" if node.reuse.label else ""
         return f"[({node.component})] {', '.join(node.tensors)}{policy}"
     if isinstance(node, ComputeNode):
         return f"(({node.einsum})) on {node.component}"

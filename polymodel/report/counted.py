@@ -10,10 +10,11 @@ from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.records import Need
 from polymodel.report.alive import alive_in
+from polymodel.reuse import Reuse
 from polymodel.view.table import Cell, Column, Table
 
 KEY = (Column("einsum"), Column("component"), Column("tensor"))
-POLICIES = ("refill", "slide", "keep_previous")
+POLICIES = tuple(Reuse)
 
 
 def rows_of(counts: Counts) -> list[tuple[str, Buffet]]:
@@ -159,7 +160,7 @@ def lifetimes(counts: Counts, live: Mapping[tuple[int, str], int], notes: tuple[
         backing = b.parent is None
         alive = live.get((b.node, b.tensor))
         residencies = b.instances if backing and b.visits == b.instances else None
-        if not backing and b.reuse == "refill":
+        if not backing and not b.reuse.carries:
             residencies = b.visits
         rows.append((
             b.component, b.tensor, b.node, b.reuse, b.einsums[0], b.einsums[-1],

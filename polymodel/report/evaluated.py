@@ -24,6 +24,7 @@ from polymodel.mapping.looptree import LoopTree
 from polymodel.report import costed, counted
 from polymodel.report.ffmr import ffmr
 from polymodel.report.fusion import fusion, retained
+from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
 from polymodel.spec.plain import check_classes
 from polymodel.view.answer import Answer, declared
@@ -194,8 +195,9 @@ class Evaluated(Answer):
     def policies(self) -> tuple[dict[str, Analysis], tuple[str, ...]]:
         """The analysis under each reuse policy, and why any is missing."""
         given = {b.reuse for b in self.analysis.buffets if b.parent is not None}
-        found, notes = {}, []
-        for policy in ("refill", "slide", "keep_previous"):
+        found: dict[str, Analysis] = {}
+        notes: list[str] = []
+        for policy in Reuse:
             if given == {policy}:
                 found[policy] = self.analysis
                 continue

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.mapping.looptree import Reuse
 from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
 from polymodel.quantities import engineering
@@ -17,12 +15,6 @@ from polymodel.report.relation import counters, tile_relation
 from polymodel.report.report import Report
 from polymodel.schedule.retained import retained_window
 from polymodel.spec.faults import suggestion
-
-CARRY = {
-    "refill": "each stamp fills its tile anew",
-    "slide": "a step of the innermost loop that moves the tile fills only what the last tile did not hold",
-    "keep_previous": "only what the tile of the preceding visit did not hold is filled",
-}
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ def _where(counts: Counts, b: Buffet) -> tuple[str, ...]:
     used = f"storage node {b.node}, used by {', '.join(b.einsums)}"
     if b.parent is None:
         return (used, "the outermost storage of the tensor: nothing fills it")
-    return used, f"filled from {counts.component_of[b.parent]} (node {b.parent}); {b.reuse}: {CARRY[b.reuse]}"
+    return used, f"filled from {counts.component_of[b.parent]} (node {b.parent}); {b.reuse}: {b.reuse.words}"
 
 
 def _stamps(counts: Counts, einsum: str, b: Buffet) -> tuple[str, ...]:
@@ -130,11 +122,11 @@ def _retained(counts: Counts, b: Buffet) -> list[tuple[str, tuple[str, ...]]]:
     cascade, tree = counts.problem.cascade, counts.problem.tree
     producer = cascade.producer(b.tensor)
     written = producer is not None and producer.name in b.einsums
-    if b.reuse == "refill" or (written and b.parent is not None):
+    if not b.reuse.carries or (written and b.parent is not None):
         return []
     names = [c.name for c in counters(counts.problem, b.einsums[0], b.node)]
     try:
-        found = retained_window(cascade, tree, (b.node, b.tensor), b.einsums, cast(Reuse, b.reuse), names)
+        found = retained_window(cascade, tree, (b.node, b.tensor), b.einsums, b.reuse, names)
     except Refused as refusal:
         return [("kept from the visit before", (refusal.message,))]
     if found is None:

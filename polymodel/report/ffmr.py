@@ -126,7 +126,7 @@ def _share(counts: Counts, chain: Chain, b: Buffet) -> Share:
     bits = stored_bits(counts, b.tensor, b.tile_max, b.parent is None)
     share = Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused))
     above = any(i > b.node for i, _ in chain.fused)
-    stays = above or b.reuse != "refill" or not _co_iterated(counts.problem, chain, share)
+    stays = above or b.reuse.carries or not _co_iterated(counts.problem, chain, share)
     return Share(b.tensor, b.node, b.einsums, bits, bool(chain.fused) and stays)
 
 
@@ -156,7 +156,7 @@ def _settled(problem: Problem, chain: Chain) -> bool:
             loop.initial_tile_shape not in (None, loop.tile_shape) for _, loop in problem.tree.loops(einsum)
         ):
             return False
-    return not any(isinstance(n, StorageNode) and n.reuse != "refill" for _, n, _ in problem.tree.walk())
+    return not any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
 
 
 def _equal(problem: Problem, chain: Chain, found: Capacity) -> bool:

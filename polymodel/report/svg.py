@@ -58,7 +58,7 @@ class Column:
 def label(node: Node, mark: str = "") -> Label:
     """What is written in a node; `mark` says what a loop infers or repeats. Long names are shortened."""
     if isinstance(node, StorageNode):
-        policy = () if node.reuse == "refill" else (node.reuse.replace("_", " "),)
+        policy = (node.reuse.label.replace("_", " "),) if node.reuse.label else ()
         return Label((short(node.component), *_listed(node.tensors), *policy))
     if isinstance(node, ComputeNode):
         return Label((short(node.einsum), short(node.component)))

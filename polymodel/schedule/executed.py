@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, LoopTree, Reuse, StorageNode
+from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import Tie, decided_above, ties
 from polymodel.polyhedra import needs, steps
+from polymodel.reuse import Reuse
 from polymodel.schedule.holding import innermost_dependent
 from polymodel.schedule.text import affine_in, chain, constraint_facts
 from polymodel.schedule.touch import (
@@ -189,7 +190,7 @@ class _Inference:
         assert isinstance(home.node, StorageNode)
         above = sum(1 for i, _, _ in d.loops if i < home.id)
         policy = self.reuse or home.node.reuse
-        if above > d.depth and policy != "refill":
+        if above > d.depth and policy.carries:
             raise Refused(
                 f"{tensor} is kept from one visit to the next below loops of {d.name} that stand below "
                 "the loop which decides what it executes",
@@ -253,9 +254,9 @@ def _missing(needed: Touch, held: Touch, above: int, policy: Reuse, tensor: str)
                 f"store {tensor} below the spatial loop, or make that loop temporal",
             )
         found[f.block] = text
-    if policy == "refill":
+    if not policy.carries:
         return found
-    innermost = innermost_dependent(held) if policy == "slide" else -1
+    innermost = -1 if policy.wraps else innermost_dependent(held)
     remaining: set[int] = set()  # blocks of axes further in over whose steps not all stays
     for axis in sorted((a for a in held.temporal if a >= innermost), reverse=True):
         _subtract_stayed(found, needed, held, axis, remaining)

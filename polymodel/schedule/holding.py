@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from polymodel.mapping.looptree import Reuse
 from polymodel.polyhedra import holding, order, steps
 from polymodel.polyhedra.bounded import bounded
 from polymodel.polyhedra.holding import Order, Trace
+from polymodel.reuse import Reuse
 from polymodel.schedule.touch import Touch, View, joint_blocks, merge_blocks, partition, touch
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def scattered(node: Held) -> dict[int, int] | None:
 
 def kept_axes(node: Touch, reuse: Reuse) -> tuple[int, ...]:
     """The temporal axes over whose steps the policy lets elements stay."""
-    if reuse == "refill":
+    if not reuse.carries:
         return ()
-    innermost = innermost_dependent(node) if reuse == "slide" else -1
+    innermost = -1 if reuse.wraps else innermost_dependent(node)
     return tuple(a for a in node.temporal if a >= innermost)
 
 

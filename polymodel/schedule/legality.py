@@ -11,10 +11,11 @@ from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
-from polymodel.mapping.looptree import Loop, LoopTree, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra import needs, order
+from polymodel.reuse import Reuse, override
 from polymodel.schedule import elements
 from polymodel.schedule.executed import Unexecutable, executed
 from polymodel.schedule.holding import held, kept_axes, lost, scattered, unfinished
@@ -35,16 +36,17 @@ class Mapped(Protocol):
     def tree(self) -> LoopTree: ...
 
 
-def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]:
+def check(problem: Mapped, reuse: str | None = None) -> tuple[Diagnostic, ...]:
     """One diagnostic per broken dependence (docs/semantics.md, Legality), with Einsums, loop and an element,
     and one per loop that spreads an output over a fanout that may not reduce it.
 
     `reuse`: the policy of every storage node, instead of its own. Raises Refused if it takes too long.
     """
+    policy = override(reuse)
     found: list[Diagnostic] = []
     cascade, tree = problem.cascade, problem.tree
     try:
-        case = Case(problem, executed(cascade, tree, reuse))
+        case = Case(problem, executed(cascade, tree, policy))
     except Unexecutable as why:
         return (Diagnostic(why.message, why.remedy, path="mapping", code="illegal-dependence"),)
     found += unreduced(cascade, problem.hierarchy, tree, case.parts)
@@ -59,7 +61,7 @@ def check(problem: Mapped, reuse: Reuse | None = None) -> tuple[Diagnostic, ...]
         check_readers(cascade, tree, tensor)
         for consumer in cascade.consumers(tensor):
             if consumer.name in tree.paths and consumer.name != producer.name:
-                fault = _dependence(case, tensor, producer.name, consumer.name, reuse)
+                fault = _dependence(case, tensor, producer.name, consumer.name, policy)
                 if fault is not None:
                     found.append(fault)
     return tuple(found)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from polymodel.mapping.looptree import LoopTree, Reuse
+from polymodel.mapping.looptree import LoopTree
 from polymodel.polyhedra import needs
 from polymodel.polyhedra.bounded import bounded
+from polymodel.reuse import Reuse
 from polymodel.schedule.executed import executed
 from polymodel.schedule.holding import kept_axes
 from polymodel.schedule.touch import View, joint_blocks, loop_origins, partition, touch

@@ -16,6 +16,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.slopes.compatibility import OperationMapping, Verdict, compatible
 from polymodel.slopes.curve_text import (
     Curves,
@@ -272,10 +273,10 @@ class GraphSlope(Answer):
             nodes += [Loop(*choice.fused[depth - 1])] if depth else []
             here = [t for t, d in choice.held if d == depth]
             here += choice.uneven if depth == len(choice.fused) else ()
-            nodes += [StorageNode(inner, tuple(here), "slide")] if here else []
+            nodes += [StorageNode(inner, tuple(here), Reuse.SLIDE)] if here else []
         nodes += [Loop(v, t) for v, t in choice.order]
         rest = tuple(t for t in one.tensors if t not in held and t not in choice.uneven)
-        nodes += [StorageNode(inner, rest, "slide")] if rest else []
+        nodes += [StorageNode(inner, rest, Reuse.SLIDE)] if rest else []
         return LoopTree((*nodes, ComputeNode(einsum, compute)))
 
     def report(self, point: GraphPoint, einsum: str) -> Report:

@@ -25,6 +25,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.evaluate import evaluate_problem
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.mapping.resolve import mapping_to_yaml
+from polymodel.reuse import Reuse
 from polymodel.slopes.curve_text import Points, check_point, figures_text, fitting_or_fault
 from polymodel.slopes.curves import CurveOfBlocks
 from polymodel.slopes.levels import check_counts, check_einsum, plain_hierarchy, two_levels, weights_of
@@ -118,7 +119,7 @@ class SkiSlope(Answer):
         nodes: list[Node] = [StorageNode(outer, self.einsum.tensors)]
         nodes += [Loop(v, tiles[v]) for v in point.order]
         if point.kept:
-            nodes.append(StorageNode(inner, point.kept, "slide"))
+            nodes.append(StorageNode(inner, point.kept, Reuse.SLIDE))
         return LoopTree((*nodes, ComputeNode(self.einsum.name, compute)))
 
     def mapping_yaml(self, point: SlopePoint) -> str:

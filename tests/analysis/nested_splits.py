@@ -13,7 +13,8 @@ from random import Random
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.workloads import box, index
 

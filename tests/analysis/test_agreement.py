@@ -16,7 +16,8 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as exact_engine
 from polymodel.analysis.result import Analysis
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Node, Reuse, Split
+from polymodel.mapping.looptree import Loop, Node, Split
+from polymodel.reuse import Reuse
 from tests.generators import problems
 
 EXACT: Engine = exact_engine

@@ -16,7 +16,8 @@ from polymodel.analysis.exact import arrays, listings, occupancy, steady, sweep
 from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.gaps import Gaps, Memory
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, Split, StorageNode
+from polymodel.reuse import Reuse
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem
 from tests.analysis.test_agreement import POLICIES, SETTINGS, differences, drawing
 from tests.generators import problems

@@ -22,7 +22,8 @@ from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.lifetimes import factored_counts
 from polymodel.analysis.exact.live import live_counts
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Reuse, Split
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade
 from tests.analysis.small import dram, einsum, glb, hierarchy
 from tests.analysis.test_agreement import POLICIES, SETTINGS, drawing

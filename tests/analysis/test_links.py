@@ -21,7 +21,8 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Link
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.looptree import Loop, StorageNode
+from polymodel.reuse import Reuse
 from tests.analysis.test_agreement import drawing
 from tests.cost.cases import chain
 from tests.generators import problems

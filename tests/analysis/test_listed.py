@@ -13,7 +13,8 @@ from polymodel.analysis.exact import listed, live
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, Link
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Loop, Split, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Affine, Constraint
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, moved, problem, rule, spread
 from tests.analysis.test_agreement import differences

@@ -19,7 +19,8 @@ from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.analysis.symbolic import forms
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.looptree import Reuse, Split, StorageNode
+from polymodel.mapping.looptree import Split, StorageNode
+from polymodel.reuse import Reuse
 from tests.analysis.nested_splits import nested_splits
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf
 from tests.analysis.test_agreement import differences, drawing

@@ -20,7 +20,8 @@ from polymodel.analysis.exact.buffets import lay_out
 from polymodel.analysis.exact.fills import fill_carries
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse, Split
+from polymodel.mapping.looptree import Loop, Split
+from polymodel.reuse import Reuse
 from polymodel.schedule.holding import kept_axes
 from polymodel.schedule.touch import partition, touch
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
@@ -89,7 +90,7 @@ def compare(problem: Problem, tally: Counter[str]) -> None:
         for view in node.views:
             name = view.einsum.name
             own = touch((view,), partition((view,)))
-            policies: tuple[Reuse, ...] = ("slide", "keep_previous")
+            policies = (Reuse.SLIDE, Reuse.KEEP_PREVIOUS)
             for policy in policies:
                 windows = referee(problem, alone(walks[name], buffets[key], policy), name)
                 assert counted(sizes_at(own)) == windows[0], text

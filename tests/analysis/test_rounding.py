@@ -16,7 +16,8 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.architecture.hierarchy import Action, Component
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.looptree import Loop, StorageNode
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Cascade
 from tests.analysis.small import dram, einsum, hierarchy, loop, mac, problem, spread
 from tests.analysis.test_agreement import SETTINGS, differences, drawing

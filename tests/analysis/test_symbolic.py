@@ -18,7 +18,8 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Reuse, Split
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split
+from polymodel.reuse import Reuse
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.generators import problems
 from tests.matmul import matmul

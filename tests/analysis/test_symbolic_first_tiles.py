@@ -20,8 +20,9 @@ from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.extents import check_extents
-from polymodel.mapping.looptree import LoopTree, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import LoopTree, Split, StorageNode
 from polymodel.mapping.resolve import ResolvedMapping
+from polymodel.reuse import Reuse
 from polymodel.spec.faults import Faults
 from tests.analysis.small import dram, einsum, glb, loop, mac, problem, rf, spread
 from tests.analysis.test_agreement import SETTINGS, differences, drawing

@@ -19,7 +19,7 @@ from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import InternalError, NotSeparable, Refused, SpecError
-from polymodel.mapping.looptree import Reuse
+from polymodel.reuse import Reuse
 from polymodel.schedule.gate import faults_of
 from polymodel.schedule.legality import check
 from tests.analysis.test_agreement import differences

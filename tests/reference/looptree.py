@@ -24,6 +24,7 @@ from polymodel.mapping.looptree import Split, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import decided_above, ties
 from polymodel.polyhedra.counting import points_of
+from polymodel.reuse import Reuse
 from polymodel.schedule.holding import innermost_dependent, kept_axes
 from polymodel.schedule.touch import Touch, View, partition, touch
 from polymodel.workload.einsum import TensorAccess
@@ -223,10 +224,10 @@ def _check_level(outcome: Outcome, layout: Layout, row: Numbers) -> None:
         found = matched(what, row["value"], at.function(sizes_at(own)), [])
     elif quantity == "fills":
         found = matched(
-            what, row["value"], at.function(fills_at(own, own, kept_axes(own, "slide"))), [at.idle]
+            what, row["value"], at.function(fills_at(own, own, kept_axes(own, Reuse.SLIDE))), [at.idle]
         )
     elif quantity == "reads_to_parent":
-        once = at.function(fills_at(own, own, kept_axes(own, "slide"), at.spatial))
+        once = at.function(fills_at(own, own, kept_axes(own, Reuse.SLIDE), at.spatial))
         found = matched(what, row["value"], once, [at.idle])
     else:
         raise ValueError(f"the quantity {quantity} is not understood")

@@ -13,8 +13,9 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import violation
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Reuse, Split, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
 from polymodel.polyhedra import bounded
+from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from tests.analysis import small

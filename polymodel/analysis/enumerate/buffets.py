@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, SpatialLoop, Time
-from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.mapping.looptree import LoopTree, StorageNode
 from polymodel.mapping.placement import storage_chain
+from polymodel.reuse import Reuse
 
 
 @dataclass
@@ -90,9 +91,9 @@ def innermost_dependent(buffet: BuffetWalk) -> int | None:
 
 def may_stay(policy: Reuse, before: Time, now: Time, dependent: int | None) -> bool:
     """The policy's verdict on the step between two successive visits."""
-    if policy == "refill":
+    if not policy.carries:
         return False
-    if policy == "keep_previous" or dependent is None:
+    if policy.wraps or dependent is None:
         return True
     differing = next(i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b)
     return differing >= dependent
@@ -113,7 +114,8 @@ def parent_keeps(buffet: BuffetWalk, before: Time, now: Time, place: Place, elem
 
 def settle(buffet: BuffetWalk) -> None:
     """Fill in `carried`, `run` and `following`, visit by visit. The parent must be settled before."""
-    dependent = innermost_dependent(buffet) if buffet.policy == "slide" else None
+    slides = buffet.policy.carries and not buffet.policy.wraps
+    dependent = innermost_dependent(buffet) if slides else None
     before: Time | None = None
     for now in buffet.visits:
         if before is not None:

@@ -24,7 +24,8 @@ from polymodel.analysis.result import (
     TransferSizes,
 )
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import LoopTree, Reuse, StorageNode
+from polymodel.mapping.looptree import LoopTree, StorageNode
+from polymodel.reuse import override
 from polymodel.workload.einsum import Cascade, TensorAccess
 
 
@@ -36,12 +37,13 @@ class Enumerate:
     def __repr__(self) -> str:
         return "engine enumerate: every operation executed"
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Every count of `analysis.result`, in elements and operations; see docs/semantics.md."""
         overlapped = pipelines_of(problem)
-        walks = walk_all(problem, reuse)
+        policy = override(reuse)
+        walks = walk_all(problem, policy)
         phases = phases_of(walks)
-        by_key, chains = build_buffets(problem, walks, phases, reuse)
+        by_key, chains = build_buffets(problem, walks, phases, policy)
         broken = first_violation(problem, walks, chains)
         if broken:
             index = ", ".join(map(str, broken.element))

@@ -24,9 +24,10 @@ from polymodel.analysis.enumerate.walk import (
     points,
 )
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, Reuse, Split, Step, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, Split, Step, StorageNode
 from polymodel.mapping.placement import storage_chain, users
 from polymodel.mapping.ties import ties
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 
 Point = tuple[int, ...]
@@ -213,7 +214,7 @@ class _Execution:
                 if consumer.name in users(tree, last):
                     needed[o.time[: depth[0]], o.place[: depth[1]]].add(x)
         between = [s for s in locator.below if isinstance(s.node, Loop) and s.id < home.id]
-        if between and buffet.policy != "refill":
+        if between and buffet.policy.carries:
             raise Refused(
                 f"{tensor} is kept from one visit to the next below loops of {einsum.name} that stand below "
                 "the loop which decides what it executes",

@@ -9,7 +9,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.buffets import BuffetWalk, Chains, build_buffets
 from polymodel.analysis.enumerate.execute import walk_all
 from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, Time, points
-from polymodel.mapping.looptree import Reuse
+from polymodel.reuse import override
 
 
 @dataclass(frozen=True)
@@ -227,11 +227,12 @@ def first_violation(problem: Problem, walks: dict[str, EinsumWalk], chains: Chai
     return _unreduced(problem, walks, chains)
 
 
-def violation(problem: Problem, reuse: Reuse | None = None) -> Violation | None:
+def violation(problem: Problem, reuse: str | None = None) -> Violation | None:
     """The first rule that a problem breaks, by enumeration, None if it is legal.
 
     Raises Refused only for what cannot be enumerated at all.
     """
-    walks = walk_all(problem, reuse)
-    _, chains = build_buffets(problem, walks, phases_of(walks), reuse)
+    policy = override(reuse)
+    walks = walk_all(problem, policy)
+    _, chains = build_buffets(problem, walks, phases_of(walks), policy)
     return first_violation(problem, walks, chains)

@@ -7,11 +7,12 @@ from functools import cached_property
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.tally import Shape
-from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import ties
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode
+from polymodel.reuse import Reuse, override
 from polymodel.schedule.executed import executed
 from polymodel.schedule.touch import (
     Block,
@@ -63,9 +64,9 @@ class Node:
     def policy_carries(self) -> frozenset[int]:
         """Axis positions whose transitions the node's own policy lets elements stay over."""
         temporal = self.all_touch.temporal
-        if self.reuse == "refill":
+        if not self.reuse.carries:
             return frozenset()
-        if self.reuse == "keep_previous":
+        if self.reuse.wraps:
             return frozenset(temporal)
         innermost = -1
         for factor in self.all_touch.factors:
@@ -130,11 +131,12 @@ def _part_offsets(einsum: Einsum, parts: tuple[Part, ...]) -> tuple[str, ...]:
     return tuple(v for v in einsum.rank_variables if v in found)
 
 
-def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
+def lay_out(problem: Problem, reuse: str | None = None) -> Layout:
     """Find every buffet; `reuse` overrides all policies."""
     cascade, tree = problem.cascade, problem.tree
     full: dict[tuple[str, str], View] = {}
-    parts = executed(cascade, tree, reuse)
+    policy = override(reuse)
+    parts = executed(cascade, tree, policy)
     for name in tree.einsums:
         einsum = cascade[name]
         loops = loop_origins(cascade, tree, name)
@@ -161,7 +163,7 @@ def lay_out(problem: Problem, reuse: Reuse | None = None) -> Layout:
                 node_id,
                 node.component,
                 tensor,
-                reuse or node.reuse,
+                policy or node.reuse,
                 parent,
                 users,
                 _views_above(full, tensor, users, loops_above),

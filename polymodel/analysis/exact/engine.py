@@ -34,7 +34,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.errors import Refused
 from polymodel.integers import dtype_of
-from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
+from polymodel.mapping.looptree import ComputeNode, StorageNode
 from polymodel.mapping.pipelines import around
 from polymodel.schedule.touch import partition, touch
 
@@ -47,7 +47,7 @@ class Exact:
     def __repr__(self) -> str:
         return "engine exact: relations, counted with barvinok"
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """Count everything; raises Refused for what this engine does not cover."""
         overlapped = pipelines_of(problem)
         layout = lay_out(problem, reuse)

@@ -29,7 +29,8 @@ from polymodel.analysis.symbolic.records import (
 from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
 from polymodel.analysis.symbolic.worlds import World, joined
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import ComputeNode, Reuse, StorageNode
+from polymodel.mapping.looptree import ComputeNode, StorageNode
+from polymodel.reuse import Reuse, override
 
 
 class Symbolic:
@@ -40,7 +41,7 @@ class Symbolic:
     def __repr__(self) -> str:
         return "engine symbolic: closed forms"
 
-    def analyse(self, problem: Problem, *, reuse: Reuse | None = None, live: bool = False) -> Analysis:
+    def analyse(self, problem: Problem, *, reuse: str | None = None, live: bool = False) -> Analysis:
         """The numbers of a problem without symbols."""
         if live:
             raise NotSeparable("element-level lifetimes have no closed form here", "use engine exact")
@@ -52,14 +53,14 @@ MOST_LOOPS = 4  # whose single trips decide what stays: each doubles the forms
 
 
 def forms(
-    problem: Problem, *, reuse: Reuse | None = None, ranks: Mapping[str, str] | None = None
+    problem: Problem, *, reuse: str | None = None, ranks: Mapping[str, str] | None = None
 ) -> SymbolicAnalysis:
     """Closed forms of everything; tile shapes that are names stay symbols. Raises NotSeparable.
 
     `ranks`: rank variable -> symbol that stands for its extent.
     """
     _refuse_what_is_not_formed(problem)
-    return joined(list(_cases(problem, reuse, ranks, {}, number(1))))
+    return joined(list(_cases(problem, override(reuse), ranks, {}, number(1))))
 
 
 def _cases(

@@ -72,12 +72,12 @@ def _is_filled(link: Link) -> bool:
     return child.producer is None and child.users[0] == link.einsum
 
 
-def needed(space: Space, use: Chosen, carry: Carry, reuse: str = "") -> Form:
+def needed(space: Space, use: Chosen, carry: Carry, wraps: bool = False) -> Form:
     """Distinct (counters in use, element) that are not carried into the visit."""
     uses = {i: use(i) for i in range(len(space.axes))}
     result = count(space, uses)
     for axis, stays in carry.items():
-        result = result - stays * carried(space, axis, uses, reuse != "keep_previous")
+        result = result - stays * carried(space, axis, uses, not wraps)
     return result
 
 
@@ -99,9 +99,9 @@ def _shared(link: Link) -> Callable[[int], Use]:
 
 
 def _needed_over(link: Link, first: bool, held: int, between: Callable[[int], Use]) -> Form:
-    reuse = link.child.reuse if link.child is not None else ""
+    wraps = link.child is not None and link.child.reuse.wraps
     use = _use(link, first, held, between)
-    found = needed(link.space, use, link.carry, reuse)
+    found = needed(link.space, use, link.carry, wraps)
     maker = link.child.producer if link.child is not None else None
     if maker in (None, link.einsum):
         return found
@@ -204,7 +204,7 @@ def _fillable(link: Link, place: int, use: Chosen) -> Form:
 def _events(link: Link, place: int, use: Chosen) -> Form:
     here = link.chain[place] if place < len(link.chain) else None
     carry = link.carried[place] if here is not None else {}
-    return needed(link.space, use, carry, here.reuse if here is not None else "")
+    return needed(link.space, use, carry, here is not None and here.reuse.wraps)
 
 
 def _lacking(link: Link, place: int, use: Chosen) -> Form:

@@ -18,9 +18,10 @@ from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Reuse, StorageNode
+from polymodel.mapping.looptree import StorageNode
 from polymodel.mapping.placement import storage_chain
 from polymodel.mapping.ties import Tie, decided_above, ties
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 EXACT = "use engine exact"
@@ -224,17 +225,17 @@ class _Hold:
         """Whether what was made before the steps of a loop that tiles this rank is still held."""
         if axis >= self.above:
             return True  # made once in each visit
-        if self.policy == "refill":
+        if not self.policy.carries:
             return False
         mine = self.theirs.axes[axis].variable
         inner = [
             i for i in range(axis + 1, self.above) if self.theirs.axes[i].variable in self.access.variables
         ]
-        if self.policy == "keep_previous":
+        if self.policy.wraps:
             inner = [i for i in inner if self.theirs.axes[i].variable != mine]
         trips = [self.single_trip(i) for i in inner]
         if False in trips:
-            if self.policy == "keep_previous" and any(self.overlaps(i) for i in inner):
+            if self.policy.wraps and any(self.overlaps(i) for i in inner):
                 raise NotSeparable(
                     f"under keep_previous, {self.tensor} stays in part where an inner loop wraps",
                     "use reuse: slide, or engine exact",
@@ -277,7 +278,7 @@ class _Hold:
     def repetition(self, axis: int, kind: Tie) -> Window:
         """A loop over a variable that the intermediate does not have: makes it again at every step."""
         w = self.theirs.axes[axis].variable
-        if kind == "bound" or axis >= self.above or self.policy != "refill":
+        if kind == "bound" or axis >= self.above or self.policy.carries:
             raise NotSeparable(
                 f"{self.name} executes at some steps only of the loop over {w}, which {self.tensor} does not "
                 "have",

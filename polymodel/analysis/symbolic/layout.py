@@ -13,8 +13,9 @@ from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window, halos
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Loop, Reuse, StorageNode
+from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.mapping.placement import storage_chain, users
+from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 
 
@@ -279,7 +280,7 @@ def carries(layout: Layout, einsum: str, chain: tuple[Node, ...]) -> tuple[Carry
 
 def _made_anew(layout: Layout, node: Node) -> Carry:
     """Of what an inferred Einsum makes nothing was there before: it is made once in each run."""
-    if node.producer is not None and node.depth > layout.decided[node.producer] and node.reuse != "refill":
+    if node.producer is not None and node.depth > layout.decided[node.producer] and node.reuse.carries:
         raise NotSeparable(
             f"{node.tensor} is carried in {node.component} below own loops of {node.producer}, "
             "which is inferred",
@@ -291,9 +292,9 @@ def _made_anew(layout: Layout, node: Node) -> Carry:
 def policy(node: Node) -> Carry:
     """The node's own policy: loop position -> 1 where it lets elements stay."""
     space = node.space
-    if node.reuse == "refill":
+    if not node.reuse.carries:
         return {}
-    if node.reuse == "keep_previous":
+    if node.reuse.wraps:
         return {a: number(1) for a in temporal(space)}
     found: Carry = {}
     settled_inside = number(1)

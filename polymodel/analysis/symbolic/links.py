@@ -45,7 +45,7 @@ class Link:
     @property
     def parts_stay(self) -> bool:
         """Whether parts of windows stay when an inner loop wraps."""
-        return self.child is not None and self.child.reuse == "keep_previous"
+        return self.child is not None and self.child.reuse.wraps
 
     @property
     def carry(self) -> Carry:

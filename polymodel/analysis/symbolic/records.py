@@ -18,6 +18,7 @@ from polymodel.analysis.result import (
     WorkingSet,
 )
 from polymodel.analysis.symbolic.forms import ZERO, Form, Peak
+from polymodel.reuse import Reuse
 
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
 
@@ -29,7 +30,7 @@ class BuffetForm:
     node: int
     component: str
     tensor: str
-    reuse: str
+    reuse: Reuse
     einsums: tuple[str, ...]
     parent: int | None
     tile_max: Form

@@ -169,7 +169,7 @@ class Structure:
         self, own: set[str], over: list[tuple[int, Loop]], parent: int, child: int | None, output: bool
     ) -> set[int]:
         """Temporal loops further in than any that moves the tensor, where the child's policy lets it stay."""
-        if child is None or self._storage(child).reuse == "refill":
+        if child is None or not self._storage(child).reuse.carries:
             return set()
         moving = [i for i, x in over if not x.spatial and self.variable(x) in own and i in self.turning]
         last = max(moving, default=-1)

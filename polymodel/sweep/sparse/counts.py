@@ -351,7 +351,7 @@ class Structures:
         self.columns = columns
         formats = Formats(problem)
         base = bound_problem(problem, columns[0].values[0]) if columns else problem
-        stays = any(isinstance(n, StorageNode) and n.reuse != "refill" for _, n, _ in problem.tree.walk())
+        stays = any(isinstance(n, StorageNode) and n.reuse.carries for _, n, _ in problem.tree.walk())
         self.patterns: list[tuple[frozenset[int], ...]] = []
         self.pattern: list[Any] = []
         for c in columns:
