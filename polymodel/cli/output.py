@@ -113,7 +113,7 @@ def formatted(report: Report, options: argparse.Namespace) -> str:
         return report.to_json(live=options.live)
     if options.format == "html":
         return report.to_html(live=options.live, command=options.command)
-    return report.text(live=options.live)
+    return report.whole_text(live=options.live)
 
 
 def _table(table: Table, style: str) -> str:

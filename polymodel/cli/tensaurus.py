@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _predicted(options: argparse.Namespace) -> str:
-    from polymodel.report.tensaurus import TITLES, published_table, report_table, report_text
+    from polymodel.report.tensaurus import TITLES, published_table, report_text
     from polymodel.sparse.tensaurus import tensaurus
     from polymodel.sparse.tensaurus.kernels import kernel_of
     from polymodel.view.blocks import Section, notes
@@ -57,7 +57,7 @@ def _predicted(options: argparse.Namespace) -> str:
         report = tensaurus(options.kernel, a, **sizes)
         if options.format == "table":
             return report_text(report)
-        table = report_table(report)
+        table = report.table()
     told = "".join(f"note: {n}\n" for n in table.notes)
     if options.format == "table":
         return f"{table.text(indent='')}\n{told}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec, load
@@ -13,6 +15,14 @@ from polymodel.spec.output import write_text
 from polymodel.spec.plain import check_classes
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
+from polymodel.view.answer import Answer, declared
+from polymodel.view.bars import bar_axes
+from polymodel.view.blocks import Block, Code
+from polymodel.view.files import Json
+from polymodel.view.table import Column, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH = 110
 
@@ -57,7 +67,7 @@ def refuse_effects(left: Iterable[Diagnostic], allow: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Imported:
+class Imported(Answer):
     """A converted file.
 
     `text` is the spec as YAML, which loads as it stands. `notes` say what was read otherwise than it was
@@ -101,9 +111,60 @@ class Imported:
         rest = gathered(d for d in self.left_out if d not in self.changed)
         return (*changed, *notes, *(f"left out{text}" for text in rest))
 
-    def save(self, file: str | Path) -> Path:
-        """Write the YAML to a new file; an existing one is left alone."""
-        path = Path(file)
+    @declared(title="What is not as it was", name="remarks")
+    def differences(self) -> Table:
+        """One row per thing that was read otherwise than it was written, or left out, with its remedy."""
+        columns = (
+            Column("what", words="note, or left out"), Column("place", words="file, line and column"),
+            Column("key", words="the key as it stands below its owner"),
+            Column("message", words="what is so"),
+            Column("changes", words="the figures that differ because of it"),
+            Column("remedy", words="what to do about it"),
+        )  # fmt: skip
+        listed = [("note", d) for d in self.notes] + [("left out", d) for d in self.left_out]
+        rows = (
+            (what, str(d.place) if d.place.file else "", getattr(d, "key", d.path), d.message,
+             getattr(d, "changes", ""), d.remedy)
+            for what, d in listed
+        )  # fmt: skip
+        return Table("remarks", columns, tuple(rows))
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Imported from {self.source}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The YAML, and what is not as it was."""
+        return [Code(self.text), *(Code(remark) for remark in self.remarks)]
+
+    def as_data(self, *, live: bool = True) -> dict[str, Json]:
+        """The spec as text, what is not as it was, and the table of it."""
+        return {**super().as_data(live=live), "text": self.text}
+
+    def plot(self, what: str = "", ax: Axes | None = None) -> Axes:
+        """Bars: how many things are noted, left out, and change figures."""
+        lists = {"noted": self.notes, "left out": self.left_out, "changes figures": self.changed}
+        counts = tuple((name, len(listed)) for name, listed in lists.items())
+        columns = Column("kind"), Column("things", "element", words="things that are not as they were")
+        return bar_axes(Table("remarks", columns, counts), what, ax)
+
+    def save(  # type: ignore[override]  # one file is what an import is for: its path can be loaded
+        self,
+        place: str | PathLike[str],
+        *,
+        live: bool = False,
+        parquet: bool = False,
+        command: str = "",
+    ) -> Path | tuple[Path, ...]:
+        """Write the YAML to a new file; an existing one is left alone. A name without an ending is a folder
+        that gets spec.yaml, the remarks, the data and the page."""
+        if Path(place).suffix:
+            return self._write(Path(place))
+        found = super().save(place, live=live, parquet=parquet, command=command)
+        return (self._write(Path(place) / "spec.yaml"), *found)
+
+    def _write(self, path: Path) -> Path:
         if path.exists():
             raise SpecError([Diagnostic(f"{path} exists already", "name a new file")])
         with writing(path):
@@ -115,11 +176,6 @@ class Imported:
 
     def __repr__(self) -> str:
         return f"Imported({self.source}: {len(self.notes)} notes, {len(self.left_out)} left out)"
-
-    def _repr_html_(self) -> str:
-        from polymodel.view.html import preformatted
-
-        return preformatted(str(self))
 
 
 def gathered(found: Iterable[Diagnostic]) -> list[str]:

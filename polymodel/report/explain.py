@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
@@ -12,28 +13,51 @@ from polymodel.mapping.pipelines import around, overlaps
 from polymodel.mapping.placement import storage_chain
 from polymodel.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
-from polymodel.report.report import Report
 from polymodel.schedule.retained import retained_window
 from polymodel.spec.faults import suggestion
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Code, Line
+from polymodel.view.table import Column, Table
+
+if TYPE_CHECKING:
+    from polymodel.report.report import Report
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Title, then sections of (heading, lines); `relations` are the tile relations, one per Einsum."""
+@dataclass(frozen=True, repr=False)
+class Explanation(Answer):
+    """Subject, then sections of (heading, lines); `relations` are the tile relations, one per Einsum."""
 
-    title: str
+    subject: str
     sections: tuple[tuple[str, tuple[str, ...]], ...]
     relations: tuple[str, ...]
     equations: tuple[str, ...]
 
+    @declared
+    def lines(self) -> Table:
+        """One row per statement, with the heading that it stands under."""
+        columns = Column("heading", words="what the line is about"), Column("line", words="the statement")
+        return Table("lines", columns, tuple((h, line) for h, body in self.sections for line in body))
+
+    @property
+    def title(self) -> str:
+        """What is explained."""
+        return self.subject
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The sections one below the other."""
+        found: list[Block] = [Line(self.subject)]
+        for heading, body in self.sections:
+            found += [Line(f"  {heading}"), *(Line(f"    {b}") for b in body)]
+        return found
+
     def __repr__(self) -> str:
         return str(self).rstrip()
 
-    def __str__(self) -> str:
-        lines = [self.title]
-        for heading, body in self.sections:
-            lines += [f"  {heading}", *(f"    {b}" for b in body)]
-        return "\n".join(lines) + "\n"
+    def _repr_html_(self) -> str:
+        """Lines as they are printed; `_repr_latex_` has the equations."""
+        from polymodel.view.html import fragment
+
+        return fragment([Code(str(self))])
 
     def _repr_latex_(self) -> str:
         rows = r" \\ ".join(self.equations)

@@ -167,7 +167,7 @@ class Report(Evaluated):
             found = super().save(folder, live=live, parquet=parquet, command=command)
             return (*found, *save_beside(self, Path(folder), parquet))
 
-    def text(self, *, live: bool = False) -> str:
+    def whole_text(self, *, live: bool = False) -> str:
         """The report for a terminal, behind it what the spec says of zeros: the sparse report, and tiles."""
         from polymodel.report.text import whole_text
 

@@ -11,13 +11,6 @@ TITLES = {"tensaurus": "Kernel on the Tensaurus accelerator", "published": "What
 _UNITS = {"element": "", "fiber": "", "slice": "", "operation": "", "step": "", "bit": "b", "byte": "B"}
 
 
-def report_table(report: TensaurusReport) -> Table:
-    """One prediction: quantity, value, unit, label (exact, expected, bound) and how the number is made."""
-    columns = Column("quantity"), Column("value"), Column("unit"), Column("label"), Column("how")
-    rows = tuple((r.name, r.value, r.unit, r.label, r.form) for r in report.rows())
-    return Table("tensaurus", columns, rows)
-
-
 def report_text(report: TensaurusReport) -> str:
     """The same for a terminal: every value with its unit."""
     columns = Column("quantity"), Column("value"), Column("label"), Column("how")

@@ -13,9 +13,14 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
 from polymodel.spec.plain import as_whole, shown
+from polymodel.view.answer import Answer, declared
+from polymodel.view.bars import bar_axes
+from polymodel.view.blocks import Block, Code
 from polymodel.view.table import Cell, Column, Table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from polymodel.report.report import Report
 
 MEASURES = ("tile", "live")
@@ -102,8 +107,8 @@ class Held:
     reason: str
 
 
-@dataclass(frozen=True)
-class Peak:
+@dataclass(frozen=True, repr=False)
+class Peak(Answer):
     """The first phase in which a memory holds most; str() says it in words."""
 
     component: str
@@ -118,15 +123,34 @@ class Peak:
     held: tuple[Held, ...]
     where: str = ""
 
+    @declared(title="Who is in the memory at its peak", name="held")
+    def holders(self) -> Table:
+        """One row per tensor at the peak, the largest first: its bits, its most bits, and why it stays."""
+        columns = (
+            Column("tensor"), Column("node"), Column("bits", "bit", words="bits at the peak"),
+            Column("largest", "bit", words="the most bits that it ever takes there"),
+            Column("reason", words="why it is there"),
+        )  # fmt: skip
+        rows = ((h.tensor, h.node, h.bits, h.largest, h.reason) for h in self.held)
+        return Table("held", columns, tuple(rows))
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"The peak of {self.component}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The peak in words."""
+        return [Code(self._words())]
+
+    def plot(self, what: str = "bits", ax: Axes | None = None) -> Axes:
+        """Bars of what each tensor holds at the peak."""
+        return bar_axes(self.table(), what, ax)
+
     def __repr__(self) -> str:
-        return str(self).rstrip()
+        return self._words().rstrip()
 
-    def _repr_html_(self) -> str:
-        from polymodel.view.html import preformatted
-
-        return preformatted(str(self))
-
-    def __str__(self) -> str:
+    def _words(self) -> str:
         if not self.held:
             return f"{self.component} holds nothing\n"
         at = ", ".join(f"{name} = {counter}" for name, counter in self.stamp)

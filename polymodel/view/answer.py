@@ -155,16 +155,22 @@ class Answer:
         """The heading of its page."""
         return repr(self).splitlines()[0]
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to know beside the figures, as text."""
+        return tuple(self.notes)
+
     def content(self, live: bool = True) -> list[Block]:
         """What is printed and what a notebook shows: the main figures, then the tables that have rows."""
         shown = [(d, self.plain(n, live=live)) for n, d in self.declared.items()]
         sections = [Section(d.title, t.bare(), opened=not i) for i, (d, t) in enumerate(shown) if t.rows]
         spaced = [b for s in sections for b in (Line(), s)]
-        return [Line(self.title), *spaced, *notes(self.notes)]
+        return [Line(self.title), *spaced, *notes(self.remarks)]
 
     def head(self, live: bool = True) -> list[Block]:
-        """What stands at the top of its page."""
-        return self.content(live)
+        """What stands at the top of its page, below the title."""
+        found = self.content(live)
+        return found[1:] if found[:1] == [Line(self.title)] else found
 
     def parts(self, live: bool, plots: bool, command: str) -> list[Part]:
         """The sections of its page: every table in full, and what the page was made from."""
@@ -172,7 +178,7 @@ class Answer:
 
         found = []
         for name, table in self.listed(live):
-            one, known = self.declared[name], set(self.notes)
+            one, known = self.declared[name], set(self.remarks)
             own = [n for n in table.notes if n not in known]  # what is said at the top is not said again
             blocks = [Section("", table.bare(), about=one.words), *notes(own)]
             found.append(Part(f"Table: {one.title}", blocks))
@@ -232,7 +238,7 @@ class Answer:
 
     def as_data(self, *, live: bool = True) -> dict[str, Json]:
         """The answer as plain data: `format`, `kind`, `notes`, and `tables` by name with units and rows."""
-        head: dict[str, Json] = {"format": FORMAT, "kind": type(self).__name__, "notes": list(self.notes)}
+        head: dict[str, Json] = {"format": FORMAT, "kind": type(self).__name__, "notes": list(self.remarks)}
         return {**head, "tables": self.tables_data(live)}
 
     def tables_data(self, live: bool = True) -> dict[str, Json]:
@@ -279,10 +285,10 @@ class Answer:
             files = [target / f"{name}{ending}" for ending in (".json", ".html", ".txt")]
             self.to_json(files[0], live=live)
             self.to_html(files[1], live=live, command=command)
-            saved_text(self.text(live=live), files[2])
+            saved_text(self.whole_text(live=live), files[2])
         return (*found, *files)
 
-    def text(self, *, live: bool = True) -> str:
+    def whole_text(self, *, live: bool = True) -> str:
         """All of it as text, as a command prints it."""
         return printed(self.content(live))
 

@@ -1,4 +1,4 @@
-"""Bars of one figure of a table, for answers that have no picture of their own."""
+"""Bars of one figure of a table, for answers without a picture of their own; tables of words as they are."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ COLOUR = "#2563a8"
 def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     """A bar per row, at most 40, named by the texts of the row. SpecError for what is no figure."""
     figures = [c.name for i, c in enumerate(table.columns) if table.numeric(i)]
+    if not figures and not what:
+        return text_axes(table, ax)
     chosen = what or next(iter(figures), "")
     if chosen not in figures:
         message = f"table {table.name} has no figure {chosen!r}".removesuffix(" ''")
@@ -38,4 +40,14 @@ def bar_axes(table: Table, what: str = "", ax: Axes | None = None) -> Axes:
     unit = f" ({table.columns[at].unit})" if table.columns[at].unit else ""
     drawn.set_xlabel(f"{table.columns[at].heading}{unit}")
     drawn.set_title(f"{table.name.replace('_', ' ')}: {table.columns[at].meaning or chosen}", fontsize=10)
+    return drawn
+
+
+def text_axes(table: Table, ax: Axes | None = None) -> Axes:
+    """The table as it is printed, at most 40 rows: for one that has words alone."""
+    lines = table.first(MOST).text(indent="").splitlines()
+    drawn = axes(ax, max(4, 0.075 * max(map(len, lines))), 0.6 + 0.17 * len(lines))
+    drawn.text(0, 1, "\n".join(lines), family="monospace", fontsize=8, va="top", parse_math=False)
+    drawn.set_axis_off()
+    drawn.set_title(table.name.replace("_", " "), fontsize=10)
     return drawn

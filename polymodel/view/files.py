@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polymodel.errors import writing
 from polymodel.integers import arrow_column, is_whole
@@ -46,18 +46,31 @@ def write_parquet(frame: pandas.DataFrame, path: Path) -> None:
     """A DataFrame as a parquet file that loses no digit of a whole number.
 
     Integers beyond int64 are decimals of 38 digits and no fraction; beyond these the column is text, marked
-    `polymodel`: `integer` in its field's metadata.
+    `polymodel`: `integer` in its field's metadata. A column of numbers and words is text.
     """
     import pyarrow
     from pyarrow import parquet
 
     objects = {n: frame[n].tolist() for n in frame.columns if frame[n].dtype == object}
     long = {n: arrow_column(values) for n, values in objects.items() if is_whole(values)}
-    data = pyarrow.Table.from_pandas(frame.assign(**dict.fromkeys(long, 0)))
+    mixed: dict[str, Any] = {
+        n: _as_text(values) for n, values in objects.items() if n not in long and _is_mixed(values)
+    }
+    data = pyarrow.Table.from_pandas(frame.assign(**dict.fromkeys(long, 0), **mixed))
     for name, (field, values) in long.items():
         data = data.set_column(data.column_names.index(name), field.with_name(name), values)
     with writing(path), whole(path) as fresh, fresh.open("wb") as sink:
         parquet.write_table(data, sink)
+
+
+def _is_mixed(values: Sequence[object]) -> bool:
+    """True of a column whose cells are of several kinds, or of one that parquet has no type for."""
+    kinds = {type(v) for v in values if v is not None}
+    return len(kinds) > 1 or not kinds <= {str, bool, int, float}
+
+
+def _as_text(values: Sequence[object]) -> list[str | None]:
+    return [None if v is None else str(v) for v in values]
 
 
 def json_text(data: Json) -> str:

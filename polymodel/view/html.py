@@ -127,7 +127,7 @@ def page(
     allowed = b64encode(sha256(code.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"  # heat maps hold their cells as an image
     )
     return filled(
         "page.html",

@@ -134,7 +134,6 @@ BRIEF = {
     "Uniform",
     "Actual",
     "RankNnz",
-    "execution",
     "Limits",
     "divisors",
     "EinsumMapspace",

@@ -288,7 +288,7 @@ mapping:
     with pytest.raises(pm.Refused, match="Y at MEM") as caught:
         _ = report.tiling
     assert remedy in caught.value.remedy
-    assert "Y at MEM" in report.text()  # the dense report is there all the same
+    assert "Y at MEM" in report.whole_text()  # the dense report is there all the same
     assert "refused" in json.dumps(as_data(report)["tiling"])
     assert "Y at MEM" in report.to_html()
 
@@ -351,7 +351,7 @@ def test_it_shows_wherever_reports_show(library: pm.Report, tmp_path: Path) -> N
         check_table(f"tiling_{name}")
         assert library.table(f"tiling_{name}") is found.table(name)
         assert len(getattr(found, name)) == len(found.table(name).rows)
-    assert "Cut into tiles" in library.text()
+    assert "Cut into tiles" in library.whole_text()
     assert "Words moved by tiles" in library.to_html()
     assert "<table>" in found._repr_html_()
     data = as_data(library)["tiling"]

@@ -17,14 +17,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from polymodel.sparse.execute import tables
 from polymodel.sparse.fibertree import Fibertree, LoopRank
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.teaal.records import TeaalSpec
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Table
 
 if TYPE_CHECKING:
     from polymodel.sparse.execute.check import Check, Unchecked
 
 Ints = NDArray[np.int64]
+PRINTED = 48  # rows of a table that are printed; the DataFrames have all
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class Slice:
 
 
 @dataclass(frozen=True, eq=False)
-class Execution:
+class Execution(Answer):
     """A cascade as it ran: `results` by tensor (every output, intermediate ones too), counts per Einsum.
 
     `tensors`: the inputs. `valued`: whether results have their values, or 1 where they were only counted.
@@ -179,6 +184,48 @@ class Execution:
     spec: TeaalSpec
     scalars: Mapping[str, float] = field(default_factory=dict)
     valued: bool = True
+
+    @declared(title="Work and time per Einsum", name="einsums")
+    def work(self) -> Table:
+        """Per Einsum: multiplies, adds, updates, outputs, and time under three models."""
+        return tables.einsums(self)
+
+    @declared(title="Coordinate accesses per loop rank")
+    def ranks(self) -> Table:
+        """Coordinates read and written per Einsum, loop rank and tensor."""
+        return tables.ranks(self)
+
+    @declared(title="Parts of partitioned inputs")
+    def slices(self) -> Table:
+        """The parts of each input that is partitioned at its outermost rank."""
+        return tables.slices(self)
+
+    @declared(title="Load per space point")
+    def space(self) -> Table:
+        """Every Einsum and space point that computes anything."""
+        return tables.space(self)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers are."""
+        return (tables.NOTE,)
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Execution of {', '.join(e.einsum for e in self.einsums)}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The tables that have rows, without columns that say nothing, cut to what is read."""
+        found: list[Block] = [Line(tables.headline(self))]
+        for name, one in self.declared.items():
+            table = self.table(name).without_empty((None, "", 0))
+            if table.rows:
+                left = len(table.rows) - PRINTED
+                more = f"… {left:,} more rows: .{name}" if left > 0 else ""
+                opened = name == "einsums"
+                found += [Line(), Section(one.title, table.first(PRINTED), opened=opened, more=more)]
+        return [*found, *notes(self.notes)]
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{e.einsum}: {e.multiplies:,} multiplies" for e in self.einsums)

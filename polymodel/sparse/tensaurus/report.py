@@ -12,6 +12,9 @@ from polymodel.sparse.density.model import Label
 from polymodel.sparse.tensaurus.kernels import KERNELS
 from polymodel.sparse.tensaurus.machine import Machine
 from polymodel.sparse.tensaurus.tiles import Nest
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Facts, Line
+from polymodel.view.table import Column, Table
 
 Number = int | float
 Bound = Literal["compute", "memory"]
@@ -68,7 +71,7 @@ class Flow:
 
 
 @dataclass(frozen=True, repr=False)
-class TensaurusReport:
+class TensaurusReport(Answer):
     """One kernel on one tensor. Seconds, joules, bits; `label` tells of what the counts are.
 
     `steps`: of the busiest lanes, summed over hardware tiles and passes. `executed`: multiplications that
@@ -99,15 +102,23 @@ class TensaurusReport:
         what = f"{self.gops:.4g} GOP/s, {self.bound}-bound, {self.label}"
         return f"TensaurusReport({self.kernel}: {sizes}, {_shown(self.nnz)} nonzeros; {what})"
 
-    def _repr_html_(self) -> str:
-        from polymodel.view.html import preformatted
+    @declared(title="Kernel on the Tensaurus accelerator", name="tensaurus")
+    def figures(self) -> Table:
+        """Every number of the prediction: value, unit, label (exact, expected, bound) and how it is made."""
+        columns = Column("quantity"), Column("value"), Column("unit"), Column("label"), Column("how")
+        rows = tuple((r.name, r.value, r.unit, r.label, r.form) for r in self.rows())
+        return Table("tensaurus", columns, rows)
 
-        return preformatted(str(self))
+    def content(self, live: bool = True) -> list[Block]:
+        """A dozen lines; the table has everything."""
+        return [Line(self.title), Facts(self._lines(), indent="  ")]
 
     def __str__(self) -> str:
-        """A dozen lines; `rows()` has everything."""
+        return super().__str__().rstrip()
+
+    def _lines(self) -> list[tuple[str, str]]:
         time, joules = partial(engineering, unit="s"), partial(engineering, unit="J")
-        lines = [
+        return [
             ("work", f"{_shown(self.multiplies)} multiplications, {_shown(self.executed)} with tiles"),
             ("fibers", f"{_shown(self.fibers)}, {_shown(self.slices)} slices in tiles"),
             *(
@@ -126,7 +137,6 @@ class TensaurusReport:
             ("energy", f"{joules(sum(self.energy.values()))}, of HBM {joules(self.energy['HBM'])}"),
             ("tiles", ", ".join(f"{n} {s:,}" for n, s in self._tiles())),
         ]  # fmt: skip
-        return "\n".join([repr(self), *(f"  {name:<11}{text}" for name, text in lines)])
 
     @property
     def operations(self) -> Number:

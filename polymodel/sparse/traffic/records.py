@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from polymodel.quantities import engineering
+from polymodel.view.answer import Answer, declared
+from polymodel.view.blocks import Block, Line, Section, notes
+from polymodel.view.table import Cell, Column, Table
+
 Label = Literal["exact"]
 
 
@@ -96,7 +101,7 @@ class EinsumTraffic:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class Traffic(Answer):
     """A cascade. `blocks`: Einsums that are fused run at once, so a block takes as long as its busiest
     component (its times in the Einsums of the block summed); `time` is the sum over blocks, in seconds.
     """
@@ -104,6 +109,75 @@ class Traffic:
     einsums: tuple[EinsumTraffic, ...]
     blocks: tuple[tuple[str, ...], ...]
     time: float | None
+
+    @declared(title="Bits moved")
+    def memories(self) -> Table:
+        """Bits read and written per Einsum, memory and tensor; `note` says what instances share."""
+        columns = (
+            Column("einsum"), Column("component"), Column("tensor"), Column("read_bits", "bit"),
+            Column("write_bits", "bit"), Column("time", "s"), Column("note"),
+        )  # fmt: skip
+        rows: list[tuple[Cell, ...]] = []
+        for e in self.einsums:
+            for memory in e.memories:
+                time = memory.time
+                for m in memory.moved:
+                    rows.append((e.einsum, memory.memory, m.tensor, m.read, m.write, time, m.note))
+                    time = None
+        return Table("memories", columns, tuple(rows), self.notes)
+
+    @declared(title="Work of units")
+    def units(self) -> Table:
+        """Counts per Einsum, unit and kind of operation."""
+        columns = (
+            Column("einsum"),
+            Column("component"),
+            Column("kind"),
+            Column("count", "operation"),
+            Column("time", "s"),
+        )
+        rows: list[tuple[Cell, ...]] = []
+        for e in self.einsums:
+            for unit in e.units:
+                time = unit.time
+                for name, count in unit.counts:
+                    rows.append((e.einsum, unit.unit, name, count, time))
+                    time = None
+        return Table("units", columns, tuple(rows), self.notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which Einsums run at once, the time of all, and what the numbers are."""
+        return tuple(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        yield "every number is an exact count on the actual data"
+        blocks = "; then ".join(
+            " and ".join(block) + (" at once" if len(block) > 1 else "") for block in self.blocks
+        )
+        if blocks:
+            yield f"order: {blocks}"
+        if self.time is not None:
+            yield f"time of all: {engineering(self.time, 's')}, each block as long as its busiest component"
+
+    @property
+    def title(self) -> str:
+        """The heading of its page."""
+        return f"Traffic of {', '.join(e.einsum for e in self.einsums)}"
+
+    def content(self, live: bool = True) -> list[Block]:
+        """The tables that have rows, and what to know."""
+        spaced = [block for section in self.sections() for block in (section, Line())]
+        return [*spaced, *notes(self.notes)]
+
+    def sections(self) -> list[Section]:
+        """The tables that have rows, without columns that say nothing."""
+        shown = ((d.title, self.table(n).bare().without_empty()) for n, d in self.declared.items())
+        return [Section(title, table, opened=True) for title, table in shown if table.rows]
+
+    def __repr__(self) -> str:
+        times = f", {engineering(self.time, 's')}" if self.time is not None else ""
+        return f"Traffic({', '.join(e.einsum for e in self.einsums)}{times})"
 
     def einsum(self, name: str) -> EinsumTraffic:
         """One Einsum by the name of its output; KeyError if there is none."""

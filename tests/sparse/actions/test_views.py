@@ -39,7 +39,7 @@ def test_text_and_page_say_the_main_figures(sparse: pm.SparseReport, tmp_path: P
     assert "expected" in text
     page = sparse.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
-    assert page.count("<h2>") == len(TABLES)
+    assert page.count("<h2>") == len(TABLES) + 1  # and how it was made
     assert "<table>" in sparse._repr_html_()
     assert repr(sparse).startswith("SparseReport(expected")
 

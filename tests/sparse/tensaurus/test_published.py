@@ -12,7 +12,7 @@ import pytest
 import polymodel as pm
 from polymodel.cli import main
 from polymodel.errors import SpecError
-from polymodel.report.tensaurus import report_table, report_text
+from polymodel.report.tensaurus import report_text
 from polymodel.sparse.density import Uniform, random_tensor
 from polymodel.sparse.tensaurus import Machine, Tiles, bandwidth, published, tensaurus
 from polymodel.sparse.tensaurus.anchors import DENSE, Record, dense, size_table, table
@@ -196,10 +196,10 @@ def test_a_prediction_is_read_with_units_and_names_of_ranks() -> None:
     assert "tile K " in said
     assert "across" not in said
     assert re.search(r"time of all +[0-9.]+ ns +expected", said)
-    cells = {r["quantity"]: r for r in report_table(report).records()}
+    cells = {r["quantity"]: r for r in report.table().records()}
     assert (cells["multiplies"]["value"], cells["multiplies"]["unit"]) == (12800.0, "operation")
     assert "GOP/s" in str(report)
-    assert "tiles      K 32, I 50, J 40" in str(report)
+    assert "tiles       K 32, I 50, J 40" in str(report)
 
 
 def test_all_faults_are_told() -> None:
