@@ -2,18 +2,53 @@
 
 Counts are numbers of elements (or operations), summed over all instances and all iterations,
 for ONE execution of each Einsum: `n_instances` is applied later, in `cost`. Integers are exact.
+
+Records that closed forms have as well are generic in their number `N`: an integer, unless it is said
+otherwise, or a form of tile-size symbols.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic
 
 from polymodel.reuse import Reuse
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    N = TypeVar("N", default=int)
+else:
+    from typing import TypeVar
+
+    N = TypeVar("N")
+
+
+NO_ELEMENT: Any = 0  # whatever kind of number the others are
+
+
+def _added(a: N, b: N) -> N:
+    """The sum of two numbers of one kind."""
+    one: Any = a
+    total: N = one + b
+    return total
+
+
+def mapped(record: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """The record with every number of this kind changed, those in pairs of loads as well."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, kind):
+            return change(value)
+        return tuple(map(changed, value)) if isinstance(value, tuple) else value
+
+    return replace(record, **{f.name: changed(getattr(record, f.name)) for f in fields(record)})
+
 
 @dataclass(frozen=True)
-class Buffet:
+class Buffet(Generic[N]):
     """One tensor in one storage node. Sizes in elements, before `backing_scale` or n_instances.
 
     `einsums`: users of the tensor below the node, in execution order. `parent`: id of the storage
@@ -30,20 +65,20 @@ class Buffet:
     reuse: Reuse
     einsums: tuple[str, ...]
     parent: int | None
-    tile_max: int
-    tile_total: int
-    visits: int
-    instances: int
-    distinct: int
+    tile_max: N
+    tile_total: N
+    visits: N
+    instances: N
+    distinct: N
     live: int | None = None
 
     @property
-    def tile_average(self) -> Fraction:
+    def tile_average(self: Buffet[int]) -> Fraction:
         return Fraction(self.tile_total, self.visits) if self.visits else Fraction(0)
 
 
 @dataclass(frozen=True)
-class Traffic:
+class Traffic(Generic[N]):
     """Accesses of one tensor at one storage node, booked to one Einsum.
 
     `reads_fill`: reads here that serve fills of storage below, or operands of compute (also the
@@ -56,54 +91,67 @@ class Traffic:
     node: int
     component: str
     tensor: str
-    reads_fill: int = 0
-    reads_drain: int = 0
-    writes_fill: int = 0
-    writes_drain: int = 0
+    reads_fill: N = NO_ELEMENT
+    reads_drain: N = NO_ELEMENT
+    writes_fill: N = NO_ELEMENT
+    writes_drain: N = NO_ELEMENT
 
     @property
-    def reads(self) -> int:
-        return self.reads_fill + self.reads_drain
+    def reads(self) -> N:
+        return _added(self.reads_fill, self.reads_drain)
 
     @property
-    def writes(self) -> int:
-        return self.writes_fill + self.writes_drain
+    def writes(self) -> N:
+        return _added(self.writes_fill, self.writes_drain)
 
 
 @dataclass(frozen=True)
-class TollTraffic:
+class TollTraffic(Generic[N]):
     """Elements of one tensor that pass a toll, booked to one Einsum: downwards and upwards."""
 
     einsum: str
     component: str
     tensor: str
-    down: int = 0
-    up: int = 0
+    down: N = NO_ELEMENT
+    up: N = NO_ELEMENT
 
 
 @dataclass(frozen=True)
-class Compute:
+class Compute(Generic[N]):
     """Operations of one Einsum; `busiest`: of the instance that executes most of them."""
 
     einsum: str
     component: str
-    operations: int
-    busiest: int
-    instances: int
+    operations: N
+    busiest: N
+    instances: N
 
 
 @dataclass(frozen=True)
-class InstanceLoad:
+class InstanceLoad(Generic[N]):
     """What the busiest instances of a memory or toll move for one Einsum, in bits of whole actions.
 
     `loads`: the Pareto-maximal (read bits, write bits) pairs over the instances, sorted; any
-    latency that grows in both is largest on one of them. `instances`: how many move anything.
+    latency that grows in both is largest on one of them; of closed forms the pair of the first instance,
+    the busiest. `instances`: how many move anything. `dense`: on sparse data what all would move without
+    zeros, if that is known: with fewer bits a component works, even with none.
     """
 
     einsum: str
     component: str
-    loads: tuple[tuple[int, int], ...]
-    instances: int
+    loads: tuple[tuple[N, N], ...]
+    instances: N
+    dense: N | None = None
+
+    @property
+    def there(self) -> N:
+        """Above 0 wherever the component works for the Einsum."""
+        if self.dense is not None:
+            return self.dense
+        moved: N = NO_ELEMENT
+        for reads, writes in self.loads:
+            moved = _added(moved, _added(reads, writes))
+        return moved
 
 
 @dataclass(frozen=True)
@@ -124,7 +172,7 @@ class LinkTraffic:
 
 
 @dataclass(frozen=True)
-class RefillLoad:
+class RefillLoad(Generic[N]):
     """One end of the refills of one single-buffered storage; only under `assume_overlap: false`.
 
     `loads`: the Pareto-maximal (read bits, write bits) pairs that refills of `storage` move at an instance of
@@ -135,7 +183,7 @@ class RefillLoad:
     einsum: str
     component: str
     storage: str
-    loads: tuple[tuple[int, int], ...]
+    loads: tuple[tuple[N, N], ...]
 
 
 @dataclass(frozen=True)

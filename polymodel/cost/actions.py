@@ -7,9 +7,9 @@ up through a toll), compute has `compute`. An action that a component does not n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
 
 from polymodel.architecture.hierarchy import Action, Component
+from polymodel.cost.algebra import Number
 
 
 def movement_actions(component: Component) -> tuple[Action, Action]:
@@ -17,16 +17,14 @@ def movement_actions(component: Component) -> tuple[Action, Action]:
     return component.action("read"), component.action("write")
 
 
-def whole_actions(action: Action, elements: int, bits_per_value: int) -> int:
+def whole_actions(action: Action, elements: Number, bits_per_value: int) -> Number:
     """How many actions (bits, if the action is one bit) move elements one by one.
 
     So do larger transfers too, where a value takes whole actions.
     """
-    bits, each = elements * action.whole_bits(bits_per_value), action.bits_per_action or 1
-    # Expected counts are no whole numbers, and stay so.
-    return cast(int, bits / each if isinstance(bits, float) else bits // each)
+    return elements * (action.whole_bits(bits_per_value) // (action.bits_per_action or 1))
 
 
-def rounded_actions(action: Action, sizes: Iterable[tuple[int, int]], bits_per_value: int) -> int:
+def rounded_actions(action: Action, sizes: Iterable[tuple[int, Number]], bits_per_value: int) -> Number:
     """How many actions move transfers of these sizes: (elements, how many transfers)."""
     return sum(n * whole_actions(action, 1, elements * bits_per_value) for elements, n in sizes)

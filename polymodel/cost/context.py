@@ -10,6 +10,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis, TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Action, link_name
 from polymodel.cost.actions import rounded_actions, whole_actions
+from polymodel.cost.algebra import Number, nothing
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import StorageNode
 from polymodel.mapping.placement import storage_chain
@@ -41,7 +42,7 @@ def _equal(a: float, b: float) -> bool:
 
 
 class Counts:
-    """One analysis with its problem, indexed."""
+    """One analysis with its problem, indexed. Its numbers are an engine's, or formulas (`in_formulas`)."""
 
     def __init__(self, problem: Problem, analysis: Analysis) -> None:
         self.problem = problem
@@ -78,13 +79,13 @@ class Counts:
         chain = storage_chain(self.problem.tree, traffic.einsum, traffic.tensor)
         return bool(chain) and chain[-1].id == traffic.node
 
-    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> int:
+    def actions(self, moved: Traffic | TollTraffic, kind: str, action: Action) -> Number:
         """How many actions (or bits) take what `moved` counts under `kind`; transfers are rounded up."""
-        elements: int = getattr(moved, kind)
+        elements: Number = getattr(moved, kind)
         bits = self.bits(moved.tensor)
         node = moved.node if isinstance(moved, Traffic) else None
         inner = isinstance(moved, Traffic) and kind in BY_VALUE and self.is_innermost(moved)
-        if not elements or inner or not action.rounds(bits):
+        if inner or not action.rounds(bits) or nothing(elements):
             return whole_actions(action, elements, bits)
         sizes = self.sizes.get((moved.einsum, node, moved.component, moved.tensor, kind), ())
         if not _equal(sum(size * n for size, n in sizes), elements):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from polymodel.architecture.hierarchy import Action
+from polymodel.architecture.hierarchy import Action, Hierarchy
 from polymodel.cost.actions import movement_actions
+from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.links import link_energies
 from polymodel.cost.records import EinsumTime, EnergyItem
@@ -13,19 +14,26 @@ from polymodel.cost.records import EinsumTime, EnergyItem
 
 def energy_items(counts: Counts, latency: Iterable[EinsumTime]) -> tuple[EnergyItem, ...]:
     """One item per Einsum, component, tensor and action, in order of execution then hierarchy."""
-    actions = [
-        *_memory(counts),
-        *_tolls(counts),
-        *link_energies(counts),
-        *_compute(counts),
-        *_charges(counts),
-    ]
-    found = [*actions, *_leakage(counts, latency)]
+    found = [*action_energies(counts), *_leakage(counts, latency)]
     order = row_order(counts.problem)
     return tuple(sorted(_merged(found), key=lambda i: order(i.einsum, i.component)))
 
 
-def _item(einsum: str, component: str, tensor: str, action: Action, count: float) -> EnergyItem:
+def action_energies(counts: Counts) -> Iterator[EnergyItem]:
+    """What actions and hops take, everything but leakage."""
+    yield from _memory(counts)
+    yield from _tolls(counts)
+    yield from link_energies(counts)
+    yield from _compute(counts)
+    yield from _charges(counts)
+
+
+def leak_power(hierarchy: Hierarchy, do: Algebra = NUMBERS) -> Number:
+    """Watts of all instances of all components, which leak as long as anything executes."""
+    return do.total(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components)
+
+
+def _item(einsum: str, component: str, tensor: str, action: Action, count: Number) -> EnergyItem:
     return EnergyItem(
         einsum, component, tensor, action.name, count, "bit" if action.bits_per_action is None else "action",
         action.energy, count * action.energy, action.provenance,
@@ -38,7 +46,7 @@ def _memory(counts: Counts) -> Iterator[EnergyItem]:
         ways = (read, "reads_fill", "reads_drain"), (write, "writes_drain", "writes_fill")
         for action, *kinds in ways:
             n = sum(counts.actions(t, kind, action) for kind in kinds)
-            if n:
+            if not nothing(n):
                 yield _item(t.einsum, t.component, t.tensor, action, n * counts.executions(t.einsum))
 
 
@@ -47,7 +55,7 @@ def _tolls(counts: Counts) -> Iterator[EnergyItem]:
         down, up = movement_actions(counts.problem.hierarchy[t.component])
         for action, kind in ((down, "down"), (up, "up")):
             n = counts.actions(t, kind, action)
-            if n:
+            if not nothing(n):
                 yield _item(t.einsum, t.component, t.tensor, action, n * counts.executions(t.einsum))
 
 
@@ -55,7 +63,7 @@ def _compute(counts: Counts) -> Iterator[EnergyItem]:
     for c in counts.analysis.compute:
         action = counts.problem.hierarchy[c.component].action("compute")
         n = c.operations * counts.executions(c.einsum)
-        if n:
+        if not nothing(n):
             yield EnergyItem(
                 c.einsum, c.component, "", action.name, n, "operation",
                 action.energy, n * action.energy, action.provenance,
@@ -72,7 +80,7 @@ def _charges(counts: Counts) -> Iterator[EnergyItem]:
                 c.einsum, c.component, c.tensor, action.name, n, "operation",
                 action.energy, n * action.energy, action.provenance,
             )  # fmt: skip
-        elif n:
+        elif not nothing(n):
             each = action.bits_per_action
             yield _item(c.einsum, c.component, c.tensor, action, n if each is None else n / each)
 
@@ -82,7 +90,7 @@ def _leakage(counts: Counts, latency: Iterable[EinsumTime]) -> Iterator[EnergyIt
     leaking = [(c, hierarchy.instances(c.name)) for c in hierarchy.components if c.leak_power]
     for t in latency:
         for c, instances in leaking:
-            seconds = t.seconds * instances
+            seconds: Number = t.seconds * instances
             if seconds:
                 yield EnergyItem(
                     t.einsum, c.name, "", "leak", seconds, "second",
@@ -97,7 +105,7 @@ def _merged(items: Iterable[EnergyItem]) -> Iterator[EnergyItem]:
         groups.setdefault((i.einsum, i.component, i.tensor, i.action), []).append(i)
     for same in groups.values():
         first = same[0]
-        count = sum(i.count for i in same)
+        count: Number = sum(i.count for i in same)
         yield EnergyItem(
             first.einsum, first.component, first.tensor, first.action, count, first.unit,
             first.energy_each, count * first.energy_each, first.provenance,

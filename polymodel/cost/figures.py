@@ -8,13 +8,14 @@ from typing import Literal
 
 from polymodel.analysis.result import TollTraffic, Traffic
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.cost.algebra import NUMBERS, Algebra, Number
 from polymodel.cost.context import Counts
 from polymodel.cost.records import Costs
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.objectives import Figures, canonical, known_names, value
 from polymodel.spec.faults import suggestion
 
-Bits = dict[tuple[str, str], float]  # (component, `reads` or `writes`) -> bits, all instances and executions
+Bits = dict[tuple[str, str], Number]  # (component, `reads` or `writes`) -> bits, all instances and executions
 
 
 def memory_bits(counts: Counts) -> Bits:
@@ -28,7 +29,7 @@ def toll_bits(counts: Counts) -> Bits:
     return _summed(counts, ((t, t.down, t.up) for t in counts.analysis.tolls))
 
 
-def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, int, int]]) -> Bits:
+def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, Number, Number]]) -> Bits:
     found: Bits = {}
     for row, reads, writes in rows:
         bits = counts.bits(row.tensor) * counts.executions(row.einsum)
@@ -38,10 +39,11 @@ def _summed(counts: Counts, rows: Iterable[tuple[Traffic | TollTraffic, int, int
     return found
 
 
-def slots(counts: Counts) -> tuple[int, int]:
+def slots(counts: Counts) -> tuple[Number, Number]:
     """(operations, operations if every compute instance executed as many as the busiest one), all Einsums."""
     hierarchy = counts.problem.hierarchy
-    executed, places = 0, 0
+    executed: Number = 0
+    places: Number = 0
     for c in counts.analysis.compute:
         n = counts.executions(c.einsum)
         executed += c.operations * n
@@ -62,25 +64,25 @@ def asked_value(objective: str, hierarchy: Hierarchy, figures: Figures) -> float
 
 
 class CostFigures:
-    """`objectives.Figures` of an analysis and its costs."""
+    """`objectives.Figures` of an analysis and its costs, in numbers or formulas."""
 
-    def __init__(self, counts: Counts, costs: Costs) -> None:
-        self.counts, self.costs = counts, costs
-
-    @property
-    def energy(self) -> float:
-        return self.costs.total_energy
+    def __init__(self, counts: Counts, costs: Costs, do: Algebra = NUMBERS) -> None:
+        self.counts, self.costs, self.do = counts, costs, do
 
     @property
-    def latency(self) -> float:
-        return self.costs.total_latency
+    def energy(self) -> Number:
+        return self.do.total(i.energy for i in self.costs.energy)
+
+    @property
+    def latency(self) -> Number:
+        return self.do.total(t.seconds for t in self.costs.latency)
 
     @property
     def area(self) -> float:
         return self.costs.total_area
 
     @property
-    def utilisation(self) -> float:
+    def utilisation(self) -> Number:
         executed, places = slots(self.counts)
         return executed / places if places else 0.0
 
@@ -88,17 +90,17 @@ class CostFigures:
     def moved_bits(self) -> Bits:
         return memory_bits(self.counts) | toll_bits(self.counts)
 
-    def moved(self, component: str, way: Literal["reads", "writes"]) -> float:
+    def moved(self, component: str, way: Literal["reads", "writes"]) -> Number:
         return self.moved_bits.get((component, way), 0)
 
     @cached_property
-    def working_sets(self) -> Mapping[str, int]:
+    def working_sets(self) -> Mapping[str, Number]:
         """Memory -> the largest of its needs that count for its `allocation`."""
-        found: dict[str, int] = {}
+        found: dict[str, list[Number]] = {}
         for n in self.costs.needs:
             if n.counts:
-                found[n.component] = max(found.get(n.component, 0), n.bits)
-        return found
+                found.setdefault(n.component, []).append(n.bits)
+        return {component: self.do.largest(each) for component, each in found.items()}
 
-    def working_set(self, component: str) -> int:
+    def working_set(self, component: str) -> Number:
         return self.working_sets.get(component, 0)

@@ -14,38 +14,41 @@ import math
 from collections.abc import Iterator
 
 from polymodel.architecture.hierarchy import Component
+from polymodel.cost.algebra import NUMBERS, Algebra, Number, nothing
 from polymodel.cost.context import Counts, row_order
 from polymodel.cost.links import link_times
-from polymodel.cost.ports import port_time
+from polymodel.cost.ports import busy_time, port_time, slowest_pair
 from polymodel.cost.records import ComponentTime, EinsumTime, PipelineTime, Refill
 
 
-def component_times(counts: Counts) -> tuple[ComponentTime, ...]:
+def component_times(counts: Counts, do: Algebra = NUMBERS) -> tuple[ComponentTime, ...]:
     """One row per Einsum and component that does anything, in order of execution then hierarchy."""
-    found = [*_moving(counts), *link_times(counts), *_computing(counts)]
+    found = [*_moving(counts, do), *link_times(counts), *_computing(counts, do)]
     order = row_order(counts.problem)
     return tuple(sorted(found, key=lambda t: order(t.einsum, t.component)))
 
 
-def _moving(counts: Counts) -> Iterator[ComponentTime]:
+def _moving(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
     hierarchy = counts.problem.hierarchy
     for load in counts.analysis.loads:
         c, n = hierarchy[load.component], counts.executions(load.einsum)
-        r, w = max(load.loads, key=lambda pair: (port_time(c, pair), pair))
-        seconds = (port_time(c, (r, w)) + c.fill_drain_latency) * n
+        r, w = slowest_pair(c, load.loads, do)
+        longest = do.largest(port_time(c, pair, do) for pair in load.loads)
+        seconds = busy_time(c, load.there, longest, n, do)
         yield ComponentTime(
             load.einsum, c.name, c.kind, r * n, w * n, 0, seconds, c.fill_drain_latency * n,
             cycles_of(c, seconds), load.instances, hierarchy.instances(c.name),
         )  # fmt: skip
 
 
-def _computing(counts: Counts) -> Iterator[ComponentTime]:
+def _computing(counts: Counts, do: Algebra) -> Iterator[ComponentTime]:
     hierarchy = counts.problem.hierarchy
     for work in counts.analysis.compute:
-        if not work.operations:
+        if nothing(work.operations):
             continue
         c, n = hierarchy[work.component], counts.executions(work.einsum)
-        seconds = (work.busiest / c.action("compute").throughput + c.fill_drain_latency) * n
+        busiest: Number = work.busiest
+        seconds = busy_time(c, work.operations, busiest / c.action("compute").throughput, n, do)
         yield ComponentTime(
             work.einsum, c.name, c.kind, 0, 0, work.busiest * n, seconds, c.fill_drain_latency * n,
             cycles_of(c, seconds), work.instances, hierarchy.instances(c.name),
@@ -58,7 +61,10 @@ def cycles_of(component: Component, seconds: float) -> float | None:
 
 
 def einsum_times(
-    counts: Counts, times: tuple[ComponentTime, ...], overlapped: tuple[PipelineTime, ...] = ()
+    counts: Counts,
+    times: tuple[ComponentTime, ...],
+    overlapped: tuple[PipelineTime, ...] = (),
+    do: Algebra = NUMBERS,
 ) -> tuple[EinsumTime, ...]:
     """The latency of each Einsum in order of execution; its cycles are those of its compute.
 
@@ -73,13 +79,13 @@ def einsum_times(
         refills: tuple[Refill, ...] = ()
         rest = {t.component: t.seconds for t in mine}
         if not problem.hierarchy.assume_overlap:
-            refills, rest = _serialised(counts, name, rest)
+            refills, rest = _serialised(counts, name, rest, do)
         inside = next((p for p in overlapped if name in p.einsums), None)
         if inside is not None:
             found.append(_inside(counts, name, inside, rest, clock.get(name)))
             continue
-        limiting = max(rest, key=lambda c: rest[c], default="")
-        seconds = rest.get(limiting, 0.0) + math.fsum(r.seconds for r in refills)
+        limiting = do.slowest(rest)
+        seconds = do.largest(rest.values()) + do.total(r.seconds for r in refills)
         if limiting and not rest[limiting]:
             limiting = ""
         n = counts.executions(name)
@@ -104,8 +110,14 @@ def _inside(
     return EinsumTime(einsum, seconds, limiting, operations * n, n, (), cycles, inside.seconds)
 
 
+def _moved(counts: Counts, einsum: str, component: str) -> Number:
+    """Above 0 wherever the component moves anything for the Einsum."""
+    mine = (x.there for x in counts.analysis.loads if (x.einsum, x.component) == (einsum, component))
+    return next(mine, 0)
+
+
 def _serialised(
-    counts: Counts, einsum: str, busy: dict[str, float]
+    counts: Counts, einsum: str, busy: dict[str, float], do: Algebra
 ) -> tuple[tuple[Refill, ...], dict[str, float]]:
     """Refills that wait for nothing and let nothing else run, and the components' times without them.
 
@@ -118,9 +130,10 @@ def _serialised(
         if share.einsum != einsum:
             continue
         component = hierarchy[share.component]
-        seconds = max(port_time(component, moved) for moved in share.loads)
+        seconds = do.largest(port_time(component, moved, do) for moved in share.loads)
         if share.storage:
-            waits[share.storage] = max(waits.get(share.storage, 0.0), seconds)
+            waits[share.storage] = do.largest((waits.get(share.storage, 0.0), seconds))
         else:
-            rest[share.component] = (seconds + component.fill_drain_latency) * n
+            moved = _moved(counts, einsum, share.component)
+            rest[share.component] = busy_time(component, moved, seconds, n, do)
     return tuple(Refill(einsum, name, seconds * n) for name, seconds in waits.items()), rest

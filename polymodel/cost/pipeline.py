@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from polymodel.analysis.result import PipelineRun, Slot, StageWork
+from polymodel.cost.algebra import NUMBERS, Algebra, Number
 from polymodel.cost.context import Counts
-from polymodel.cost.ports import port_time
+from polymodel.cost.ports import busy_time, port_time
 from polymodel.cost.records import PipelineTime, StageTime
 from polymodel.mapping.pipelines import Pipeline, pipelines
 
@@ -20,8 +21,8 @@ Loads = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 class Span:
     """Seconds, and how they are booked to (Einsum, component that limits it)."""
 
-    seconds: float = 0.0
-    booked: dict[tuple[str, str], float] = field(default_factory=dict)
+    seconds: Number = 0.0
+    booked: dict[tuple[str, str], Number] = field(default_factory=dict)
 
     def add(self, other: Span, times: int = 1) -> None:
         self.seconds += other.seconds * times
@@ -29,61 +30,64 @@ class Span:
             self.booked[key] = self.booked.get(key, 0.0) + seconds * times
 
 
-def load_times(counts: Counts, loads: Loads, free: str = "") -> dict[str, float]:
+def load_times(counts: Counts, loads: Loads, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
     """Seconds per component of its busiest instance; `free` takes no time."""
-    hierarchy = counts.problem.hierarchy
-    return {
-        name: max(port_time(hierarchy[name], pair) for pair in pairs) + hierarchy[name].fill_drain_latency
-        for name, pairs in loads
-        if name != free
-    }
+    found: dict[str, Number] = {}
+    for name, pairs in loads:
+        if name != free:
+            c = counts.problem.hierarchy[name]
+            seconds = do.largest(port_time(c, pair, do) for pair in pairs)
+            found[name] = busy_time(c, 1, seconds, 1, do)
+    return found
 
 
-def work_times(counts: Counts, work: StageWork, free: str = "") -> dict[str, float]:
+def work_times(counts: Counts, work: StageWork, free: str = "", do: Algebra = NUMBERS) -> dict[str, Number]:
     """Seconds per component of what one Einsum does in one slot."""
-    times = load_times(counts, work.loads, free)
+    times = load_times(counts, work.loads, free, do)
     if work.operations:
         leaf = next(c.component for c in counts.analysis.compute if c.einsum == work.einsum)
         unit = counts.problem.hierarchy[leaf]
         if leaf != free:
             seconds = work.operations / unit.action("compute").throughput
-            times[leaf] = seconds + unit.fill_drain_latency
+            times[leaf] = busy_time(unit, work.operations, seconds, 1, do)
     return times
 
 
-def item_span(counts: Counts, item: StageWork | PipelineRun, free: str = "") -> Span:
+def item_span(
+    counts: Counts, item: StageWork | PipelineRun, free: str = "", do: Algebra = NUMBERS
+) -> Span:
     """How long an Einsum or an inner pipeline takes in one slot."""
     if isinstance(item, PipelineRun):
         found = Span()
         for slot in item.slots:
-            found.add(slot_span(counts, slot, free), slot.count)
+            found.add(slot_span(counts, slot, free, do), slot.count)
         return found
-    times = work_times(counts, item, free)
-    slowest = max(times, key=lambda c: times[c], default="")
-    seconds = times.get(slowest, 0.0)
-    return Span(seconds, {(item.einsum, slowest): seconds})
+    times = work_times(counts, item, free, do)
+    seconds = do.largest(times.values())
+    return Span(seconds, {(item.einsum, do.slowest(times)): seconds})
 
 
-def stage_spans(counts: Counts, slot: Slot, free: str = "") -> tuple[Span, ...]:
+def stage_spans(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> tuple[Span, ...]:
     """How long each stage of a slot takes."""
     found = []
     for stage in slot.stages:
         span = Span()
         for item in stage:
-            span.add(item_span(counts, item, free))
+            span.add(item_span(counts, item, free, do))
         found.append(span)
     return tuple(found)
 
 
-def slot_span(counts: Counts, slot: Slot, free: str = "") -> Span:
+def slot_span(counts: Counts, slot: Slot, free: str = "", do: Algebra = NUMBERS) -> Span:
     """How long a slot lasts: as its slowest stage, or as a component that several stages load."""
-    stages = stage_spans(counts, slot, free)
+    stages = stage_spans(counts, slot, free, do)
     slowest = max(stages, key=lambda s: s.seconds, default=Span())
-    shared = load_times(counts, slot.shared, free)
-    joint = max(shared, key=lambda c: shared[c], default="")
+    shared = load_times(counts, slot.shared, free, do)
+    joint = do.slowest(shared)
+    found = Span(do.largest([*(s.seconds for s in stages), *shared.values()]))
     if not joint or shared[joint] <= slowest.seconds:
-        return slowest
-    found = Span(shared[joint])
+        found.booked = slowest.booked
+        return found
     for (einsum, _), seconds in slowest.booked.items():
         share = seconds / slowest.seconds if slowest.seconds else 1 / len(slowest.booked)
         found.booked[einsum, joint] = found.booked.get((einsum, joint), 0.0) + shared[joint] * share
@@ -130,7 +134,8 @@ def _pipeline_time(counts: Counts, run: PipelineRun, p: Pipeline) -> PipelineTim
 def without(counts: Counts, run: PipelineRun, component: str) -> float:
     """Seconds of all executions of a pipeline if the component took no time."""
     einsum = next(p.einsums[0] for p in pipelines(counts.problem.tree) if p.node == run.node)
-    return item_span(counts, run, component).seconds * counts.executions(einsum)
+    found: float = item_span(counts, run, component).seconds * counts.executions(einsum)
+    return found
 
 
 def einsums_of(run: PipelineRun) -> tuple[str, ...]:

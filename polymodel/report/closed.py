@@ -8,17 +8,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from polymodel.analysis.engine import Problem
+from polymodel.analysis.result import Buffet
 from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import Form, Held
-from polymodel.analysis.symbolic.records import BuffetForm, SymbolicAnalysis
+from polymodel.analysis.symbolic.records import SymbolicAnalysis
 from polymodel.analysis.symbolic.render import Assume, Renderer
-from polymodel.cost.context import row_order
+from polymodel.cost.context import Counts, row_order
+from polymodel.cost.costs import closed_costs, in_formulas
+from polymodel.cost.figures import CostFigures, asked_value
+from polymodel.cost.formula import FORMULAS, Exact, Ratio
+from polymodel.cost.formula import value as number_of
+from polymodel.cost.records import Costs
 from polymodel.errors import Diagnostic, NotSeparable, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
-from polymodel.report.closed_costs import EnergyForm, TimeForm, bits_of, energies, latencies, times
-from polymodel.report.closed_table import MOST, Cell, Formula, Ratio, SymbolicTable, Weighted
+from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.schedule.gate import require_legal
 from polymodel.spec.faults import Faults, close_to
 from polymodel.spec.plain import as_whole, plainly, shown
@@ -128,13 +133,13 @@ class SymbolicReport(Answer):
         """The table with its formulas as text."""
         return self.table(name).shown()
 
-    def _rows_of(self) -> list[tuple[str, BuffetForm]]:
+    def _rows_of(self) -> list[tuple[str, Buffet[Form]]]:
         return [(e, b) for e in self.problem.tree.einsums for b in self.analysis.buffets if e in b.einsums]
 
     def _bits(self, tensor: str) -> int:
-        return bits_of(self.problem, tensor)
+        return self.figures.counts.bits(tensor)
 
-    def _stored(self, b: BuffetForm) -> Held:
+    def _stored(self, b: Buffet[Form]) -> Held:
         accesses = [a for e in self.problem.cascade.einsums for a in e.accesses if a.tensor == b.tensor]
         scale = accesses[0].backing_scale
         top, bottom = (scale.numerator, scale.denominator) if b.parent is None else (1, 1)
@@ -145,14 +150,11 @@ class SymbolicReport(Answer):
         """Operations, seconds and joules per Einsum and in all."""
         columns = ("einsum", "n_instances", "operations", "latency_s", "energy_J")
         rows: list[tuple[Cell, ...]] = []
-        executed = {c.einsum: c.operations for c in self.analysis.compute}
-        total = Form()
-        for e in self.problem.tree.einsums:
-            n = self.problem.cascade[e].n_instances
-            total = total + executed[e] * n
-            rows.append((e, n, executed[e] * n, self._latencies[e], self._joules(e)))
-        seconds = Weighted(tuple((1.0, f) for f in self._latencies.values()))
-        rows.append(("total", None, total, seconds, self._joules(None)))
+        for t in self.costs.latency:
+            joules = FORMULAS.total(i.energy for i in self.costs.energy if i.einsum == t.einsum)
+            rows.append((t.einsum, t.n_instances, t.operations, t.seconds, joules))
+        operations: Cell = sum(t.operations for t in self.costs.latency)
+        rows.append(("total", None, operations, self.figures.latency, self.figures.energy))
         return self._formulas("summary", columns, rows)
 
     @declared
@@ -220,7 +222,7 @@ class SymbolicReport(Answer):
                 touched = touched + t.reads_fill + t.reads_drain + t.writes_fill + t.writes_drain
             bits = moved * (self._bits(b.tensor) * self.problem.cascade[e].n_instances)
             # Where nothing is filled there is nothing to use again.
-            factor = Ratio(reads, fills) if fills != Form() else None
+            factor = Ratio(Exact(reads), Exact(fills)) if fills != Form() else None
             rows.append((e, b.component, b.tensor, b.node, b.reuse, b.distinct, bits, touched, factor))
         return self._formulas("reuse", columns, rows)
 
@@ -239,16 +241,22 @@ class SymbolicReport(Answer):
         return self._formulas("working_sets", columns, rows)
 
     @cached_property
-    def _times(self) -> list[TimeForm]:
-        return times(self.problem, self.analysis)
+    def costs(self) -> Costs:
+        """Energy, latency, area and needed bits by the rules of an evaluation: `Formula`s for numbers."""
+        return closed_costs(self.problem, self.analysis)
 
     @cached_property
-    def _latencies(self) -> dict[str, Formula]:
-        return latencies(self.problem, self._times)
+    def figures(self) -> CostFigures:
+        """What objectives are made of, as formulas."""
+        return CostFigures(Counts(self.problem, in_formulas(self.analysis)), self.costs, FORMULAS)
 
-    @cached_property
-    def _energies(self) -> list[EnergyForm]:
-        return energies(self.problem, self.analysis, self._latencies)
+    def value(self, objective: str) -> object:
+        """One objective by the name that searches give it (`edp`, `area`, `accesses:DRAM` ...): a SymPy
+        expression, or its number if every symbol has a value. SpecError for an unknown name."""
+        found: Cell = asked_value(objective, self.problem.hierarchy, self.figures)
+        if self.values.keys() >= self.symbols.keys():
+            return number_of(found, self.values)
+        return filled(found, self.renderer, self.values)
 
     @declared
     def latency(self) -> SymbolicTable:
@@ -260,9 +268,9 @@ class SymbolicReport(Answer):
         rows: list[tuple[Cell, ...]] = [
             (
                 t.einsum, t.component, t.read_bits, t.write_bits, t.operations, t.seconds, t.instances,
-                self.problem.hierarchy.instances(t.component),
+                t.available,
             )
-            for t in self._times
+            for t in self.costs.times
         ]  # fmt: skip
         return self._formulas("latency", columns, rows)
 
@@ -271,14 +279,13 @@ class SymbolicReport(Answer):
         """Joules of every action, and where each number comes from."""
         columns = (*KEY, "action", "count", "unit", "energy_per_unit_J", "energy_J", "provenance")
         rows: list[tuple[Cell, ...]] = [
-            (r.einsum, r.component, r.tensor, r.action, r.count, r.unit, r.each, r.energy, r.provenance)
-            for r in self._energies
-        ]
+            (
+                i.einsum, i.component, i.tensor, i.action, i.count, i.unit, i.energy_each, i.energy,
+                i.provenance,
+            )
+            for i in self.costs.energy
+        ]  # fmt: skip
         return self._formulas("energy", columns, rows)
-
-    def _joules(self, einsum: str | None) -> Weighted:
-        """Joules of one Einsum, or of all."""
-        return Weighted(tuple((r.each, r.count) for r in self._energies if einsum in (None, r.einsum)))
 
     def __repr__(self) -> str:
         names = ", ".join(f"{n}={self.values[n]}" if n in self.values else n for n in self.analysis.symbols)

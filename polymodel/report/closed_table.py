@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polymodel.analysis.symbolic.domain import Domain
 from polymodel.analysis.symbolic.forms import Form, Held, Peak
 from polymodel.analysis.symbolic.render import Renderer
+from polymodel.cost import formula as cost
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column
 from polymodel.spec.faults import suggestion
@@ -25,30 +25,7 @@ if TYPE_CHECKING:
 MOST = 60  # rows of a table in a terminal
 
 
-@dataclass(frozen=True)
-class Weighted:
-    """`constant + sum of weight * part`; joules, seconds."""
-
-    parts: tuple[tuple[float, Formula], ...]
-    constant: float = 0.0
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest of several formulas, 0 if there is none."""
-
-    parts: tuple[Formula, ...]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One formula over another; not a number where that is zero."""
-
-    over: Form
-    under: Form
-
-
-Formula = Form | Held | Peak | Weighted | Largest | Ratio
+Formula = Form | Held | Peak | cost.Formula
 Cell = Formula | int | float | str | bool | None
 
 
@@ -57,13 +34,13 @@ def filled(cell: Cell, renderer: Renderer, values: Mapping[str, int]) -> object:
     if not isinstance(cell, Formula):
         return cell
     if values and values.keys() >= renderer.symbols.keys():
-        return value(cell, values)
+        return cost.value(cell, values)
     found = expression(cell, renderer)
     return found.subs({renderer.symbols[n]: v for n, v in values.items()}) if values else found
 
 
-def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
-    """The formula in SymPy."""
+def expression(formula: cost.Part, renderer: Renderer) -> sympy.Expr:
+    """The formula, or number, in SymPy."""
     sp = renderer.ops.sp
     if isinstance(formula, Form):
         return renderer.form(formula)
@@ -71,29 +48,42 @@ def expression(formula: Formula, renderer: Renderer) -> sympy.Expr:
         return renderer.held(formula)
     if isinstance(formula, Peak):
         return renderer.peak(formula)
-    parts: list[sympy.Expr]
-    if isinstance(formula, Ratio):
-        return sp.sympify(renderer.form(formula.over)) / renderer.form(formula.under)
-    if isinstance(formula, Largest):
-        return renderer.largest(expression(p, renderer) for p in formula.parts)
-    # 1.0 times a formula would be written so.
-    found = [(weight, expression(p, renderer)) for weight, p in formula.parts if weight]
-    parts = [part if weight == 1 else weight * part for weight, part in found]
-    return sp.Add(*parts, *([formula.constant] if formula.constant else []))
+    if isinstance(formula, cost.Formula):
+        return _cost(formula, renderer)
+    return sp.sympify(formula)
 
 
-def value(formula: Formula, at: Mapping[str, int]) -> int | float:
-    """The number for given symbols."""
-    if isinstance(formula, (Form, Held)):
-        return formula.at(at)
-    if isinstance(formula, Peak):
-        return formula.at(at)[0]
-    if isinstance(formula, Largest):
-        return max((value(p, at) for p in formula.parts), default=0)
-    if isinstance(formula, Ratio):
-        under = formula.under.at(at)
-        return formula.over.at(at) / under if under else math.nan
-    return sum((w * value(p, at) for w, p in formula.parts), formula.constant)
+def _cost(formula: cost.Formula, renderer: Renderer) -> sympy.Expr:
+    """Joules, seconds and counts in SymPy."""
+    sp = renderer.ops.sp
+
+    def written(part: cost.Part) -> sympy.Expr:
+        return expression(part, renderer)
+
+    if isinstance(formula, cost.Exact):
+        return renderer.form(formula.form)
+    if isinstance(formula, cost.Times):
+        return _weighted(written(formula.part), formula.factor, sp)
+    if isinstance(formula, cost.Over):
+        return _weighted(written(formula.part), 1 / formula.divisor, sp)
+    if isinstance(formula, cost.Sum):
+        return sp.Add(*map(written, formula.parts))
+    if isinstance(formula, cost.Largest):
+        return renderer.largest(map(written, formula.parts))
+    if isinstance(formula, cost.Product):
+        return written(formula.one) * written(formula.other)
+    if isinstance(formula, cost.Ratio):
+        return sp.sympify(written(formula.over)) / written(formula.under)
+    assert isinstance(formula, cost.Where)
+    moved, part = written(formula.count), written(formula.part)
+    return part if moved.is_positive else sp.Piecewise((part, moved > 0), (0, True))
+
+
+def _weighted(part: sympy.Expr, weight: float, sp: Any) -> sympy.Expr:
+    """A part with a weight; 1.0 times a formula would be written so."""
+    if not weight:
+        return sp.Integer(0)
+    return part if weight == 1 else weight * part
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +144,7 @@ class SymbolicTable:
             raise SpecError(outside)
         return [
             {
-                n: value(c, numbers) if isinstance(c, Formula) else c
+                n: cost.value(c, numbers) if isinstance(c, Formula) else c
                 for n, c in zip(self.columns, row, strict=True)
             }
             for row in self.rows

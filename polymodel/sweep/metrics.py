@@ -12,7 +12,7 @@ import numpy as np
 from polymodel.errors import InternalError
 from polymodel.objectives import Figures
 from polymodel.sweep.kernel import Row
-from polymodel.sweep.plan import Busy, Costing, Limit, Linear, Phase
+from polymodel.sweep.plan import Costing, Limit, Line, Linear, Node, Phase, Present, Total
 from polymodel.sweep.scratch import Memory, Scratch
 
 Array = Any
@@ -84,7 +84,7 @@ class Found:
 
     @cached_property
     def energy(self) -> Array:
-        joules = _weighted(self.block, self.evaluator.energy, self.evaluator.energy_constant)
+        joules = worked_out(self.evaluator.costing.energy, self.block)
         leak, values = self.evaluator.costing.leak, self.block.memory.values
         if not leak:
             return joules
@@ -105,39 +105,38 @@ class Evaluator:
 
     def __init__(self, costing: Costing) -> None:
         self.costing = costing
-        self.energy: dict[int, float] = {}
-        constant = []
-        for each, (index, scale) in costing.energy:
-            if index < 0:
-                constant.append(each * scale)
-            else:
-                self.energy[index] = self.energy.get(index, 0.0) + each * scale
-        self.energy_constant = math.fsum(constant)
 
     def __call__(self, block: Block) -> Found:
         return Found(self, block)
 
     def latency(self, block: Block) -> Array:
-        """Seconds: Einsums one after the other, each as slow as its slowest component."""
+        """Seconds: Einsums one after the other."""
         seconds: Array = 0.0
-        for parts in self.costing.latency:
-            seconds = block.memory.values.into(np.add, seconds, self._slowest(parts, block))
+        for node in self.costing.latency:
+            seconds = block.memory.values.into(np.add, seconds, worked_out(node, block))
         return seconds
 
-    def _slowest(self, parts: tuple[Busy, ...], block: Block) -> Array:
-        slowest: Array = 0.0
-        into = block.memory.values.into
-        for busy in parts:
-            seconds: Array = 0.0
-            for side in busy.sides:
-                time = _time(side, block)
-                seconds = into(np.maximum, seconds, time) if len(busy.sides) > 1 else time
-            if busy.added:
-                seconds = into(np.add, seconds, _added(busy, block))
-            if busy.times > 1:
-                seconds = into(np.multiply, seconds, busy.times)
-            slowest = _larger(slowest, seconds, block.memory.values)
-        return slowest
+
+def worked_out(node: Node, block: Block) -> Array:
+    """The values of a cost, in an array that nobody else has, or one number."""
+    values = block.memory.values
+    if isinstance(node, Line):
+        return _line(node, block)
+    if isinstance(node, Present):
+        return values.where(_present(node, block), worked_out(node.part, block))
+    found: Array = 0.0
+    for part in node.parts:
+        value = worked_out(part, block)
+        if isinstance(node, Total):
+            found = values.into(np.add, found, value)
+        else:
+            found = _larger(found, value, values)
+    return found
+
+
+def _present(node: Present, block: Block) -> Array:
+    index, scale = node.moved
+    return scale > 0 if index < 0 else block.memory.masks.convert(np.greater, block.row(index), 0)
 
 
 def _larger(a: Array, b: Array, values: Scratch) -> Array:
@@ -146,36 +145,15 @@ def _larger(a: Array, b: Array, values: Scratch) -> Array:
     return values.into(np.maximum, a, b)
 
 
-def _added(busy: Busy, block: Block) -> Array:
-    """Seconds that come on top wherever anything moves."""
-    memory = block.memory
-    total: Array = 0
-    for linear in busy.moved:
-        total = memory.values.apply(np.add, total, block.linear(linear))
-    return memory.values.convert(np.multiply, memory.masks.convert(np.greater, total, 0), busy.added)
-
-
-def _time(side: tuple[tuple[float, Linear], ...], block: Block) -> Array:
-    weights: dict[int, float] = {}
-    constant = 0.0
-    for rate, (index, scale) in side:
-        if index < 0:
-            constant += rate * scale
-        else:
-            weights[index] = weights.get(index, 0.0) + rate * scale
-    return _weighted(block, weights, constant)
-
-
-def _weighted(block: Block, weights: dict[int, float], constant: float) -> Array:
-    """A sum that nobody else has."""
+def _line(line: Line, block: Block) -> Array:
     total: Array = None
     values = block.memory.values
-    for index, weight in weights.items():
+    for index, weight in line.weights:
         part = values.apply(np.multiply, block.floats(index), weight)
         total = part if total is None else values.into(np.add, total, part)
     if total is None:
-        return constant
-    return values.into(np.add, total, constant) if constant else total
+        return line.constant
+    return values.into(np.add, total, line.constant) if line.constant else total
 
 
 def need(phases: tuple[Phase, ...], block: Block) -> Array:

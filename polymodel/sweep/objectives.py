@@ -103,8 +103,8 @@ class BlockFigures:
 
     def moved(self, component: str, way: Literal["reads", "writes"]) -> Pooled:
         total: Array = 0.0
-        for c, action, linear in self.costing.accesses:
-            if c == component and action + "s" == way:
+        for c, kind, linear in self.costing.accesses:
+            if (c, kind) == (component, way):
                 values = self.block.memory.values
                 total = values.apply(np.add, total, _float(self.block.linear(linear)))
         return self._pooled(total)

@@ -1,24 +1,25 @@
-"""What every point's costs are made of: linear forms with weights, maxima, limits (docs/develop/rules.md).
-
-Meaning comes from `cost`: seconds per bit from `port_time`, actions per element from `whole_actions`.
-"""
+"""What every point's costs are made of: the formulas of `cost`, as operations on rows of exact counts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
 from polymodel.analysis.symbolic import refuse_rounding
 from polymodel.analysis.symbolic.forms import Factor, Form, Held
 from polymodel.analysis.symbolic.records import SymbolicAnalysis
-from polymodel.architecture.hierarchy import Component
-from polymodel.cost.actions import movement_actions, whole_actions
 from polymodel.cost.area import area_items
+from polymodel.cost.capacity import needs
 from polymodel.cost.context import Counts
-from polymodel.cost.ports import port_time
+from polymodel.cost.costs import in_formulas
+from polymodel.cost.energy import action_energies, leak_power
+from polymodel.cost.figures import memory_bits, slots, toll_bits
+from polymodel.cost.formula import FORMULAS, Exact, Largest, Over, Part, Sum, Times, Where
+from polymodel.cost.latency import component_times, einsum_times
+from polymodel.errors import InternalError
 
 Linear = tuple[int, int]  # (row, scale); row -1 is the constant 1
 
@@ -49,14 +50,94 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Busy:
-    """Seconds of one component for one Einsum: largest of `sides` (sums of seconds per unit x count),
-    plus `added` wherever anything moves, all times `times`."""
+class Line:
+    """`constant + sum of weight * row`, in floats."""
 
-    sides: tuple[tuple[tuple[float, Linear], ...], ...]
-    added: float
-    moved: tuple[Linear, ...]
-    times: int
+    weights: tuple[tuple[int, float], ...]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Most:
+    """The largest of several parts."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Present:
+    """A part where a count is above 0, else 0."""
+
+    moved: Linear
+    part: Node
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of several parts."""
+
+    parts: tuple[Node, ...]
+
+
+Node = Line | Most | Present | Total
+
+
+def compiled(formula: Part, rows: Rows, factor: float = 1.0) -> Node:
+    """A cost as operations on rows; factors go into the weights, and counts of equal weight into one row."""
+    terms = _Terms({}, 0.0, [])
+    terms.add(formula, factor)
+    found: dict[int, float] = {}
+    constant = terms.constant
+    for weight, form in terms.sums.items():
+        index, scale = rows.add(form)
+        if index < 0:
+            constant += weight * scale
+        else:
+            found[index] = found.get(index, 0.0) + weight * scale
+    line = Line(tuple(found.items()), constant)
+    parts = [_part(part, rows, f) for f, part in terms.others]
+    if not parts:
+        return line
+    if line.weights or constant:
+        parts.append(line)
+    return parts[0] if len(parts) == 1 else Total(tuple(parts))
+
+
+def _part(formula: Largest | Where, rows: Rows, factor: float) -> Node:
+    if isinstance(formula, Where):
+        return Present(rows.add(formula.count.form), compiled(formula.part, rows, factor))
+    parts: list[Node] = []
+    for part in formula.parts:
+        found = compiled(part, rows, factor)
+        parts += found.parts if isinstance(found, Most) else (found,)
+    return Most(tuple(dict.fromkeys(parts)))
+
+
+@dataclass
+class _Terms:
+    """A sum: counts by weight, a constant, and other parts with their weights."""
+
+    sums: dict[float, Form]
+    constant: float
+    others: list[tuple[float, Largest | Where]]
+
+    def add(self, formula: Part, factor: float) -> None:
+        """Add a formula times a factor, which is above 0."""
+        if isinstance(formula, Exact):
+            self.sums[factor] = self.sums.get(factor, Form()) + formula.form
+        elif isinstance(formula, Times):
+            self.add(formula.part, factor * formula.factor)
+        elif isinstance(formula, Over):
+            self.add(formula.part, factor / formula.divisor)
+        elif isinstance(formula, Sum):
+            for part in formula.parts:
+                self.add(part, factor)
+        elif isinstance(formula, (Largest, Where)):
+            self.others.append((factor, formula))
+        elif isinstance(formula, (int, float)):
+            self.constant += factor * formula
+        else:
+            raise InternalError(f"a sweep has no operation for {type(formula).__name__}")
 
 
 @dataclass(frozen=True)
@@ -83,108 +164,50 @@ class Limit:
 
 @dataclass(frozen=True)
 class Costing:
-    """One architecture's costs over shared rows. `accesses`: (component, read or write) -> bits; `slots`: as
+    """One architecture's costs over shared rows. `accesses`: (component, `reads` or `writes`) -> bits;
+    `energy`: joules of all actions, `leak`: watts; `latency`: seconds per Einsum; `slots`: as
     `cost.figures.slots`; `area`: square metres."""
 
     accesses: tuple[tuple[str, str, Linear], ...]
-    energy: tuple[tuple[float, Linear], ...]
+    energy: Line
     leak: float
-    latency: tuple[tuple[Busy, ...], ...]
+    latency: tuple[Node, ...]
     limits: tuple[Limit, ...]
     slots: tuple[Linear, Linear]
     area: float
 
 
-@dataclass
-class Sums:
-    """Forms added up under a key."""
-
-    found: dict[tuple[str, str], Form] = field(default_factory=dict)
-
-    def add(self, key: tuple[str, str], form: Form) -> None:
-        if form.terms:
-            self.found[key] = self.found[key] + form if key in self.found else form
-
-
 def costing(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Costing:
-    """The costs of every point of `forms` on `problem.hierarchy`; new forms go into `rows`.
-
-    Raises NotSeparable where transfers are rounded up to whole actions.
+    """The costs of every point of `forms` on `problem.hierarchy`, by the rules of an evaluation; new forms go
+    into `rows`. Raises NotSeparable where transfers are rounded up to whole actions.
     """
     refuse_rounding(problem)
-    counts = Counts(problem, Analysis("symbolic", (), (), (), (), ()))
-    bits, actions = _moved(counts, forms)
+    counts = Counts(problem, in_formulas(forms))
+    energy = compiled(FORMULAS.total(i.energy for i in action_energies(counts)), rows)
+    assert isinstance(energy, Line), "joules of actions are sums of counts"
+    times = einsum_times(counts, component_times(counts, FORMULAS), (), FORMULAS)
     hierarchy = problem.hierarchy
-    energy = [(hierarchy[c].action(a).energy, rows.add(f)) for (c, a), f in actions.found.items()]
-    order = {c.name: i for i, c in enumerate(hierarchy.components)}
-    accesses = sorted(bits.found.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     return Costing(
-        tuple((c, way, rows.add(f)) for (c, way), f in accesses),
-        tuple((each, linear) for each, linear in energy if each),
-        math.fsum(c.leak_power * hierarchy.instances(c.name) for c in hierarchy.components),
-        tuple(tuple(_busy(counts, forms, e, rows)) for e in problem.tree.einsums),
-        (*_fanouts(problem, forms, rows), *_capacities(problem, forms, rows)),
-        _slots(counts, forms, rows),
+        tuple(_accesses(counts, rows)),
+        energy,
+        leak_power(hierarchy),
+        tuple(compiled(t.seconds, rows) for t in times),
+        (*_fanouts(problem, forms, rows), *_capacities(counts, rows)),
+        (_linear(slots(counts)[0], rows), _linear(slots(counts)[1], rows)),
         math.fsum(item.area for item in area_items(hierarchy)),
     )
 
 
-def _slots(counts: Counts, forms: SymbolicAnalysis, rows: Rows) -> tuple[Linear, Linear]:
-    executed, places = Form(), Form()
-    for c in forms.compute:
-        n = counts.executions(c.einsum)
-        executed += c.operations * n
-        places += c.busiest * (n * counts.problem.hierarchy.instances(c.component))
-    return rows.add(executed), rows.add(places)
+def _linear(count: Part, rows: Rows) -> Linear:
+    return rows.add(count.form) if isinstance(count, Exact) else (-1, count)
 
 
-def _moved(counts: Counts, forms: SymbolicAnalysis) -> tuple[Sums, Sums]:
-    """Bits per (component, read or write), and actions per (component, action); no action rounds here."""
-    bits, actions = Sums(), Sums()
-    hierarchy = counts.problem.hierarchy
-    for t in forms.traffic:
-        n, width = counts.executions(t.einsum), counts.bits(t.tensor)
-        read, write = movement_actions(hierarchy[t.component])
-        for action, form in ((read, t.reads_fill + t.reads_drain), (write, t.writes_drain + t.writes_fill)):
-            bits.add((t.component, action.name), form * (n * width))
-            actions.add((t.component, action.name), form * (whole_actions(action, 1, width) * n))
-    for p in forms.tolls:
-        n, width = counts.executions(p.einsum), counts.bits(p.tensor)
-        for action, form in zip(movement_actions(hierarchy[p.component]), (p.down, p.up), strict=True):
-            bits.add((p.component, action.name), form * (n * width))
-            actions.add((p.component, action.name), form * (whole_actions(action, 1, width) * n))
-    for c in forms.compute:
-        actions.add((c.component, "compute"), c.operations * counts.executions(c.einsum))
-    return bits, actions
-
-
-def _busy(counts: Counts, forms: SymbolicAnalysis, einsum: str, rows: Rows) -> Iterator[Busy]:
-    n = counts.executions(einsum)
-    hierarchy = counts.problem.hierarchy
-    for load in forms.loads:
-        if load.einsum == einsum:
-            c = hierarchy[load.component]
-            moved = tuple(rows.add(f) for f in (load.reads, load.writes) if f.terms)
-            yield Busy(_sides(c, load.reads, load.writes, rows), c.fill_drain_latency, moved, n)
-    for work in forms.compute:
-        if work.einsum == einsum and work.operations.terms:
-            c = hierarchy[work.component]
-            side = ((1 / c.action("compute").throughput, rows.add(work.busiest)),)
-            yield Busy((side,), c.fill_drain_latency, (rows.add(work.operations),), n)
-
-
-def _sides(
-    c: Component, reads: Form, writes: Form, rows: Rows
-) -> tuple[tuple[tuple[float, Linear], ...], ...]:
-    rates = port_time(c, (1, 0)), port_time(c, (0, 1))
-    if c.ports == "shared" and rates[0] == rates[1]:
-        return (((rates[0], rows.add(reads + writes)),),) if rates[0] else ()
-    pieces = tuple(
-        (rate, rows.add(form))
-        for rate, form in zip(rates, (reads, writes), strict=True)
-        if rate and form.terms
-    )
-    return (pieces,) if c.ports == "shared" else tuple((p,) for p in pieces)
+def _accesses(counts: Counts, rows: Rows) -> Iterator[tuple[str, str, Linear]]:
+    bits = memory_bits(counts) | toll_bits(counts)
+    order = counts.problem.hierarchy.index
+    for component, way in sorted(bits, key=lambda key: (order(key[0]), key[1])):
+        if bits[component, way]:
+            yield component, way, _linear(bits[component, way], rows)
 
 
 def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[Limit]:
@@ -203,13 +226,13 @@ def _fanouts(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[
         )
 
 
-def _capacities(problem: Problem, forms: SymbolicAnalysis, rows: Rows) -> Iterator[Limit]:
+def _capacities(counts: Counts, rows: Rows) -> Iterator[Limit]:
     """The working set of each memory under its allocation, outermost memory first."""
-    for c in problem.hierarchy.components:
+    needed = [n for n in needs(counts) if n.counts]
+    for c in counts.problem.hierarchy.components:
         phases: dict[Phase, None] = {}
-        held = [p for w in forms.working_sets if (w.component, w.measure) == (c.name, c.allocation)
-                for p in w.peak.phases]  # fmt: skip
-        for phase in _largest(held):
+        peaks: list[Any] = [n.bits for n in needed if n.component == c.name]
+        for phase in _largest([p for peak in peaks for p in peak.phases]):
             phases[_phase(phase, rows)] = None
         if phases:
             reason = f"{c.name}: working set larger than its size"

@@ -28,7 +28,7 @@ from polymodel.pareto import undominated
 from polymodel.sweep.axes import Axis
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.kernel import Kernel, Key
-from polymodel.sweep.plan import Costing, Linear, Rows
+from polymodel.sweep.plan import Costing, Line, Linear, Node, Present, Rows
 from polymodel.sweep.scenario import Scenario
 
 Array = Any
@@ -97,9 +97,9 @@ def in_use(costings: Iterable[Costing], objectives: Sequence[str]) -> set[int] |
 
 def adding_up(costing: Costing, objectives: Sequence[str]) -> set[int]:
     """Rows with which an objective grows whatever the other rows are."""
-    found = {index for weight, (index, _) in costing.energy if weight and "energy" in objectives}
+    found = {index for index, weight in costing.energy.weights if weight and "energy" in objectives}
     asked = _asked(objectives)
-    return found | {index for c, action, (index, _) in costing.accesses if (action + "s", c) in asked}
+    return found | {index for c, way, (index, _) in costing.accesses if (way, c) in asked}
 
 
 def _asked(objectives: Sequence[str]) -> frozenset[tuple[str, str]]:
@@ -111,24 +111,33 @@ def _weighted(costing: Costing, objectives: Sequence[str]) -> Iterator[tuple[flo
     asked = _asked(objectives)
     joules = ("energy", "") in asked
     if joules:
-        yield from costing.energy
+        yield from _rows(costing.energy)
         yield costing.leak, (-1, 1)
     if ("latency", "") in asked or (joules and costing.leak):
-        for busy in (b for parts in costing.latency for b in parts):
-            yield busy.added, (-1, busy.times)
-            for side in busy.sides:
-                yield from side
-            if busy.added:
-                yield from ((1.0, linear) for linear in busy.moved)
+        for node in costing.latency:
+            yield from _rows(node)
     for limit in costing.limits:
         if not math.isinf(limit.have) or ("working_set", limit.name) in asked:
             for phase in limit.phases:
                 yield 1.0, phase.whole
                 for linear, denominator, count in phase.rounded:
                     yield float(denominator * count), linear
-    for component, action, linear in costing.accesses:
-        if (action + "s", component) in asked:
+    for component, way, linear in costing.accesses:
+        if (way, component) in asked:
             yield 1.0, linear
+
+
+def _rows(node: Node) -> Iterator[tuple[float, Linear]]:
+    """The rows that a cost is made of, with their weights."""
+    if isinstance(node, Line):
+        yield node.constant, (-1, 1)
+        yield from ((weight, (index, 1)) for index, weight in node.weights)
+    elif isinstance(node, Present):
+        yield 1.0, node.moved
+        yield from _rows(node.part)
+    else:
+        for part in node.parts:
+            yield from _rows(part)
 
 
 def columns(kernel: Kernel, forms: Iterable[Form], place: int) -> list[tuple[Array, bool]]:

@@ -225,8 +225,6 @@ def _bound(
 
 
 def _refuse_what_is_not_swept(problem: Problem) -> None:
-    if not problem.hierarchy.assume_overlap:
-        raise NotSeparable("assume_overlap: false: refills that wait have no closed form")
     if problem.hierarchy.costly_links:
         raise NotSeparable("a fanout has a link with a cost, whose hops have no closed form")
     live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]

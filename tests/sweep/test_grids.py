@@ -41,7 +41,7 @@ def swept(grid: Any, block: Scenario, count: int, seed: int) -> Iterator[tuple[d
                 "latency": found.latency,
                 **{f"need:{x.name}": need(x.phases, rows) for x in limits},
                 **{f"fits:{x.name}": f for x, f in zip(limits, found.fits, strict=True)},
-                **{f"{way}s:{c}": rows.linear(linear) for c, way, linear in variant.costing.accesses},
+                **{f"{way}:{c}": rows.linear(linear) for c, way, linear in variant.costing.accesses},
             }
             for i, j in ((0, 0), (1, 1), (2, 2), (3, 3), (0, 1), (1, 2), (2, 3), (3, 0)):
                 number = int(ids[i] + kernel.right_ids[columns[j]]) + variant.share

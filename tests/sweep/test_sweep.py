@@ -99,7 +99,7 @@ def check_blocks(spec: pm.Spec, values: dict[str, list[int]], count: int = 8) ->
                 if t.tensor in e.tensors
             )
             each = bits_each * report.problem.cascade[t.einsum].n_instances
-            for way, n in (("read", t.reads), ("write", t.writes)):
+            for way, n in (("reads", t.reads), ("writes", t.writes)):
                 counted[t.component, way] = counted.get((t.component, way), 0) + n * each
         for component, way, linear in variant.costing.accesses:
             if (component, way) in counted:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, Buffet, Compute, InstanceLoad, TollTraffic, Traffic
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role, atom
 from polymodel.analysis.symbolic.counts import count, largest, settled
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
@@ -15,17 +15,13 @@ from polymodel.analysis.symbolic.inferred import Undecided
 from polymodel.analysis.symbolic.layout import Layout, lay_out, same_extents
 from polymodel.analysis.symbolic.occupancy import working_sets
 from polymodel.analysis.symbolic.records import (
-    BuffetForm,
     Chain,
     ChainSize,
-    ComputeForm,
     Larger,
-    LoadForm,
     SymbolicAnalysis,
-    TollForm,
-    TrafficForm,
     Widest,
 )
+from polymodel.analysis.symbolic.refills import refills
 from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
 from polymodel.analysis.symbolic.worlds import World, joined
 from polymodel.errors import NotSeparable
@@ -95,11 +91,12 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
         _loads(layout, ledger),
         working_sets(layout),
         _tolls(layout, ledger),
-        _symbols(layout),
-        _chains(layout),
-        tuple(_fanouts(layout)),
-        tuple(dict.fromkeys(_single_trips(layout))),
-        tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
+        refills(layout, ledger),
+        symbols=_symbols(layout),
+        chains=_chains(layout),
+        fanouts=tuple(_fanouts(layout)),
+        single_trips=tuple(dict.fromkeys(_single_trips(layout))),
+        same=tuple({pair[:2]: pair for pair in same_extents(layout)}.values()),
     )
 
 
@@ -110,12 +107,6 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
         raise NotSeparable(
             f"the link of {component}.{dim.name}: hops have no closed form", "use engine exact"
         )
-    for c in hierarchy.components:
-        if hierarchy.waits(c.name):
-            raise NotSeparable(
-                f"assume_overlap: false: refills of {c.name} that wait have no closed form",
-                "use engine exact",
-            )
 
 
 def refuse_rounding(problem: Problem) -> None:
@@ -205,7 +196,7 @@ def _order(layout: Layout) -> dict[int, tuple[str, ...]]:
     return {i: n.tensors for i, n, _ in layout.problem.tree.walk() if isinstance(n, StorageNode)}
 
 
-def _buffets(layout: Layout) -> tuple[BuffetForm, ...]:
+def _buffets(layout: Layout) -> tuple[Buffet[Form], ...]:
     rows = []
     for node in layout.nodes.values():
         space, n = node.space, len(node.space.axes)
@@ -214,7 +205,7 @@ def _buffets(layout: Layout) -> tuple[BuffetForm, ...]:
         together: dict[int, Use] = dict.fromkeys(range(n), "merge")
         places: dict[int, Use] = {i: "keep" if a.spatial else "merge" for i, a in enumerate(space.axes)}
         rows.append(
-            BuffetForm(
+            Buffet(
                 node.id, node.component, node.tensor, node.reuse, node.users, node.parent,
                 largest(space), count(space, apart), count(stamps, apart),
                 count(stamps, places), count(space, together),
@@ -223,7 +214,7 @@ def _buffets(layout: Layout) -> tuple[BuffetForm, ...]:
     return tuple(rows)
 
 
-def _traffic(layout: Layout, ledger: Ledger) -> tuple[TrafficForm, ...]:
+def _traffic(layout: Layout, ledger: Ledger) -> tuple[Traffic[Form], ...]:
     order = _order(layout)
     rows = []
     for einsum in layout.problem.tree.einsums:
@@ -231,11 +222,11 @@ def _traffic(layout: Layout, ledger: Ledger) -> tuple[TrafficForm, ...]:
         for _, node_id, tensor in sorted(mine, key=lambda k: (k[1], order[k[1]].index(k[2]))):
             entry = ledger.accesses[einsum, node_id, tensor]
             component = layout.nodes[node_id, tensor].component
-            rows.append(TrafficForm(einsum, node_id, component, tensor, **entry.whole))
+            rows.append(Traffic(einsum, node_id, component, tensor, **entry.whole))
     return tuple(rows)
 
 
-def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollForm, ...]:
+def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic[Form], ...]:
     rows = []
     for einsum in layout.problem.tree.einsums:
         for component in layout.problem.hierarchy.components:
@@ -243,22 +234,22 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollForm, ...]:
                 entry = ledger.tolls.get((einsum, component.name, tensor))
                 if entry is not None:
                     down, up = entry.whole["reads_fill"], entry.whole["writes_drain"]
-                    rows.append(TollForm(einsum, component.name, tensor, down, up))
+                    rows.append(TollTraffic(einsum, component.name, tensor, down, up))
     return tuple(rows)
 
 
-def _compute(layout: Layout, einsum: str) -> ComputeForm:
+def _compute(layout: Layout, einsum: str) -> Compute[Form]:
     leaf = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(leaf, ComputeNode)
     one = layout.problem.cascade[einsum]
     if one.is_copy:
-        return ComputeForm(einsum, leaf.component, Form(), Form(), Form())
+        return Compute(einsum, leaf.component, Form(), Form(), Form())
     stamps = layout.stamps(einsum, layout.executed[einsum])
     spatial = [i for i, a in enumerate(stamps.axes) if a.spatial]
     every: dict[int, Use] = dict.fromkeys(range(len(stamps.axes)), "keep")
     first: dict[int, Use] = {i: "at0" if i in spatial else "keep" for i in every}
     places: dict[int, Use] = {i: "keep" if i in spatial else "merge" for i in every}
-    return ComputeForm(
+    return Compute(
         einsum, leaf.component, count(stamps, every), count(stamps, first), count(stamps, places)
     )
 
@@ -270,7 +261,7 @@ class _Load:
     instances: Form
 
 
-def _loads(layout: Layout, ledger: Ledger) -> tuple[LoadForm, ...]:
+def _loads(layout: Layout, ledger: Ledger) -> tuple[InstanceLoad[Form], ...]:
     found: dict[tuple[str, str], _Load] = {}
     for (einsum, node_id, tensor), entry in ledger.accesses.items():
         node = layout.nodes[node_id, tensor]
@@ -291,7 +282,7 @@ def _loads(layout: Layout, ledger: Ledger) -> tuple[LoadForm, ...]:
     hierarchy = layout.problem.hierarchy
     order = [(e, c.name) for e in layout.problem.tree.einsums for c in hierarchy.components]
     return tuple(
-        LoadForm(*key, found[key].reads, found[key].writes, found[key].instances)
+        InstanceLoad(*key, ((found[key].reads, found[key].writes),), found[key].instances)
         for key in order
         if key in found
     )

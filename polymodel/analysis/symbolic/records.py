@@ -1,4 +1,4 @@
-"""What the symbolic engine returns: the records of `analysis.result` with forms for numbers."""
+"""What the symbolic engine returns: the records of `analysis.result`, whose numbers are forms."""
 
 from __future__ import annotations
 
@@ -12,101 +12,17 @@ from polymodel.analysis.result import (
     Buffet,
     Compute,
     InstanceLoad,
+    RefillLoad,
     Resident,
     TollTraffic,
     Traffic,
     WorkingSet,
+    mapped,
 )
-from polymodel.analysis.symbolic.forms import ZERO, Form, Peak
-from polymodel.reuse import Reuse
+from polymodel.analysis.symbolic.forms import Form, Peak
 
+NONE = ((0, 0),)  # loads of what moves nothing
 TRAFFIC = ("reads_fill", "reads_drain", "writes_fill", "writes_drain")
-
-
-@dataclass(frozen=True)
-class BuffetForm:
-    """`analysis.result.Buffet`, in elements."""
-
-    node: int
-    component: str
-    tensor: str
-    reuse: Reuse
-    einsums: tuple[str, ...]
-    parent: int | None
-    tile_max: Form
-    tile_total: Form
-    visits: Form
-    instances: Form
-    distinct: Form
-
-    def at(self, values: Mapping[str, int]) -> Buffet:
-        numbers = (self.tile_max, self.tile_total, self.visits, self.instances, self.distinct)
-        return Buffet(
-            self.node, self.component, self.tensor, self.reuse, self.einsums, self.parent,
-            *(n.at(values) for n in numbers),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TrafficForm:
-    """`analysis.result.Traffic`, in elements."""
-
-    einsum: str
-    node: int
-    component: str
-    tensor: str
-    reads_fill: Form = ZERO
-    reads_drain: Form = ZERO
-    writes_fill: Form = ZERO
-    writes_drain: Form = ZERO
-
-    def at(self, values: Mapping[str, int]) -> Traffic:
-        numbers = (getattr(self, kind).at(values) for kind in TRAFFIC)
-        return Traffic(self.einsum, self.node, self.component, self.tensor, *numbers)
-
-
-@dataclass(frozen=True)
-class TollForm:
-    """`analysis.result.TollTraffic`, in elements."""
-
-    einsum: str
-    component: str
-    tensor: str
-    down: Form
-    up: Form
-
-    def at(self, values: Mapping[str, int]) -> TollTraffic:
-        return TollTraffic(self.einsum, self.component, self.tensor, self.down.at(values), self.up.at(values))
-
-
-@dataclass(frozen=True)
-class ComputeForm:
-    """`analysis.result.Compute`, in operations."""
-
-    einsum: str
-    component: str
-    operations: Form
-    busiest: Form
-    instances: Form
-
-    def at(self, values: Mapping[str, int]) -> Compute:
-        numbers = (self.operations, self.busiest, self.instances)
-        return Compute(self.einsum, self.component, *(n.at(values) for n in numbers))
-
-
-@dataclass(frozen=True)
-class LoadForm:
-    """`analysis.result.InstanceLoad`: bits that the first instance, the busiest, reads and writes."""
-
-    einsum: str
-    component: str
-    reads: Form
-    writes: Form
-    instances: Form
-
-    def at(self, values: Mapping[str, int]) -> InstanceLoad:
-        load = (self.reads.at(values), self.writes.at(values))
-        return InstanceLoad(self.einsum, self.component, (load,), self.instances.at(values))
 
 
 @dataclass(frozen=True)
@@ -117,6 +33,15 @@ class WorkingSetForm:
     einsum: str
     measure: str
     peak: Peak
+
+    @property
+    def bits(self) -> Peak:
+        return self.peak
+
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        """Which of the phases is the peak, and so who is in it, is known at values only."""
+        return ()
 
     def at(self, values: Mapping[str, int]) -> WorkingSet:
         bits, held = self.peak.at(values)
@@ -180,12 +105,13 @@ class SymbolicAnalysis:
     `same`: extents that must be equal, and the tensor or loop that asks for it.
     """
 
-    buffets: tuple[BuffetForm, ...]
-    traffic: tuple[TrafficForm, ...]
-    compute: tuple[ComputeForm, ...]
-    loads: tuple[LoadForm, ...]
+    buffets: tuple[Buffet[Form], ...]
+    traffic: tuple[Traffic[Form], ...]
+    compute: tuple[Compute[Form], ...]
+    loads: tuple[InstanceLoad[Form], ...]
     working_sets: tuple[WorkingSetForm, ...]
-    tolls: tuple[TollForm, ...] = ()
+    tolls: tuple[TollTraffic[Form], ...] = ()
+    refills: tuple[RefillLoad[Form], ...] = ()
     symbols: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
@@ -200,8 +126,10 @@ class SymbolicAnalysis:
         return frozenset(a.symbols for a in atoms if len(a.symbols) > 1)
 
     def _forms(self) -> Iterator[Form]:
-        for row in (*self.buffets, *self.traffic, *self.compute, *self.loads, *self.tolls):
+        rows = (*self.buffets, *self.traffic, *self.compute, *self.loads, *self.tolls, *self.refills)
+        for row in rows:
             yield from (value for value in vars(row).values() if isinstance(value, Form))
+            yield from (x for pair in vars(row).get("loads", ()) for x in pair)
         for sets in self.working_sets:
             yield from (held.elements for phase in sets.peak.phases for held in phase)
 
@@ -210,15 +138,25 @@ class SymbolicAnalysis:
 
         Tiles must be legal (1 to the enclosing extent); that is the caller's business.
         """
-        loads = (r.at(values) for r in self.loads)
+
+        def numbers(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(mapped(row, Form, lambda form: form.at(values)) for row in rows)
+
         working = (r.at(values) for r in self.working_sets)
-        tolls = (r.at(values) for r in self.tolls)
         return Analysis(
             "symbolic",
-            tuple(r.at(values) for r in self.buffets),
-            tuple(r.at(values) for r in self.traffic),
-            tuple(r.at(values) for r in self.compute),
-            tuple(r for r in loads if r.loads != ((0, 0),)),
+            numbers(self.buffets),
+            numbers(self.traffic),
+            numbers(self.compute),
+            tuple(r for r in numbers(self.loads) if r.loads != NONE),
             tuple(r for r in working if r.bits),
-            tuple(r for r in tolls if r.down or r.up),
+            tuple(r for r in numbers(self.tolls) if r.down or r.up),
+            refills=_refilled(numbers(self.refills)),
         )
+
+
+def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:
+    """Refills that move anything, and what is left at components that are an end of any."""
+    moving = tuple(r for r in rows if r.loads != NONE)
+    ends = {(r.einsum, r.component) for r in moving if r.storage}
+    return tuple(r for r in rows if (r.einsum, r.component) in ends and (r in moving or not r.storage))

@@ -11,19 +11,23 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from polymodel.analysis.result import Buffet, Compute, InstanceLoad, RefillLoad, TollTraffic, Traffic
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, Peak
 from polymodel.analysis.symbolic.records import (
-    BuffetForm,
-    ComputeForm,
-    LoadForm,
     SymbolicAnalysis,
-    TollForm,
-    TrafficForm,
     WorkingSetForm,
 )
 
 World = tuple[Form, SymbolicAnalysis]
-Row = TypeVar("Row", BuffetForm, TrafficForm, ComputeForm, LoadForm, TollForm)
+Row = TypeVar(
+    "Row",
+    Buffet[Form],
+    Traffic[Form],
+    Compute[Form],
+    InstanceLoad[Form],
+    TollTraffic[Form],
+    RefillLoad[Form],
+)
 Phase = tuple[Held, ...]
 
 
@@ -39,6 +43,7 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
         compute=_rows([(w, a.compute) for w, a in worlds]),
         loads=_rows([(w, a.loads) for w, a in worlds]),
         tolls=_rows([(w, a.tolls) for w, a in worlds]),
+        refills=_rows([(w, a.refills) for w, a in worlds]),
         working_sets=_working_sets(worlds),
     )
 
@@ -53,7 +58,9 @@ def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return tuple(v for f in fields(row) if not isinstance(v := getattr(row, f.name), Form))
+    """What a row is about: everything in it that is no number."""
+    values = ((f.name, getattr(row, f.name)) for f in fields(row))
+    return tuple(v for name, v in values if name != "loads" and not isinstance(v, Form))
 
 
 def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
@@ -61,10 +68,20 @@ def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
     first = rows[0][1]
     changed: dict[str, Any] = {}
     for f in fields(first):
-        if isinstance(getattr(first, f.name), Form):
-            parts: list[tuple[Form, Form]] = [(world, getattr(row, f.name)) for world, row in rows]
-            changed[f.name] = _sum(parts, worlds)
+        value = getattr(first, f.name)
+        if isinstance(value, Form):
+            changed[f.name] = _sum([(world, getattr(row, f.name)) for world, row in rows], worlds)
+        elif f.name == "loads":
+            sides = ([(world, _pair(row)[k]) for world, row in rows] for k in (0, 1))
+            changed[f.name] = (tuple(_sum(side, worlds) for side in sides),)
     return replace(first, **changed)
+
+
+def _pair(row: Any) -> tuple[Form, Form]:
+    """What the busiest instance reads and writes."""
+    (pair,) = row.loads
+    reads, writes = pair
+    return reads, writes
 
 
 def _sum(parts: list[tuple[Form, Form]], worlds: int) -> Form:

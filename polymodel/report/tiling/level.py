@@ -92,8 +92,10 @@ class Moved:
     def actions(self, action: Action, words: int) -> int:
         """Whole actions (bits, if the action is one bit) of one of the four flows."""
         if self.transfers is None or not words:
-            return whole_actions(action, words, self.word_bits)
-        return rounded_actions(action, self.transfers, 1)
+            found: int = whole_actions(action, words, self.word_bits)
+        else:
+            found = rounded_actions(action, self.transfers, 1)
+        return found
 
 
 def tile_levels(

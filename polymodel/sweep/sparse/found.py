@@ -1,4 +1,4 @@
-"""Figures of a block of points on sparse data: `actions.rescale` and `cost`, with arrays for numbers."""
+"""Figures of a block of points on sparse data: counts as in `sparse.actions.rescale`, costs as in `cost`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Component
-from polymodel.cost.actions import movement_actions
+from polymodel.analysis.result import (
+    Analysis,
+    Charge,
+    Compute,
+    InstanceLoad,
+    RefillLoad,
+    TollTraffic,
+    Traffic,
+)
+from polymodel.cost.algebra import ARRAYS
+from polymodel.cost.context import Counts
+from polymodel.cost.energy import action_energies
+from polymodel.cost.latency import component_times, einsum_times
 from polymodel.errors import InternalError
 from polymodel.sweep.metrics import Block, Evaluator, Found, fits
 from polymodel.sweep.plan import Costing, Limit, Linear
 from polymodel.sweep.sparse.columns import Settings
 from polymodel.sweep.sparse.counts import EinsumSweep, Moved, Points, ratio
-from polymodel.sweep.sparse.plan import Flow, Load, SparsePlan, Tile, Work, unbounded
+from polymodel.sweep.sparse.plan import Flow, Load, Pass, SparsePlan, Tile, Work, unbounded
 
 Array = Any
 READS = ("reads_fill", "reads_drain")
@@ -113,38 +124,69 @@ class SparseFound(Found):
         return found
 
     @cached_property
+    def counts(self) -> Counts:
+        """What is left of all counts, as cost rules take them."""
+        moved = [Traffic(f.einsum, f.node, f.component, f.tensor, **{f.kind: m.actual})
+                 for f, m in self.moved.items()]  # fmt: skip
+        work = [Compute(w.einsum, w.component, executed, busiest, 1)
+                for w, (executed, _, busiest) in self.work.items()]  # fmt: skip
+        analysis = Analysis(
+            "symbolic",
+            (),
+            tuple(moved),
+            tuple(work),
+            tuple(map(self._load, self.plan.loads)),
+            (),
+            tuple(map(self._toll, self.plan.passes)),
+            charges=tuple(self._charges()),
+            refills=tuple(map(self._refill, self.plan.refills)),
+        )
+        return Counts(self.plan.problem, analysis)
+
+    def _load(self, load: Load) -> InstanceLoad[Array]:
+        (reads, writes), dense = self._left(load), (self.dense(load.reads), self.dense(load.writes))
+        return InstanceLoad(load.einsum, load.component, ((reads, writes),), 1, dense[0] + dense[1])
+
+    def _refill(self, load: Load) -> RefillLoad[Array]:
+        return RefillLoad(load.einsum, load.component, load.storage, (self._left(load),))
+
+    def _left(self, load: Load) -> Ways:
+        left = self.ways(load.einsum, load.component)
+        return self.dense(load.reads) * left[0], self.dense(load.writes) * left[1]
+
+    def _toll(self, p: Pass) -> TollTraffic[Array]:
+        left = self.crossing(p.einsum, p.component, p.tensor)
+        down, up = self.dense(p.down) * left[0], self.dense(p.up) * left[1]
+        return TollTraffic(p.einsum, p.component, p.tensor, down, up)
+
+    def _charges(self) -> Iterator[Charge]:
+        """As `sparse.actions.rescale` charges, as far as the actions cost anything."""
+        for f, m in self.moved.items():
+            way = "read" if f.kind in READS else "write"
+            c = self.plan.problem.hierarchy[f.component]
+            own = f"metadata_{way}"
+            metadata = own if any(a.name == own for a in c.actions) else way
+            bits = self.plan.counts.bits(f.tensor)
+            for name, count in ((f"gated_{way}", m.gated), (metadata, m.metadata)):
+                if c.action(name).energy:
+                    each = bits if name != metadata else 1
+                    yield Charge(f.einsum, f.component, f.tensor, name, count * each)
+        for w, (executed, turns, _) in self.work.items():
+            if self.plan.problem.hierarchy[w.component].action("gated_compute").energy:
+                yield Charge(w.einsum, w.component, "", "gated_compute", turns - executed)
+
+    @cached_property
     def sparse_energy(self) -> Array:
         """Joules."""
-        total: Array = sum(self._charges(), start=np.zeros(()))
+        total = ARRAYS.total(i.energy for i in action_energies(self.counts))
         leak = self.plan.costing.leak
         return total + self.sparse_latency * leak if leak else total
 
-    def _charges(self) -> Iterator[Array]:
-        counts, hierarchy = self.plan.counts, self.plan.problem.hierarchy
-        for f, m in self.moved.items():
-            c, n, bits = hierarchy[f.component], counts.executions(f.einsum), counts.bits(f.tensor)
-            way = "read" if f.kind in READS else "write"
-            action = c.action(way)
-            each = action.whole_bits(bits) / (action.bits_per_action or 1) * action.energy * n
-            if each:
-                yield m.actual * each
-            yield from _charged(c, f"gated_{way}", m.gated, bits * n)
-            own = f"metadata_{way}"
-            yield from _charged(c, own if any(a.name == own for a in c.actions) else way, m.metadata, n)
-        for p in self.plan.passes:
-            n, bits = counts.executions(p.einsum), counts.bits(p.tensor)
-            left = self.crossing(p.einsum, p.component, p.tensor)
-            actions = movement_actions(hierarchy[p.component])
-            for action, linear, share in zip(actions, (p.down, p.up), left, strict=True):
-                each = action.whole_bits(bits) / (action.bits_per_action or 1) * action.energy * n
-                if each:
-                    yield self.dense(linear) * share * each
-        for w, (executed, turns, _) in self.work.items():
-            c, n = hierarchy[w.component], counts.executions(w.einsum)
-            yield executed * (c.action("compute").energy * n)
-            gated = c.action("gated_compute").energy * n
-            if gated:
-                yield (turns - executed) * gated
+    @cached_property
+    def sparse_latency(self) -> Array:
+        """Seconds."""
+        times = component_times(self.counts, ARRAYS)
+        return ARRAYS.total(t.seconds for t in einsum_times(self.counts, times, (), ARRAYS))
 
     @cached_property
     def bits(self) -> dict[tuple[str, str], Array]:
@@ -212,37 +254,6 @@ class SparseFound(Found):
                 sums[i][0] = sums[i][0] + weight * left[i] * access.bits_per_value
                 sums[i][1] = sums[i][1] + weight * access.bits_per_value
         return ratio(*sums[0]), ratio(*sums[1])
-
-    @cached_property
-    def sparse_latency(self) -> Array:
-        """Seconds: Einsums one after the other, each as slow as its slowest component."""
-        seconds: Array = np.zeros(())
-        for einsum in self.plan.problem.tree.einsums:
-            slowest: Array = np.zeros(())
-            for load in self.plan.loads:
-                if load.einsum == einsum:
-                    slowest = np.maximum(slowest, self._loaded(load))
-            for work, (executed, _, busiest) in self.work.items():
-                if work.einsum == einsum:
-                    slowest = np.maximum(slowest, self._computed(work, executed, busiest))
-            seconds = seconds + slowest
-        return seconds
-
-    def _loaded(self, load: Load) -> Array:
-        c = self.plan.problem.hierarchy[load.component]
-        read, write = movement_actions(c)
-        left = self.ways(load.einsum, load.component)
-        dense = self.dense(load.reads), self.dense(load.writes)
-        sides = dense[0] * left[0] / read.throughput, dense[1] * left[1] / write.throughput
-        seconds = sides[0] + sides[1] if c.ports == "shared" else np.maximum(*sides)
-        if c.fill_drain_latency:
-            seconds = seconds + np.where((dense[0] + dense[1]) > 0, c.fill_drain_latency, 0.0)
-        return seconds * self.plan.counts.executions(load.einsum)
-
-    def _computed(self, work: Work, executed: Array, busiest: Array) -> Array:
-        c = self.plan.problem.hierarchy[work.component]
-        seconds = busiest / c.action("compute").throughput + c.fill_drain_latency
-        return np.where(np.asarray(executed) > 0, seconds, 0.0) * self.plan.counts.executions(work.einsum)
 
     @cached_property
     def working_sets(self) -> dict[str, Array]:
@@ -318,10 +329,3 @@ class SparseFigures:
 
     def working_set(self, component: str) -> Array:
         return self.found.working_sets.get(component, np.zeros(()))
-
-
-def _charged(c: Component, name: str, count: Array, times: int) -> Iterator[Array]:
-    action = c.action(name)
-    each = action.energy * times / (action.bits_per_action or 1)
-    if each and (np.ndim(count) or count):
-        yield count * each

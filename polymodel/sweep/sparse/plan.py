@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis
+from polymodel.analysis.result import Analysis, InstanceLoad, RefillLoad
 from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import TRAFFIC, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
@@ -58,12 +58,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Load:
-    """Bits that the busiest instance reads and writes."""
+    """Bits that the busiest instance reads and writes; with `storage` those of its refills alone."""
 
     einsum: str
     component: str
     reads: Linear
     writes: Linear
+    storage: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class SparsePlan:
     passes: tuple[Pass, ...]
     work: tuple[Work, ...]
     loads: tuple[Load, ...]
+    refills: tuple[Load, ...]
     peaks: tuple[Peak, ...]
     tiles: Mapping[tuple[int, str], Tile]
     outside: Mapping[tuple[str, str, str], int]
@@ -167,7 +169,8 @@ def sparse_plan(
         tuple(flows),
         tuple(Pass(t.einsum, t.component, t.tensor, add(t.down), add(t.up)) for t in forms.tolls),
         tuple(Work(c.einsum, c.component, add(c.operations), add(c.busiest)) for c in forms.compute),
-        tuple(Load(x.einsum, x.component, add(x.reads), add(x.writes)) for x in forms.loads),
+        tuple(_load(x, "", rows) for x in forms.loads),
+        tuple(_load(x, x.storage, rows) for x in forms.refills),
         tuple(peaks),
         _tiles(problem, forms, formats, rows),
         _outside(problem),
@@ -188,6 +191,11 @@ def on_another(plan: SparsePlan, problem: Problem, costing: Costing) -> SparsePl
 def _structure(c: Component) -> tuple[object, ...]:
     """What sparse counts depend on."""
     return c.name, c.kind, c.sparse, c.spatial, c.read_first, c.allocation
+
+
+def _load(row: InstanceLoad[Form] | RefillLoad[Form], storage: str, rows: Rows) -> Load:
+    ((reads, writes),) = row.loads
+    return Load(row.einsum, row.component, rows.add(reads), rows.add(writes), storage)
 
 
 def _part(held: Held, rows: Rows) -> Part:
