@@ -1,5 +1,5 @@
 """How processes and threads end: SIGTERM is Ctrl-C, workers end with the process that started them, and
-threads with the block of code that did."""
+threads with the block of code that did; and whether a process has ended."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -92,6 +93,26 @@ def workers() -> dict[str, Any]:
         return {}
     main = threading.current_thread() is threading.main_thread()
     return {"backend": LokyBackend(initializer=end_with, initargs=(os.getpid(), main))}
+
+
+def born(pid: int) -> str:
+    """When the process was started, in the system's own words, which tells it from a later one of the same
+    number; empty where the system does not say."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19]
+    except (OSError, IndexError, UnicodeDecodeError):
+        return ""
+
+
+def gone(pid: int, since: str) -> bool:
+    """True if the process of this host that was `born` then is no more."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # it is there, and another user's
+        return False
+    return bool(since) and born(pid) not in (since, "")
 
 
 class Broken(BaseException):

@@ -5,20 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
 from polymodel.inputs import spare
+from polymodel.processes import born, gone
 
 JOURNAL = "polymodel-files.txt"  # names of what polymodel has made in a store
 _UNFINISHED = re.compile(r"\..*\.new(\.\w+)?")
+# Names of unfinished files, with who writes them: host, process, and when it was started.
+_WRITER = re.compile(r"\..*\.polymodel-([0-9a-f]{8})-([1-9]\d{0,9})-(\d*)-[0-9a-f]{8}\.new(\.[^.]*)?")
 
 
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool = False) -> Iterator[Path]:
     """A fresh name beside `path`, with its ending; what is written there takes the place of `path` in one
-    step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind.
+    step. `path` stays as it was if the writer fails or is killed; only a kill leaves the fresh file behind,
+    until the next process that writes into this folder.
 
     `durable`: only after it has reached the disk, so that a power failure leaves no half of it either, which
     costs some milliseconds. A pipe or a device is written to as it stands; of a link, the file it names is
@@ -31,7 +38,8 @@ def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool 
         yield given
         return
     target = Path(os.path.realpath(given))
-    fresh = target.with_name(f".{target.stem[:40]}.{uuid4().hex[:8]}.new{target.suffix}")
+    fresh = unfinished(target)
+    _clear_killed(fresh.parent)
     if recorded:
         record(fresh, target)
     try:
@@ -43,6 +51,33 @@ def whole(path: str | os.PathLike[str], *, durable: bool = True, recorded: bool 
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def unfinished(target: Path) -> Path:
+    """A fresh name for what will become the target, or a part of it. It says which process writes there."""
+    me = os.getpid()
+    writer = f"polymodel-{_host()}-{me}-{born(me)}"
+    return target.with_name(f".{target.stem[:40]}.{writer}-{uuid4().hex[:8]}.new{target.suffix}")
+
+
+def _host() -> str:
+    """What tells where numbers of processes are the same ones: the host, and on it the container."""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        numbers = ""
+    return sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:8]
+
+
+@cache  # thousands of files may be written into one folder, and whoever is killed later has a next run
+def _clear_killed(folder: Path) -> None:
+    """Remove what processes of this host were writing when they were killed; nothing of any other name."""
+    here = _host()
+    with contextlib.suppress(OSError):  # a folder that cannot be listed, a file that is somebody else's
+        for file in folder.iterdir():
+            name = _WRITER.fullmatch(file.name)
+            if name and name[1] == here and gone(int(name[2]), name[3]) and not file.is_symlink():
+                file.unlink()
 
 
 def _to_disk(path: Path) -> None:

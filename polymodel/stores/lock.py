@@ -15,7 +15,8 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from polymodel.errors import Diagnostic, Refused, SpecError, writing
-from polymodel.spec.output import forget, record, recorded
+from polymodel.processes import born, gone
+from polymodel.spec.output import forget, record, recorded, unfinished
 
 NAME = "lock.json"
 BEAT, LOST = (
@@ -40,21 +41,7 @@ class Holder:
     @property
     def gone(self) -> bool:
         """True if the process is no more; for this host only."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:  # it is there, and another user's
-            return False
-        return bool(self.born) and _born(self.pid) not in (self.born, "")
-
-
-def _born(pid: int) -> str:
-    """When the process was started, in the system's own words; empty where it does not tell."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19]
-    except (OSError, IndexError, UnicodeDecodeError):
-        return ""
+        return gone(self.pid, self.born)
 
 
 @contextlib.contextmanager
@@ -67,7 +54,7 @@ def locked(store: Path | None) -> Iterator[None]:
         yield
         return
     file = store / NAME
-    mine = Holder(socket.gethostname(), os.getpid(), _born(os.getpid()), uuid4().hex)
+    mine = Holder(socket.gethostname(), os.getpid(), born(os.getpid()), uuid4().hex)
     for tried in range(TRIES):
         if _taken(file, mine):
             if tried:
@@ -99,7 +86,7 @@ def _taken(file: Path, mine: Holder) -> bool:
     """True if the file could be made, so that it is ours."""
     with writing(file):
         # It is written under another name first: half a lock would be nobody's.
-        fresh = file.with_name(f".{mine.token}.new")
+        fresh = unfinished(file)
         if file.exists():
             return False
         record(fresh, file)
@@ -163,7 +150,7 @@ def _step_aside(file: Path, host: str) -> None:
     if _mark(file) != seen:
         return
     # Of several that see this, one moves it away; the others find nothing to move, and try again.
-    aside = file.with_name(f".{uuid4().hex}.new")
+    aside = unfinished(file)
     with contextlib.suppress(FileNotFoundError, FileExistsError):
         os.rename(file, aside)
         if _mark(aside) != seen:  # somebody was quicker, and this is the lock of who came next
@@ -193,7 +180,7 @@ def _holder(file: Path) -> Holder | None:
 
 def _silence(file: Path) -> float:
     """Seconds since the last sign of life, by the clock of the disk: hosts may disagree about the time."""
-    probe = file.with_name(f".{uuid4().hex}.new")
+    probe = unfinished(file)
     try:
         probe.touch()
         return probe.stat().st_mtime - file.stat().st_mtime

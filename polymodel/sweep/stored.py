@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from polymodel.errors import writing
 from polymodel.integers import arrow_column, from_arrow, is_text
-from polymodel.spec.output import record, whole
+from polymodel.spec.output import record, unfinished, whole
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,12 +29,11 @@ def write_rows(file: Path, chunks: Iterable[Mapping[str, list[Any]]], *, kept: b
     from pyarrow import parquet
 
     pieces: list[Path] = []
-    mine = uuid4().hex[:8]  # another process may be writing to the same place
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            for i, chunk in enumerate(chunks):
-                pieces.append(file.with_name(f".{file.stem}-{i}.{mine}.new"))
+            for chunk in chunks:
+                pieces.append(unfinished(file))
                 if kept:
                     record(pieces[-1])
                 with pieces[-1].open("wb") as sink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import resource
+import subprocess
 from pathlib import Path
 from time import process_time
 
@@ -12,10 +13,11 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
+from polymodel.processes import born
 from polymodel.sparse.files import text
 from polymodel.sparse.files.frostt import MOST_RANKS
 from polymodel.spec.energy import confined
-from polymodel.spec.output import JOURNAL, clear_unfinished, record, write_text
+from polymodel.spec.output import JOURNAL, clear_unfinished, record, unfinished, write_text
 from tests.fuzz.lines import SPEC
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="pipes and devices as files")
@@ -152,12 +154,34 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.txt", "link.txt"]
     mine, others = tmp_path / ".x.new.csv", tmp_path / ".y.new.csv"
-    for unfinished in (mine, others):
-        unfinished.touch()
+    for left in (mine, others):
+        left.touch()
     record(mine)
     clear_unfinished(tmp_path)
     assert list(tmp_path.glob("*.new*")) == [others]
     assert not (tmp_path / JOURNAL).exists()
+
+
+def test_only_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """Those of a process that is no more, of this host; no link, no folder, nothing of another name."""
+    here = unfinished(tmp_path / "a.txt").name.split("-")[1]
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    me, since = os.getpid(), born(os.getpid())
+    ours, dead = f"polymodel-{here}", ended.pid
+    left = f".a.{ours}-{dead}-1-01234567.new.txt"
+    reused = f".a.{ours}-{me}-{int(since) - 1}-01234567.new.txt"  # of an earlier process of our number
+    others = (
+        f".a.{ours}-{me}-{since}-01234567.new.txt", f".a.polymodel-00000000-{dead}-1-01234567.new",
+        f".a.{ours}-{dead}-1-01234567.new.txt.bak", f"a.{ours}-{dead}-1-01234567.new",
+        ".a.01234567.new.txt", ".notes.new", f".a.{ours}-0-1-01234567.new",
+    )  # fmt: skip
+    for name in (left, reused, *others):
+        (tmp_path / name).write_text("mine", encoding="utf-8")
+    link = tmp_path / f".b.{ours}-{dead}-1-01234567.new"
+    link.symlink_to(tmp_path / ".notes.new")
+    write_text(tmp_path / "b.txt", "new")
+    assert {f.name for f in tmp_path.iterdir()} == {*others, link.name, "b.txt"}
 
 
 def test_a_folder_that_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,6 +175,8 @@ def test_killed_on_the_way(line: str, parent: Parent, tmp_path: Path) -> None:
             (killed / "saved" / "new.yaml").unlink(missing_ok=True)
         assert parent.run(killed, line)[0] == 0
         assert new.items() <= held(killed / "saved").items()
+        assert not hidden(killed / "saved")  # the next run clears up
+        assert not hidden(killed / "saved")  # the next run clears up
 
 
 def test_an_index_tells_of_the_tiles_beside_it(parent: Parent, tmp_path: Path) -> None:
