@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 from polymodel.errors import Diagnostic, SpecError
@@ -76,13 +75,6 @@ def claim(*files: File) -> None:
         watch.written.setdefault(mark, str(file))
         if mark in watch.read:
             raise _both(str(file), watch.read[mark])
-
-
-def claim_in(folder: File, *patterns: str) -> None:
-    """The same of the files in a folder whose names match one of the patterns."""
-    found = Path(folder)
-    for pattern in patterns if found.is_dir() else ():
-        claim(*sorted(found.glob(pattern)))
 
 
 def spare(file: File) -> None:

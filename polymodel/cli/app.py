@@ -30,9 +30,9 @@ from polymodel.cli import (
 )
 from polymodel.cli.codes import BAD_INPUT, BUG, EXPLAINED, INTERRUPTED, REFUSED
 from polymodel.cli.limits import add_limits, governed
-from polymodel.cli.output import claim_outputs
 from polymodel.cli.parser import Parser, parsed
 from polymodel.cli.process import OUT_OF_MEMORY, environment, put_out, streams_open, unforeseen
+from polymodel.cli.written import claim_outputs
 from polymodel.errors import Diagnostic, LimitReached, Refused, SpecError, mending
 from polymodel.inputs import watching
 from polymodel.processes import terminable

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME, ABOUT = "execute", "Run a TeAAL spec on sparse data: results, exact work, accesses, time."
 UNCHECKED = REFUSED
+PICTURES = TREES, PAGE = "fibertrees.svg", "activity.html"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -113,9 +114,9 @@ def _saved(folder: Path, report: ExecutionReport, found: Execution, drawn: Pictu
     files = list(report.to_csv(folder))
     files += [_result(folder, result) for result in found.results.values() if result.ranks]
     if drawn is not None and drawn.trees is not None:
-        files.append(write_file(folder / "fibertrees.svg", drawn.trees.svg))
+        files.append(write_file(folder / TREES, drawn.trees.svg))
     if drawn is not None and drawn.page is not None:
-        files.append(write_file(folder / "activity.html", drawn.page.html))
+        files.append(write_file(folder / PAGE, drawn.page.html))
     return files
 
 

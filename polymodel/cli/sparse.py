@@ -12,6 +12,7 @@ from polymodel.cli.progress import waiting
 from polymodel.errors import Diagnostic, SpecError, writing
 
 NAME, ABOUT = "sparse", "What density models expect of real tensors, beside exact counts."
+TABLE = "predictions.csv"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def _predicted(options: argparse.Namespace) -> str:
     shown = sections_of(found)
     text = str(found) if plain else formatted_tables(shown, options.format, "polymodel sparse", more)
     if options.out:
-        files = [write_file(Path(options.out) / "predictions.csv", found.to_csv())]
+        files = [write_file(Path(options.out) / TABLE, found.to_csv())]
         files += _pictures(Path(options.out), options.files, ranks)
         text += told_files(files, options.format)
     return text
@@ -66,6 +67,11 @@ def _sizes(text: str) -> tuple[int, ...]:
         raise SpecError([fault]) from None
 
 
+def picture_names(tensor: str) -> dict[str, str]:
+    """The files of a tensor's pictures: nonzeros of its rows, and of a matrix where they are."""
+    return {name: f"{tensor}_{name}.svg" for name in ("rows", "spy")}
+
+
 def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> list[Path]:
     from polymodel.report.plots_sparse import plot_occupancies, plot_spy
     from polymodel.sparse.files import read_tensor
@@ -77,7 +83,7 @@ def _pictures(folder: Path, files: list[str], ranks: tuple[str, ...] | None) -> 
         tensor = read_tensor(file, ranks=ranks)
         plots = {"rows": plot_occupancies, **({"spy": plot_spy} if len(tensor.ranks) == 2 else {})}
         for name, plot in plots.items():
-            path = folder / f"{tensor.name}_{name}.svg"
+            path = folder / picture_names(tensor.name)[name]
             with writing(path), whole(path) as fresh:
                 drawn = plot(tensor)  # type: ignore[operator]  # of several signatures
                 write_figure(drawn.get_figure(root=True), fresh)

@@ -85,10 +85,10 @@ def _formatted(rows: Table, most: Peak, style: str) -> str:
 def _save(folder: Path, report: Report, found: Timeline, rows: Table, most: Peak) -> tuple[Path, ...]:
     """CSV, words and picture under names that say what is followed and how."""
     from polymodel.report.plots_timeline import save_picture
+    from polymodel.report.timeline import saved_names
     from polymodel.spec.output import write_text
 
-    stem = folder / f"timeline_{found.component}_{found.measure}"
-    files = tuple(stem.with_name(stem.name + end) for end in (".csv", ".txt", ".png"))
+    files = tuple(folder / name for name in saved_names(found.component, found.measure))
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(files[0], rows.to_csv())

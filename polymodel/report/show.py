@@ -18,6 +18,8 @@ from polymodel.workload.einsum import Cascade
 from polymodel.workload.slips import likely_slips
 from polymodel.workload.text import cascade_text, values_text
 
+PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
+
 
 def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTree | None) -> str:
     """The parts that there are, one below the other."""
@@ -67,12 +69,13 @@ def show_pictures(
 ) -> tuple[Path, ...]:
     """cascade.svg, architecture.svg and looptree.svg in `folder`, which is made if it is missing."""
     found = []
+    of_cascade, of_arch, of_mapping = (folder / name for name in PICTURES)
     if workload is not None:
-        found.append((folder / "cascade.svg", cascade_svg(workload)))
+        found.append((of_cascade, cascade_svg(workload)))
     if arch is not None:
-        found.append((folder / "architecture.svg", architecture_svg(arch)))
+        found.append((of_arch, architecture_svg(arch)))
     if mapping is not None:
-        found.append((folder / "looptree.svg", looptree_svg(mapping, workload)))
+        found.append((of_mapping, looptree_svg(mapping, workload)))
     if not found:
         what = f"{folder}: there is nothing to draw, no workload, architecture or mapping that stands by now"
         raise SpecError([Diagnostic(what, "leave out --out; what waits for data is shown as text")])

@@ -45,6 +45,12 @@ def timeline(report: Report, component: str, measure: Measure = "tile", limit: i
     return counted(report.problem, component, measure, most)
 
 
+def saved_names(component: str, measure: str) -> tuple[str, str, str]:
+    """The files of a timeline, which say what is followed and how: table, words, picture."""
+    stem = f"timeline_{component}_{measure}"
+    return f"{stem}.csv", f"{stem}.txt", f"{stem}.png"
+
+
 def table(problem: Problem, found: Timeline) -> Table:
     """One row per phase in order of time: Einsum, counters of the loops, bits per tensor and in all.
 

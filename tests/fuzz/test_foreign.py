@@ -163,6 +163,26 @@ def test_a_result_that_is_an_input_is_told_before_anything_runs(
     assert "it is an input" in capsys.readouterr().err
 
 
+# Names like those that commands write, and none of them.
+ALIKE = (
+    "notes.csv", "notes.svg", "notes.html", "notes.json", "front.yaml", "mapping-mine.yaml", "tile_mine.mtx",
+    "timeline_mine.csv", "sparse_mine.csv", "tiling_mine.csv", "mine.schema.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [line for line in EVERY if line.endswith(" saved") and "--out" in line])
+def test_an_input_may_lie_beside_what_is_written(line: str, parent: Parent, tmp_path: Path) -> None:
+    """Only what is written over is refused: not for a name that merely looks like one of the command's."""
+    here = made(tmp_path, "here")
+    source = next((w for w in line.replace("=", " ").split() if w in ("s.yaml", "e.yaml", "a.mtx")), "s.yaml")
+    for name in ALIKE:
+        linked(here / source, here / "saved" / name, "hard")
+    code, errors = parent.run(here, line)
+    assert code == 0, errors
+    for name in ALIKE:
+        assert (here / "saved" / name).samefile(here / source)
+
+
 def test_an_input_that_is_not_written_may_lie_in_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

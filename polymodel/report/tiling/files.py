@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from polymodel.report.tiling.tile import Tiling
 
 _DOTS = 150  # per inch, of what is saved as pixels
+TEXTS = ("tiles.csv", "tiling.json", "summary.csv", "tiling.html", "tiling.txt")
+PICTURES = ("tiles.svg", "tilers.svg", "comparison.svg")
+CHARTS = (*(f"{op}_{quantity}.svg" for op in get_args(Op) for quantity in get_args(Quantity)), "means.svg")
 
 
 def save(
@@ -34,34 +37,32 @@ def save(
     from polymodel.view.html import page
 
     target = made_folder(folder)
-    texts = {
-        "tiles.csv": found.to_csv(),
-        "tiling.json": found.to_json(),
-        "summary.csv": found.summary_table(tilers).to_csv(),
-        "tiling.html": page(found.title, compared_blocks(found, tilers), [made_part(command)]),
-        "tiling.txt": str(found),
-    }
-    for name, text in texts.items():
+    texts = (
+        found.to_csv(),
+        found.to_json(),
+        found.summary_table(tilers).to_csv(),
+        page(found.title, compared_blocks(found, tilers), [made_part(command)]),
+        str(found),
+    )
+    for name, text in zip(TEXTS, texts, strict=True):
         saved_text(text, target / name)
-    pictures = {
-        "tiles.svg": lambda: found.plot().figure,
-        "tilers.svg": lambda: found.plot_tilers(tilers),
-        "comparison.svg": lambda: found.plot_comparison(tilers),
-    }
-    drawn = [save_picture(target / name, draw) for name, draw in pictures.items()]
-    return (*(target / name for name in texts), *drawn)
+    pictures: tuple[Callable[[], FigureBase], ...] = (
+        lambda: found.plot().figure,
+        lambda: found.plot_tilers(tilers),
+        lambda: found.plot_comparison(tilers),
+    )
+    drawn = [save_picture(target / name, draw) for name, draw in zip(PICTURES, pictures, strict=True)]
+    return (*(target / name for name in TEXTS), *drawn)
 
 
 def save_charts(found: TilerSwift, folder: str | PathLike[str]) -> tuple[Path, ...]:
     """Tiler-Swift's four charts and its means, redrawn, as SVG."""
     target = Path(folder)
-    pictures: dict[str, Callable[[], FigureBase]] = {
-        f"{op}_{quantity}.svg": partial(found.plot, quantity, op)
-        for op in get_args(Op)
-        for quantity in get_args(Quantity)
-    }
-    pictures["means.svg"] = found.plot_means
-    return tuple(save_picture(target / name, draw) for name, draw in pictures.items())
+    pictures: list[Callable[[], FigureBase]] = [
+        partial(found.plot, quantity, op) for op in get_args(Op) for quantity in get_args(Quantity)
+    ]
+    pictures.append(found.plot_means)
+    return tuple(save_picture(target / name, draw) for name, draw in zip(CHARTS, pictures, strict=True))
 
 
 def check_targets(picture: str | None, folders: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from polymodel.sparse.files.write import write_tensor
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
-__all__ = ["TensorFile", "read_file", "read_tensor", "write_tensor"]
+__all__ = ["TensorFile", "read_file", "read_tensor", "stem_of", "write_tensor"]
 
 
 def read_tensor(
@@ -73,9 +73,18 @@ def read_file(
         return read_market(text, name or stem, tuple(ranks) if ranks is not None else default_ranks(2))
 
 
+def stem_of(path: Path) -> str:
+    """The name without endings, which a tensor has where it is given none."""
+    return _unpacked(path).stem
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
 def _kind(path: Path) -> tuple[str, str]:
     """The name without endings, and the ending that tells the format."""
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    plain = _unpacked(path)
     kind = plain.suffix.lower()
     if kind not in (".mtx", ".tns"):
         unpack = kind in (".tar", ".tgz", ".zip", ".bz2", ".xz", ".zst")
