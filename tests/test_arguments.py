@@ -43,9 +43,9 @@ report.to_parquet(3) | cannot write 3: it is no name of a file
 report.plot('energy', ax=3) | plot: 3 is no axes
 pm.compile_cell(3, 4) | symbols: 4 is no list
 pm.mapping_to_yaml(spec) | mapping_to_yaml: a Spec is no LoopTree
-pm.LoopTree(3) | nodes: 3 is no list of nodes
-pm.LoopTree([3]) | nodes[0]: 3 is no node of a LoopTree
-pm.LoopTree([pm.Storage(component='GLB', tensors=['A'])]) | nodes[0]: a Storage is no node of a LoopTree
+pm.LoopTree(3) | nodes: 3 is not a list of nodes
+pm.LoopTree([3]) | nodes[0]: 3 is not a node of a LoopTree
+pm.LoopTree([pm.Storage(component='GLB', tensors=['A'])]) | nodes[0]: a Storage is not a node of a LoopTree
 pm.Problem(1, 2, 3) | cascade: Problem: 1 is no Cascade
 pm.Problem(spec.workload, spec.arch, None) | tree: Problem: None is no LoopTree
 pm.Spec('mlp.yaml') | raw_workload: Spec: 'mlp.yaml' is no Workload

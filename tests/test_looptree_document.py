@@ -15,8 +15,7 @@ import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.result import Analysis
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, storage_chain
 from tests.generators import legal, problems
 
 M, NI, NA, NB = 4, 32, 24, 16

@@ -25,9 +25,7 @@ from polymodel.analysis.enumerate.occupancy import runs
 from polymodel.analysis.enumerate.walk import Place, Time
 from polymodel.analysis.result import Analysis, Buffet
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
-from polymodel.mapping.placement import storage_chain, users
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, storage_chain, ties, users
 from polymodel.schedule.text import essential_constraints
 from tests.analysis.test_agreement import drawing
 from tests.fused import fused_problems

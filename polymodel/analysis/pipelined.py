@@ -6,8 +6,7 @@ from math import isinf
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import StorageNode
-from polymodel.mapping.pipelines import Pipeline, pipelines, shared_units
+from polymodel.mapping.looptree import Pipeline, StorageNode, pipelines, shared_units
 
 
 def pipelines_of(problem: Problem) -> tuple[Pipeline, ...]:

@@ -2,28 +2,93 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from polymodel.architecture.hierarchy import (
+    MOST_CAPACITY,
+    MOST_CYCLES,
     Action,
+    ActionKind,
     Component,
     FanoutDim,
     Hierarchy,
+    Intersection,
     Kind,
     Link,
+    ProductRules,
+    SparseAction,
+    SparseRules,
     TensorRule,
+    TileRules,
 )
-from polymodel.architecture.numbers import Numbers
-from polymodel.architecture.rules import Rules
-from polymodel.architecture.sparse_resolve import resolve_sparse
-from polymodel.architecture.tile_rules import resolve_tiles
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
 from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
 from polymodel.spec.energy_table import TableFaults
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
-from polymodel.spec.numbers import Value
-from polymodel.spec.setexpr import SetScope
+from polymodel.spec.numbers import Numbers, Value
+from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
+from polymodel.spec.sparse_schema import Intersection as IntersectionSpec
+from polymodel.spec.sparse_schema import SparseAction as SparseActionSpec
+from polymodel.spec.sparse_schema import SparseSection
+from polymodel.spec.tiles_schema import DataTiles, ProductTiles
+
+
+class Rules:
+    """Evaluates `keep`, `may_keep` and `may_reuse`; `X.tensors` is what component X must keep."""
+
+    def __init__(self, arch: Arch, scopes: Sequence[SetScope], faults: Faults) -> None:
+        self.scopes = scopes
+        self.faults = faults
+        self.keeps = {n.name: n.tensors.keep for n in arch.nodes if isinstance(n, (Memory, Toll))}
+        self.known: dict[tuple[str, str], frozenset[str]] = {}
+        self.open: list[str] = []
+
+    def rule(self, component: str, text: str | None, path: Path) -> TensorRule | None:
+        """The rule for one expression; `component` is the one whose `keep` it may be, if `path` is in the
+        architecture. None for None."""
+        if text is None:
+            return None
+        tree = parse_set(text)
+        found: list[tuple[str, frozenset[str]]] = []
+        keep = path[0] == "arch" and path[-1] == "keep"
+        for scope in self.scopes:
+            try:
+                if keep:
+                    found.append((scope.einsum, self._kept(component, scope)))
+                else:
+                    found.append((scope.einsum, tensor_set(tree, self._with_components(scope))))
+            except TextFault as fault:
+                self.faults.text(path, fault)
+                break
+        return TensorRule(text, tuple(found))
+
+    def _with_components(self, scope: SetScope) -> SetScope:
+        def component(name: str) -> frozenset[str] | None:
+            return self._kept(name, scope) if name in self.keeps else None
+
+        return replace(scope, component=component, component_names=tuple(self.keeps))
+
+    def _kept(self, component: str, scope: SetScope) -> frozenset[str]:
+        key = (component, scope.einsum)
+        if key in self.known:
+            return self.known[key]
+        if component in self.open:
+            cycle = " -> ".join([*self.open[self.open.index(component) :], component])
+            raise TextFault(f"components refer to each other's tensors: {cycle}", 0, "break the cycle")
+        text = self.keeps[component]
+        if text is None:
+            return frozenset()
+        self.open.append(component)
+        try:
+            self.known[key] = tensor_set(parse_set(text), self._with_components(scope))
+        finally:
+            self.open.pop()
+        return self.known[key]
+
 
 ACTIONS = {"Memory": ("read", "write"), "Toll": ("read", "write"), "Compute": ("compute",), "Container": ()}
 # What else sparse data may do; an action that is not named is free, metadata then moves as data.
@@ -218,3 +283,203 @@ def _dim(spec: Fanout, path: Path, rules: Rules, numbers: Numbers) -> FanoutDim:
 
 
 _KINDS: dict[str, Kind] = {"Memory": "memory", "Toll": "toll", "Container": "container", "Compute": "compute"}
+
+
+OPERATION = "compute"
+
+
+def resolve_sparse(
+    section: SparseSection | None, compute: bool, path: Path, rules: Rules, faults: Faults
+) -> SparseRules | None:
+    """The rules of one component; every fault is added to `faults`. `compute`: it is a compute unit."""
+    if section is None:
+        return None
+    formats = _formats(section, (*path, "format"), rules, faults)
+    actions = tuple(
+        _sparse_action(a, compute, (*path, "actions", i), rules, faults)
+        for i, a in enumerate(section.actions)
+    )
+    met = tuple(
+        _intersection(x, (*path, "intersect", i), rules, faults) for i, x in enumerate(section.intersect)
+    )
+    return SparseRules(formats, actions, met, _dense_outputs(section, compute, path, rules, faults))
+
+
+def _dense_outputs(
+    section: SparseSection, compute: bool, path: Path, rules: Rules, faults: Faults
+) -> tuple[str, ...]:
+    """Tensors that any of the expressions gives; each is an output of some Einsum."""
+    at = (*path, "dense_outputs")
+    if compute and section.dense_outputs:
+        faults.add(at, "a compute unit stores no outputs", "say it at the memories that hold them")
+    before, found = len(faults), dict[str, None]()
+    for number, scope in enumerate(rules.scopes):
+        members = _union(section.dense_outputs, number, at, rules)
+        outputs = tensor_set(parse_set("Outputs"), scope)
+        found |= dict.fromkeys(_ordered(members & outputs, scope))
+    if section.dense_outputs and rules.scopes and not found and len(faults) == before:
+        what = f"no Einsum computes any of {', '.join(section.dense_outputs)}"
+        faults.add(at, what, "name outputs, or Outputs for all")
+    return tuple(found)
+
+
+def _formats(section: SparseSection, path: Path, rules: Rules, faults: Faults) -> tuple[tuple[str, Any], ...]:
+    """Tensor by tensor; `Other` is all that no other key names."""
+    found: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    for key, value in sorted(section.format.items(), key=lambda item: item[0].strip() == "Other"):
+        for tensor in _covered(key, (*path, key), rules, faults, frozenset(found)):
+            if tensor in found and found[tensor] != value:
+                what = f"`{keys[tensor]}` and `{key}` give {tensor} different formats"
+                remedy = "use Other for the tensors that no other key names"
+                faults.add((*path, key), what, remedy, key=True)
+            found.setdefault(tensor, value)
+            keys.setdefault(tensor, key)
+    return tuple(found.items())
+
+
+def _covered(key: str, path: Path, rules: Rules, faults: Faults, taken: frozenset[str]) -> tuple[str, ...]:
+    everything = dict.fromkeys(t for s in rules.scopes for t in s.tensors)
+    if key.strip() == "Other":
+        return tuple(t for t in everything if t not in taken)
+    tree = parse_set(key, key=True)
+    members: set[str] = set()
+    for scope in rules.scopes:
+        try:
+            members |= tensor_set(tree, scope)
+        except TextFault as fault:
+            faults.text(path, fault, key=True)
+            break
+    return tuple(t for t in everything if t in members)
+
+
+def _sparse_action(
+    spec: SparseActionSpec, compute: bool, path: Path, rules: Rules, faults: Faults
+) -> SparseAction:
+    word: ActionKind = "gate" if spec.gate else "skip"
+    texts = spec.gate or spec.skip
+    operation = tuple(t.strip() for t in texts) == (OPERATION,)
+    if compute and not operation:
+        remedy = f"write {{{word}: compute, on: [...]}}, or move it to the memory that is read"
+        faults.add((*path, word), f"a compute unit can {word} its operations only", remedy)
+    if not compute and operation:
+        faults.add((*path, word), f"a memory cannot {word} operations", "move it to the compute unit")
+    if not spec.on and not operation:
+        faults.add(path, f"{word}: {', '.join(texts)} lacks on:", "name the tensors whose zeros decide")
+    if compute != operation:
+        return SparseAction(word, ())
+    before = len(faults)
+    found = []
+    for number, scope in enumerate(rules.scopes):
+        targets = () if operation else _union(texts, number, (*path, word), rules)
+        leaders = _union(spec.on or ("Inputs",), number, (*path, "on"), rules)
+        if leaders and (targets or operation):
+            found.append((scope.einsum, _ordered(targets, scope), _ordered(leaders, scope)))
+    if rules.scopes and not found and len(faults) == before:
+        what = f"no Einsum has both {', '.join(texts)} and {', '.join(spec.on)}"
+        faults.add((*path, "on"), what, "name tensors of one Einsum")
+    return SparseAction(word, tuple(found))
+
+
+def _union(texts: tuple[str, ...], number: int, path: Path, rules: Rules) -> frozenset[str]:
+    """The tensors that any of the expressions gives in one Einsum."""
+    found: set[str] = set()
+    for i, text in enumerate(texts):
+        rule = rules.rule("", text, (*path, i) if len(texts) > 1 else path)
+        if rule is not None and number < len(rule.by_einsum):
+            found |= rule.by_einsum[number][1]
+    return frozenset(found)
+
+
+def _ordered(tensors: frozenset[str] | tuple[str, ...], scope: SetScope) -> tuple[str, ...]:
+    return tuple(t for t in scope.tensors if t in tensors)
+
+
+def _intersection(spec: IntersectionSpec, path: Path, rules: Rules, faults: Faults) -> Intersection:
+    known = list(dict.fromkeys(t for s in rules.scopes for t in s.tensors))
+    for i, tensor in enumerate(spec.tensors):
+        if rules.scopes and tensor not in known:
+            faults.add(
+                (*path, "tensors", i), f"unknown tensor {tensor}", suggestion(tensor, known, "tensors")
+            )
+    if len(set(spec.tensors)) < 2:
+        faults.add((*path, "tensors"), "an intersection needs two tensors or more", "name them: [A, B]")
+    leads = spec.kind == "leader_follower"
+    if leads and spec.leader not in spec.tensors:
+        given = f"leader {spec.leader} is none of them" if spec.leader else "leader_follower lacks its leader"
+        faults.add((*path, "leader") if spec.leader else path, given, f"write leader: {spec.tensors[0]}")
+    if not leads and spec.leader:
+        faults.add((*path, "leader"), f"{spec.kind} has no leader", "leave it out")
+    return Intersection(spec.kind, spec.tensors, spec.leader or "")
+
+
+def resolve_tiles(
+    section: DataTiles | None, size_bits: float, path: Path, numbers: Numbers
+) -> TileRules | None:
+    """The rules of one memory; every fault is added to `numbers.faults`."""
+    if section is None:
+        return None
+    costs: Path = (*path, "configuration")
+    if section.capacity is None and math.isinf(size_bits):
+        fault = "the memory is unbounded, so nothing has to be cut to fit it"
+        numbers.faults.add(path, fault, "write capacity:, or the memory's size:", key=True)
+    return TileRules(
+        fit=section.fit,
+        format=section.format,
+        capacity=_whole(section.capacity, (*path, "capacity"), numbers),
+        word_bits=_whole(section.word_bits, (*path, "word_bits"), numbers),
+        tiler=section.tiler,
+        objective=section.objective,
+        run=section.run,
+        config_add=_cycles(section.configuration.add, (*costs, "add"), numbers),
+        config_multiply=_cycles(section.configuration.multiply, (*costs, "multiply"), numbers),
+        ramp=_cycles(section.ramp, (*path, "ramp"), numbers),
+        empty=_cycles(section.empty, (*path, "empty"), numbers),
+        ranks=section.ranks,
+        product=_product(section.product, (*path, "product"), numbers),
+    )
+
+
+def _product(section: ProductTiles, path: Path, numbers: Numbers) -> ProductRules:
+    tile = None
+    if section.tile is not None:
+        i, k, j = (
+            _whole(t, (*path, "tile", at), numbers, "tile size") or 1 for at, t in enumerate(section.tile)
+        )
+        tile = i, k, j
+    overbook = numbers.at_least_zero(section.overbook, (*path, "overbook"), "overbook")
+    if overbook >= 1:
+        numbers.faults.add((*path, "overbook"), f"{overbook:g} is no share of tiles", "write e.g. 0.1")
+    return ProductRules(
+        strategy=section.strategy or ("search" if tile is None else "uniform"),
+        tile=tile,
+        capacity=_whole(section.capacity, (*path, "capacity"), numbers),
+        order=section.order,
+        objective=section.objective,
+        pes=numbers.whole(section.pes, (*path, "pes"), "pes"),
+        bandwidth=numbers.positive(section.bandwidth, (*path, "bandwidth"), "bandwidth", finite=True),
+        overbook=overbook,
+        time_limit=numbers.positive(section.time_limit, (*path, "time_limit"), "time limit"),
+    )
+
+
+def _whole(
+    given: int | float | str | None, path: Path, numbers: Numbers, what: str | None = None
+) -> int | None:
+    """`what`: left out, the key."""
+    if given is None:
+        return None
+    name = what or str(path[-1])
+    found = numbers.whole(given, path, name)
+    if found > MOST_CAPACITY:
+        numbers.faults.add(path, f"{name} {found:g} is more than 2^62", "write a smaller number")
+    return found
+
+
+def _cycles(given: int | float | str, path: Path, numbers: Numbers) -> int:
+    found = numbers.at_least_zero(given, path, "cycles")
+    if found != int(found):
+        numbers.faults.add(path, f"{found:g} is no whole number of cycles", "write 0, 1, 2, ...")
+    elif found > MOST_CYCLES:
+        numbers.faults.add(path, f"{found:g} cycles are more than 10^9", "write a smaller number")
+    return int(found)

@@ -12,8 +12,7 @@ from polymodel.architecture.hierarchy import Action, link_name
 from polymodel.cost.actions import rounded_actions, whole_actions
 from polymodel.cost.algebra import Number, nothing
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import StorageNode
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import StorageNode, storage_chain
 from polymodel.workload.einsum import TensorAccess
 
 # What compute reads and writes at the innermost memory moves value by value.

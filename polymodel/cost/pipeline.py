@@ -12,7 +12,7 @@ from polymodel.cost.algebra import NUMBERS, Algebra, Number
 from polymodel.cost.context import Counts
 from polymodel.cost.ports import busy_time, port_time
 from polymodel.cost.records import PipelineTime, StageTime
-from polymodel.mapping.pipelines import Pipeline, pipelines
+from polymodel.mapping.looptree import Pipeline, pipelines
 
 Loads = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 

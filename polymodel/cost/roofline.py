@@ -9,7 +9,7 @@ from polymodel.analysis.result import PipelineRun
 from polymodel.cost.context import Counts
 from polymodel.cost.pipeline import without
 from polymodel.cost.records import ComponentTime, EinsumTime, Limiter, RooflinePoint
-from polymodel.mapping.pipelines import pipelines
+from polymodel.mapping.looptree import pipelines
 
 ONE_ROOF = 1e-9  # relative
 

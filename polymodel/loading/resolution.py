@@ -10,6 +10,7 @@ from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic
 from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.mapspace_constraints import check_section
 from polymodel.mapping.resolve import (
     ResolvedMapping,
     bind_tree,
@@ -17,7 +18,6 @@ from polymodel.mapping.resolve import (
     resolve_mapping,
 )
 from polymodel.mapping.teaal import EXECUTE, Derived, derive
-from polymodel.mapping.wanted import check_section
 from polymodel.spec import symbols as naming
 from polymodel.spec.faults import Faults, in_reading_order
 from polymodel.spec.teaal.arch import arch_of

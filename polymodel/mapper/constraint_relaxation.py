@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.mapper.records import Change, Found, Limits, Relaxation, Request
-from polymodel.mapping.narrowed import written
+from polymodel.mapping.mapspace_constraints import narrowing_text
 from polymodel.workload.einsum import Cascade
 
 # Giving these up makes a search long, and seldom helps.
@@ -142,9 +142,9 @@ def _of_memories(cascade: Cascade, p: Problem) -> Iterator[Constraint]:
             )
             # What is no intermediate has to be in the outermost memory.
             if kept and (c.name != outermost or t in cascade.intermediates):
-                yield Constraint("keep", c.name, tensors=(t,), written=written(c.keep))
+                yield Constraint("keep", c.name, tensors=(t,), written=narrowing_text(c.keep))
             if barred:
-                yield Constraint("may_keep", c.name, tensors=(t,), written=written(c.may_keep))
+                yield Constraint("may_keep", c.name, tensors=(t,), written=narrowing_text(c.may_keep))
     for c in memories[1:]:
         if not math.isinf(c.size_bits):
             yield Constraint("capacity", c.name, have=c.size_bits)

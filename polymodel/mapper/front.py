@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from polymodel.architecture.text import uncut_text
+from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.loading.named import kept_files

@@ -9,7 +9,7 @@ from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits, Progress, Request
-from polymodel.mapping.wanted import Wanted
+from polymodel.mapping.mapspace_constraints import MapspaceConstraints
 from polymodel.spec.document import Document, read_mapping
 from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Path
@@ -139,7 +139,7 @@ def asked_for(
     return Asked(Request(wanted, limits, share, seconds, workers, progress), machine)
 
 
-class _Reader(Wanted):
+class _Reader(MapspaceConstraints):
     """Reads each field from where it was given, and notes its faults with that place."""
 
     def __init__(self, spec: Spec, given: ExploreSection) -> None:

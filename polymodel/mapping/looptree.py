@@ -1,4 +1,4 @@
-"""LoopTree nodes: loops, storage, splits, compute. Plain frozen data.
+"""LoopTrees: their nodes, look-ups on them that all engines share, and their text.
 
 A LoopTree is a tuple of nodes read from top to bottom; a split, if present, is the last node
 and holds the branches. `Nested` exists in YAML only: it is flattened into its parent.
@@ -7,21 +7,21 @@ Node ids are positions in preorder, counting every node (also splits and compute
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.quantities import drawn
 from polymodel.reuse import Reuse
+from polymodel.workload.einsum import Cascade
 
 if TYPE_CHECKING:
     import islpy
 
-    from polymodel.workload.einsum import Cascade
-
 Tile = int | str
+Tie = Literal["bound", "inferred", "repeated"]  # how a loop decides what of an Einsum below it executes
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ class Scheduler(Protocol):
     def __call__(self, tree: LoopTree, einsum: str) -> islpy.Map: ...
 
 
-def _no_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
-    """A fault for all that is no node of a tree, in branches too."""
+def _invalid_nodes(nodes: Sequence[object], path: str) -> Iterator[Diagnostic]:
+    """A fault for every object that is not a LoopTree node, in branches as well."""
     for i, node in enumerate(nodes):
         if isinstance(node, Split):
             for k, branch in enumerate(node.branches):
-                yield from _no_nodes(branch, f"{path}[{i}].branches[{k}]")
+                yield from _invalid_nodes(branch, f"{path}[{i}].branches[{k}]")
         elif not isinstance(node, (Loop, StorageNode, ComputeNode)):
             shown = repr(node) if isinstance(node, (str, int, float)) else f"a {type(node).__name__}"
             remedy = "take spec.mapping, or give spec.with_mapping(...) a pm.MappingSpec(nodes=[...])"
-            yield Diagnostic(f"{shown} is no node of a LoopTree", remedy, f"{path}[{i}]")
+            yield Diagnostic(f"{shown} is not a node of a LoopTree", remedy, f"{path}[{i}]")
 
 
 @dataclass(frozen=True)
@@ -143,15 +143,13 @@ class LoopTree:
         given: object = self.nodes
         if not isinstance(given, (tuple, list)):
             remedy = "give a tuple of nodes, or take spec.mapping"
-            raise SpecError([Diagnostic(f"{given!r} is no list of nodes", remedy, "nodes")])
+            raise SpecError([Diagnostic(f"{given!r} is not a list of nodes", remedy, "nodes")])
         object.__setattr__(self, "nodes", tuple(given))
-        faults = tuple(_no_nodes(self.nodes, "nodes"))
+        faults = tuple(_invalid_nodes(self.nodes, "nodes"))
         if faults:
             raise SpecError(faults)
 
     def __repr__(self) -> str:
-        from polymodel.mapping.text import looptree_text
-
         cascade = self.scheduler.cascade if self.scheduler else None
         return f"LoopTree {self.name}".rstrip() + "\n" + looptree_text(self, cascade).rstrip()
 
@@ -166,7 +164,7 @@ class LoopTree:
         """
         if self.scheduler is None:
             remedy = "take it from a loaded spec: spec.mapping.schedule(...)"
-            raise Refused("this LoopTree knows no workload", remedy)
+            raise Refused("this LoopTree has no workload", remedy)
         return self.scheduler(self, einsum)
 
     def walk(self) -> Iterator[tuple[int, Node, int]]:
@@ -222,3 +220,200 @@ class LoopTree:
     def loops(self, einsum: str) -> tuple[tuple[int, Loop], ...]:
         """The loops on an Einsum's path as it sees them, outermost first, with their node ids."""
         return tuple((s.id, s.node.within(einsum)) for s in self.path(einsum) if isinstance(s.node, Loop))
+
+
+def storage_chain(tree: LoopTree, einsum: str, tensor: str) -> tuple[Step, ...]:
+    """Storage nodes that hold `tensor` on the path of `einsum`, outermost first."""
+    return tuple(s for s in tree.path(einsum) if isinstance(s.node, StorageNode) and tensor in s.node.tensors)
+
+
+def loops_above(tree: LoopTree, einsum: str, node: int) -> tuple[tuple[int, Loop], ...]:
+    """Loops on the path of `einsum` that stand above node id `node`, outermost first."""
+    return tuple((i, loop) for i, loop in tree.loops(einsum) if i < node)
+
+
+def users(tree: LoopTree, node: int) -> tuple[str, ...]:
+    """Einsums below node id `node`, in order of execution."""
+    return tree.below.get(node, ())
+
+
+def tie(cascade: Cascade, tree: LoopTree, einsum: str, node: int, loop: Loop) -> Tie:
+    """How loop `node`, which stands above `einsum`, decides what of it executes in an iteration."""
+    if loop.variable_in(einsum) in cascade[einsum].rank_variables:
+        return "bound"
+    made = {a.tensor for a in cascade[einsum].outputs}
+    below = (cascade[e] for e in users(tree, node) if e != einsum)
+    consumed = any(a.tensor in made for e in below for a in e.accesses if not a.output)
+    return "inferred" if consumed else "repeated"
+
+
+def ties(cascade: Cascade, tree: LoopTree, einsum: str) -> dict[int, Tie]:
+    """The tie of every loop on the Einsum's path, by node id, outermost first."""
+    return {i: tie(cascade, tree, einsum, i, loop) for i, loop in tree.loops(einsum)}
+
+
+def loop_notes(cascade: Cascade, tree: LoopTree) -> dict[int, str]:
+    """By node id, what each loop does that does not bind every Einsum below it: `infers Conv1`."""
+    found: dict[int, dict[Tie, list[str]]] = {}
+    for einsum in tree.einsums:
+        for node, kind in ties(cascade, tree, einsum).items():
+            if kind != "bound":
+                found.setdefault(node, {}).setdefault(kind, []).append(einsum)
+    verbs: tuple[tuple[Tie, str], ...] = (("inferred", "infers"), ("repeated", "repeats"))
+    return {
+        node: "; ".join(f"{verb} {', '.join(names[kind])}" for kind, verb in verbs if kind in names)
+        for node, names in found.items()
+    }
+
+
+def decided_above(found: dict[int, Tie]) -> int:
+    """The id of the innermost loop that binds no rank variable of the Einsum, -1 if every loop does.
+
+    What executes is decided once for each stamp of the loops down to this one.
+    """
+    return max((i for i, t in found.items() if t != "bound"), default=-1)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A `!Pipeline` split: its node id, the Einsums of each stage, the pipelined loop's id (None: none).
+
+    `outer`: node id of the nearest pipeline in one of whose stages it stands, None for one in no stage.
+    """
+
+    node: int
+    stages: tuple[tuple[str, ...], ...]
+    loop: int | None
+    outer: int | None
+
+    @property
+    def einsums(self) -> tuple[str, ...]:
+        return tuple(e for stage in self.stages for e in stage)
+
+    def stage_of(self, einsum: str) -> int:
+        """Number of the stage that executes the Einsum."""
+        return next(b for b, stage in enumerate(self.stages) if einsum in stage)
+
+    def copies(self, node: int, users: Collection[str]) -> int:
+        """How many iterations' tiles a storage node above the split holds at once; 0 if no stage uses it."""
+        using = [b for b, stage in enumerate(self.stages) if not set(stage).isdisjoint(users)]
+        if not using:
+            return 0
+        between = self.loop is not None and node > self.loop
+        return using[-1] - using[0] + 1 if between else 1
+
+
+def pipelines(tree: LoopTree) -> tuple[Pipeline, ...]:
+    """All pipelines in tree order, so that an outer one comes before those in its stages."""
+    found: dict[int, Pipeline] = {}
+    for path in tree.paths.values():
+        outer: int | None = None
+        loop: int | None = None
+        for step in path:
+            if isinstance(step.node, Loop) and not step.node.spatial:
+                loop = step.id
+            if not isinstance(step.node, Split):
+                continue
+            if step.node.pipeline:
+                if step.id not in found:
+                    found[step.id] = Pipeline(step.id, _stages(tree, step.id), loop, outer)
+                outer = step.id
+            loop = None
+    return tuple(found.values())
+
+
+def pipeline_notes(tree: LoopTree) -> dict[int, str]:
+    """By node id, the loop whose iterations the stages of each pipeline overlap."""
+    loops = {i: node for i, node, _ in tree.walk() if isinstance(node, Loop)}
+    return {
+        p.node: "no loop of its own above: stages take turns"
+        if p.loop is None
+        else f"overlaps iterations of {loops[p.loop].rank_variable}"
+        for p in pipelines(tree)
+    }
+
+
+def around(tree: LoopTree, einsum: str) -> tuple[Pipeline, ...]:
+    """The pipelines in whose stages an Einsum executes, outermost first."""
+    return tuple(p for p in pipelines(tree) if einsum in p.einsums)
+
+
+def _stages(tree: LoopTree, split: int) -> tuple[tuple[str, ...], ...]:
+    members: dict[int, list[str]] = {}
+    for name, path in tree.paths.items():
+        for step in path:
+            if step.id == split:
+                members.setdefault(step.branch, []).append(name)
+    return tuple(tuple(members[b]) for b in sorted(members))
+
+
+def shared_units(tree: LoopTree, copies: Collection[str]) -> tuple[tuple[Pipeline, str, str, str], ...]:
+    """(pipeline, compute unit, Einsum, Einsum of a later stage) wherever two stages name one unit.
+
+    `copies`: Einsums that compute nothing.
+    """
+    unit = {
+        name: path[-1].node.component
+        for name, path in tree.paths.items()
+        if isinstance(path[-1].node, ComputeNode) and name not in copies
+    }
+    found = []
+    for p in pipelines(tree):
+        first: dict[str, str] = {}
+        for stage in p.stages:
+            seen = dict(first)
+            for name in (e for e in stage if e in unit):
+                if unit[name] in seen:
+                    found.append((p, unit[name], seen[unit[name]], name))
+                first.setdefault(unit[name], name)
+    return tuple(found)
+
+
+def node_text(node: Node, mark: str = "") -> str:
+    """One node in one line; `mark` says what a loop infers or repeats, or a pipeline overlaps."""
+    if isinstance(node, StorageNode):
+        policy = f"  ({node.reuse.label})" if node.reuse.label else ""
+        return f"[({node.component})] {', '.join(node.tensors)}{policy}"
+    if isinstance(node, ComputeNode):
+        return f"(({node.einsum})) on {node.component}"
+    if isinstance(node, Split):
+        return f"pipeline  ({mark})" if mark else "pipeline" if node.pipeline else "sequential"
+    tile = ", ".join(f"{t} in {e}" for e, t in node.tiles) or f"{node.tile_shape}"
+    initial = ", ".join(f"{t} in {e}" for e, t in node.first_tiles) or node.initial_tile_shape
+    first = "" if initial is None else f", first tile {initial}"
+    bound = "".join(f", {v} in {e}" for e, v in node.per_einsum)
+    where = f"parallel over {node.component}.{node.dim}: " if node.spatial else "for "
+    noted = f"  ({mark})" if mark else ""
+    return f"{where}{node.rank_variable}{bound}, tile {tile}{first}{noted}"
+
+
+def node_notes(tree: LoopTree, cascade: Cascade | None = None) -> dict[int, str]:
+    """By node id, what a loop infers or repeats (with the cascade) and what a pipeline overlaps."""
+    return {**(loop_notes(cascade, tree) if cascade else {}), **pipeline_notes(tree)}
+
+
+def looptree_text(tree: LoopTree, cascade: Cascade | None = None) -> str:
+    """The whole tree; what stands below a loop is indented.
+
+    With the cascade, loops say which Einsums they infer or repeat.
+    """
+    lines: list[str] = []
+    _write(tree.nodes, "", lines, iter(range(10**9)), node_notes(tree, cascade))
+    return "\n".join(lines) + "\n"
+
+
+def _write(
+    nodes: tuple[Node, ...], lead: str, lines: list[str], ids: Iterator[int], noted: Mapping[int, str]
+) -> None:
+    for node in nodes:
+        lines.append(lead + node_text(node, noted.get(next(ids), "")))
+        if isinstance(node, Loop):
+            lead += "  "
+        if isinstance(node, Split):
+            for i, branch in enumerate(node.branches):
+                last = i == len(node.branches) - 1
+                start = len(lines)
+                _write(branch, lead + ("   " if last else "│  "), lines, ids, noted)
+                if len(lines) > start:
+                    corner = "└─ " if last else "├─ "
+                    lines[start] = lead + corner + lines[start][len(lead) + 3 :]

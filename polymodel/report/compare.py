@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from polymodel.architecture.text import uncut_text
+from polymodel.architecture.hierarchy import uncut_text
 from polymodel.report.evaluated import Evaluated
 from polymodel.report.fusion import recompute_factors
 from polymodel.spec.faults import not_a

@@ -155,7 +155,7 @@ class Evaluated(Answer):
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures: the engine's notes, outputs that are written in part, names
         that look misspelt, and what of a TeAAL mapping is not as written."""
-        from polymodel.workload.relations import unwritten
+        from polymodel.workload.einsum import unwritten
         from polymodel.workload.slips import likely_slips
 
         own = (*self.spec.mapping_remarks, *self.spec.number_remarks) if self.spec is not None else ()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from polymodel.analysis.result import Buffet, Traffic
 from polymodel.cost.context import Counts
 from polymodel.errors import Diagnostic, NotSeparable, Refused, SpecError
-from polymodel.mapping.pipelines import around, overlaps
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import around, pipeline_notes, storage_chain
 from polymodel.quantities import engineering
 from polymodel.report.relation import counters, tile_relation
 from polymodel.schedule.retained import retained_window
@@ -191,7 +190,7 @@ def _energy(report: Report, einsum: str, component: str, tensor: str) -> tuple[s
 def _overlapped(report: Report, einsum: str, mine: list[Buffet]) -> tuple[str, ...]:
     """When the Einsum runs in the pipelines around it, and how many tiles of its buffets they hold."""
     tree, lines = report.problem.tree, []
-    said = overlaps(tree)
+    said = pipeline_notes(tree)
     for p in around(tree, einsum):
         stage = p.stage_of(einsum)
         lines.append(

@@ -17,8 +17,7 @@ from polymodel.analysis.result import Buffet
 from polymodel.cost.capacity import stored_bits
 from polymodel.cost.context import Counts
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, Split, StorageNode
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import Loop, Split, StorageNode, ties
 from polymodel.quantities import engineering
 from polymodel.schedule.text import essential_constraints
 from polymodel.view.table import Cell, Column, Table

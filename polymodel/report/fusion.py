@@ -8,9 +8,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
 from polymodel.cost.context import Counts, row_order
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode
-from polymodel.mapping.placement import storage_chain
-from polymodel.mapping.ties import Tie, ties
+from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, StorageNode, Tie, storage_chain, ties
 from polymodel.polyhedra.counting import size
 from polymodel.polyhedra.needs import points
 from polymodel.report.counted import KEY

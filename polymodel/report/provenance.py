@@ -60,7 +60,7 @@ def _made(report: Report, command: str) -> list[Block]:
 
 
 def _points(report: Report, einsum: str) -> str:
-    from polymodel.workload.text import sizes_text
+    from polymodel.workload.einsum import sizes_text
 
     return sizes_text(report.problem.cascade[einsum])
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.text import hierarchy_text, sources_text
+from polymodel.architecture.hierarchy import Hierarchy, hierarchy_text, sources_text
 from polymodel.errors import Diagnostic, SpecError, writing
-from polymodel.mapping.looptree import LoopTree
-from polymodel.mapping.text import looptree_text
+from polymodel.mapping.looptree import LoopTree, looptree_text
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
 from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
 from polymodel.view.blocks import Block, Code, Line, Picture
-from polymodel.workload.einsum import Cascade
+from polymodel.workload.einsum import Cascade, cascade_text, values_text
 from polymodel.workload.slips import likely_slips
-from polymodel.workload.text import cascade_text, values_text
 
 PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
 

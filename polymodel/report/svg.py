@@ -6,10 +6,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.mapping.pipelines import overlaps
-from polymodel.mapping.text import looptree_text, node_text
-from polymodel.mapping.ties import marks
+from polymodel.mapping.looptree import (
+    ComputeNode,
+    Loop,
+    LoopTree,
+    Node,
+    Split,
+    StorageNode,
+    looptree_text,
+    node_notes,
+    node_text,
+)
 from polymodel.view.drawing import (
     CAP,
     PAD,
@@ -163,7 +170,7 @@ def looptree_svg(
     With the cascade, loops say which Einsums they infer or repeat. Each node tells itself in full under the
     mouse, and what `tips` has for its number.
     """
-    noted = {**(marks(cascade, tree) if cascade else {}), **overlaps(tree)}
+    noted = node_notes(tree, cascade)
     column = _column(tree.nodes, iter(range(10**9)), noted, tips or {})
     shades = colours([n.component for _, n, _ in tree.walk() if isinstance(n, StorageNode)])
     body: list[str] = []

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.architecture.text import facts, hierarchy_text, sparse_text, tiles_text
+from polymodel.architecture.hierarchy import (
+    Component,
+    Hierarchy,
+    facts,
+    hierarchy_text,
+    sparse_text,
+    tiles_text,
+)
 from polymodel.view.drawing import (
     CAP,
     LINE,

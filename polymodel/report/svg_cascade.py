@@ -20,9 +20,17 @@ from polymodel.view.drawing import (
     width_of,
     wrapped,
 )
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
-from polymodel.workload.relations import touched
-from polymodel.workload.text import cascade_text, einsum_text, einsum_words, remarks, sizes_text
+from polymodel.workload.einsum import (
+    Cascade,
+    Einsum,
+    TensorAccess,
+    cascade_text,
+    einsum_text,
+    einsum_words,
+    remarks,
+    sizes_text,
+    touched,
+)
 
 MARGIN = 16
 WIDE = 34  # characters of a formula in a line

@@ -13,9 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import Loop, LoopTree, StorageNode
-from polymodel.mapping.placement import storage_chain, users
-from polymodel.mapping.ties import Tie, decided_above, ties
+from polymodel.mapping.looptree import (
+    Loop,
+    LoopTree,
+    StorageNode,
+    Tie,
+    decided_above,
+    storage_chain,
+    ties,
+    users,
+)
 from polymodel.polyhedra import needs, steps
 from polymodel.reuse import Reuse
 from polymodel.schedule.holding import innermost_dependent

@@ -11,9 +11,16 @@ from typing import Protocol
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
-from polymodel.mapping.looptree import Loop, LoopTree, Split, StorageNode
-from polymodel.mapping.placement import storage_chain, users
-from polymodel.mapping.ties import decided_above, ties
+from polymodel.mapping.looptree import (
+    Loop,
+    LoopTree,
+    Split,
+    StorageNode,
+    decided_above,
+    storage_chain,
+    ties,
+    users,
+)
 from polymodel.polyhedra import needs, order
 from polymodel.reuse import Reuse, override
 from polymodel.schedule import elements

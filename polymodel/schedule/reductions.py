@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from polymodel.architecture.hierarchy import Hierarchy
 from polymodel.errors import Diagnostic
-from polymodel.mapping.looptree import LoopTree
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import LoopTree, storage_chain
 from polymodel.polyhedra import needs
 from polymodel.schedule.touch import Part, View, loop_origins, partition, touch
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

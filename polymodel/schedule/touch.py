@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from polymodel.mapping.looptree import Loop, LoopTree
-from polymodel.mapping.placement import users
+from polymodel.mapping.looptree import Loop, LoopTree, users
 from polymodel.polyhedra import needs, sets
 from polymodel.schedule.text import affine_in, chain, constraint_facts, essential_constraints
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

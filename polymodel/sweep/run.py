@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
-from polymodel.architecture.text import uncut_text
+from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import Refused, SpecError, TimeUp
 from polymodel.governor import Share, bytes_of, limits, share, within
 from polymodel.loading import Spec, says_sparse

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,14 +13,11 @@ from polymodel.spec import Renames, Workload
 from polymodel.spec import TensorAccess as AccessSpec
 from polymodel.spec.affine_text import parse_affine
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
-from polymodel.spec.numbers import Value
-from polymodel.spec.setexpr import SetScope
-from polymodel.workload.bits import at_least_one, bits_per_value, persistent_tensors, scales
-from polymodel.workload.graph_checks import check_cascade
+from polymodel.spec.numbers import Value, evaluate_number
+from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
+from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 from polymodel.workload.scopes import RenameResolver, base_scope, facts_of, rename_sources
 from polymodel.workload.spaces import bounds_of, check_sizes, constraints_of, rank_sizes_of
-
-from polymodel.workload.einsum import Cascade, Einsum, TensorAccess  # isort: skip
 
 MAX_EINSUMS = 500  # what is worked out of them grows with their square at least
 Symbols = Mapping[str, Value | None]
@@ -255,3 +253,205 @@ def _check_rank_names(workload: Workload, projections: list[Projections], faults
                 path = ("workload", "einsums", i, "rank_sizes", rank)
                 near = suggestion(rank, sorted(known), "ranks")
                 faults.add(path, f"unknown rank {rank}: no tensor of {einsum.name} has it", near, key=True)
+
+
+def check_cascade(workload: Workload, faults: Faults) -> None:
+    """Add a fault for everything that is wrong between Einsums."""
+    if not workload.einsums:
+        faults.add(
+            ("workload", "einsums"), "the workload has no Einsum", "add e.g. `- Y[m] = A[m, k] * B[k]`"
+        )
+    names: dict[str, int] = {}
+    producers: dict[str, int] = {}
+    for i, einsum in enumerate(workload.einsums):
+        path: Path = ("workload", "einsums", i)
+        if einsum.name in names:
+            faults.add(path, f"Einsum {einsum.name} is given twice", "give it another name")
+        names.setdefault(einsum.name, i)
+        outputs = [a.name for a in einsum.tensor_accesses if a.output]
+        if not outputs:
+            faults.add(
+                path, f"Einsum {einsum.name} has no output", "mark one tensor access with output: true"
+            )
+        for tensor in dict.fromkeys(outputs):
+            if tensor in producers:
+                first = workload.einsums[producers[tensor]].name
+                message = f"tensor {tensor} is produced by {first} and by {einsum.name}"
+                faults.add(path, message, "give one of the results another name")
+            producers.setdefault(tensor, i)
+        if einsum.is_copy_operation and len(einsum.tensor_accesses) - len(outputs) != 1:
+            faults.add(
+                path, f"copy Einsum {einsum.name} must have one input", "name exactly one source tensor"
+            )
+    _check_order(workload, producers, faults)
+
+
+def _check_order(workload: Workload, producers: dict[str, int], faults: Faults) -> None:
+    needs = [
+        {producers[a.name] for a in e.tensor_accesses if not a.output and a.name in producers} - {i}
+        for i, e in enumerate(workload.einsums)
+    ]
+    cycle = _cycle(needs)
+    if cycle:
+        shown = " -> ".join(workload.einsums[i].name for i in (*cycle, cycle[0]))
+        faults.add(("workload", "einsums", cycle[0]), f"the cascade is cyclic: {shown}", "break the cycle")
+        return
+    for i, einsum in enumerate(workload.einsums):
+        for j, access in enumerate(einsum.tensor_accesses):
+            producer = producers.get(access.name, i)
+            if not access.output and producer > i:
+                late = workload.einsums[producer].name
+                path: Path = ("workload", "einsums", i, "tensor_accesses", j, "name")
+                message = f"Einsum {einsum.name} reads {access.name} before {late} produces it"
+                faults.add(path, message, f"list {late} before {einsum.name}")
+
+
+def _cycle(needs: list[set[int]]) -> list[int]:
+    """Some cycle of the graph, empty if there is none."""
+    done: set[int] = set()
+    for start in range(len(needs)):
+        trail: list[int] = []
+        stack = [(start, iter(sorted(needs[start])))]
+        on_trail = {start}
+        if start in done:
+            continue
+        trail.append(start)
+        while stack:
+            node, below = stack[-1]
+            step = next(below, None)
+            if step is None:
+                done.add(node)
+                stack.pop()
+                on_trail.discard(trail.pop())
+            elif step in on_trail:
+                return trail[trail.index(step) :]
+            elif step not in done:
+                stack.append((step, iter(sorted(needs[step]))))
+                trail.append(step)
+                on_trail.add(step)
+    return []
+
+
+def bits_per_value(
+    workload: Workload, scopes: Sequence[SetScope], symbols: Symbols, faults: Faults
+) -> dict[str, int]:
+    """Bits of every tensor: an access's own value, else the key of `bits_per_value` that has it."""
+    before = len(faults)
+    found = _explicit_bits(workload, symbols, faults)
+    general = _keyed_bits(workload, scopes, symbols, faults)
+    for tensor, bits in general.items():
+        found.setdefault(tensor, bits)
+    if len(faults) > before:
+        return found
+    for i, einsum in enumerate(workload.einsums):
+        lacking = [a.name for a in einsum.tensor_accesses if a.name not in found]
+        if lacking:
+            remedy = "add `bits_per_value: {All: 8}` to the workload, or bits_per_value to each access"
+            message = f"no bits_per_value for {', '.join(lacking)}"
+            faults.add(("workload", "einsums", i, "tensor_accesses"), message, remedy)
+            found.update(dict.fromkeys(lacking, 0))
+    return found
+
+
+def _explicit_bits(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for i, einsum in enumerate(workload.einsums):
+        for j, access in enumerate(einsum.tensor_accesses):
+            if access.bits_per_value is None:
+                continue
+            path: Path = ("workload", "einsums", i, "tensor_accesses", j, "bits_per_value")
+            bits = _bits(access.bits_per_value, path, symbols, faults)
+            if found.setdefault(access.name, bits) != bits:
+                message = f"tensor {access.name} has {bits} bits here and {found[access.name]} elsewhere"
+                faults.add(path, message, "give the same bits in all accesses")
+    return found
+
+
+def _keyed_bits(
+    workload: Workload, scopes: Sequence[SetScope], symbols: Symbols, faults: Faults
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    keys: dict[str, str] = {}
+    ordered = sorted(workload.bits_per_value.items(), key=lambda item: item[0].strip() == "Other")
+    for key, value in ordered:
+        path: Path = ("workload", "bits_per_value", key)
+        bits = _bits(value, path, symbols, faults)
+        if key.strip() == "Other":
+            covered = {t for s in scopes for t in s.tensors} - set(found)
+        else:
+            covered = _covered(key, scopes, path, faults)
+        for tensor in sorted(covered):
+            if found.setdefault(tensor, bits) != bits:
+                message = f"`{keys[tensor]}` and `{key}` give tensor {tensor} {found[tensor]} and {bits} bits"
+                faults.add(path, message, "use Other for the tensors that no other key names", key=True)
+            keys.setdefault(tensor, key)
+    return found
+
+
+def _covered(key: str, scopes: Sequence[SetScope], path: Path, faults: Faults) -> set[str]:
+    tree = parse_set(key, key=True)
+    covered: set[str] = set()
+    for scope in scopes:
+        try:
+            covered |= tensor_set(tree, scope)
+        except TextFault as fault:
+            faults.text(path, fault, key=True)
+    return covered
+
+
+def _bits(value: Value | str, path: Path, symbols: Symbols, faults: Faults) -> int:
+    wrong = f"{value} bits per value", "write a whole number of at least 1"
+    return at_least_one(value, path, symbols, faults, wrong)
+
+
+def at_least_one(
+    value: Value | str, path: Path, symbols: Symbols, faults: Faults, wrong: tuple[str, str]
+) -> int:
+    """A whole number from 1 up; else 1, and a fault with the message and remedy of `wrong`."""
+    try:
+        found = evaluate_number(value, symbols)
+    except TextFault as fault:
+        faults.text(path, fault)
+        return 1
+    if math.isinf(found) or found < 1 or found != int(found):
+        faults.add(path, *wrong)
+        return 1
+    return int(found)
+
+
+def persistent_tensors(workload: Workload, scopes: Sequence[SetScope], faults: Faults) -> frozenset[str]:
+    """Tensors that the workload's `persistent_tensors` names in any Einsum."""
+    found: set[str] = set()
+    for i, text in enumerate(workload.persistent_tensors):
+        tree = parse_set(text)
+        for scope in scopes:
+            try:
+                found |= tensor_set(tree, scope)
+            except TextFault as fault:
+                faults.text(("workload", "persistent_tensors", i), fault)
+    return frozenset(found)
+
+
+def scales(workload: Workload, symbols: Symbols, faults: Faults) -> dict[str, Fraction]:
+    """`backing_storage_size_scale` of the tensors that have one."""
+    found: dict[str, Fraction] = {}
+    for i, einsum in enumerate(workload.einsums):
+        for j, access in enumerate(einsum.tensor_accesses):
+            if "backing_storage_size_scale" not in access.model_fields_set:
+                continue
+            path: Path = ("workload", "einsums", i, "tensor_accesses", j, "backing_storage_size_scale")
+            try:
+                value = evaluate_number(access.backing_storage_size_scale, symbols)
+            except TextFault as fault:
+                faults.text(path, fault)
+                continue
+            if math.isinf(value) or value < 0:
+                faults.add(path, f"the scale {value} is not a number of at least 0", "write e.g. 0.5")
+                continue
+            scale = Fraction(str(value))
+            if found.setdefault(access.name, scale) != scale:
+                message = (
+                    f"tensor {access.name} has scale {value} here and {float(found[access.name])} elsewhere"
+                )
+                faults.add(path, message, "give the same scale in all accesses")
+    return found

@@ -15,7 +15,7 @@ from polymodel.analysis.enumerate import ENGINE as REFEREE
 from polymodel.analysis.enumerate import violation
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.errors import Refused
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import ties
 from polymodel.schedule.legality import check
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.fused import lawless_fused

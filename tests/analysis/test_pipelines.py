@@ -19,8 +19,7 @@ from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.result import Analysis, PipelineRun, StageWork
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.looptree import ComputeNode, LoopTree, Split
-from polymodel.mapping.pipelines import pipelines
+from polymodel.mapping.looptree import ComputeNode, LoopTree, Split, pipelines
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.overlapped import lawless_overlapped
 

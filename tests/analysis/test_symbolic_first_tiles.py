@@ -19,7 +19,7 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.extents import check_extents
+from polymodel.mapping.checks import check_extents
 from polymodel.mapping.looptree import LoopTree, Split, StorageNode
 from polymodel.mapping.resolve import ResolvedMapping
 from polymodel.reuse import Reuse

@@ -21,9 +21,9 @@ from polymodel.analysis.symbolic import forms
 from polymodel.analysis.symbolic.forms import Form
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.extents import check_extents
+from polymodel.mapping.checks import check_extents
+from polymodel.mapping.looptree import ties
 from polymodel.mapping.resolve import ResolvedMapping
-from polymodel.mapping.ties import ties
 from polymodel.reuse import Reuse
 from polymodel.spec.faults import Faults
 from tests.analysis.test_agreement import SETTINGS, differences, drawing

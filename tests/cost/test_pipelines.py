@@ -17,7 +17,7 @@ from polymodel.analysis.enumerate import violation
 from polymodel.architecture.hierarchy import Action
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
-from polymodel.mapping.pipelines import pipelines
+from polymodel.mapping.looptree import pipelines
 from tests.cost.test_sensitivity import check
 from tests.overlapped import lawless_overlapped
 

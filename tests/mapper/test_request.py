@@ -15,7 +15,7 @@ from polymodel.errors import SpecError
 from polymodel.mapper import run
 from polymodel.mapper.records import Found, Request
 from polymodel.mapper.request import asked_for
-from polymodel.mapping.wanted import PLAIN
+from polymodel.mapping.mapspace_constraints import PLAIN
 from polymodel.spec.explore_schema import ExploreSection
 
 
@@ -74,7 +74,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"constraints": {"max_fused_loop": 1}}, "did you mean max_fused_loops"),
         ({"constraints": {"max_fused_loops": 1.5}}, "1.5 is not a whole number"),
         ({"constraints": {"sizes": "al"}}, "did you mean all"),
-        ({"constraints": {"fuse": "W0"}}, "`W0` is no intermediate"),
+        ({"constraints": {"fuse": "W0"}}, "`W0` is not an intermediate"),
         ({"constraints": {"fuse": "T9"}}, "unknown name T9"),
         ({"constraints": {"fuse": "T1", "unfused": "T1"}}, "T1 is to be fused and unfused"),
         ({"constraints": {"loop_order": {"Matmul1": ["q"]}}}, "Matmul1 has no rank variable q"),
@@ -91,7 +91,7 @@ def test_every_limit_reaches_the_search(monkeypatch: pytest.MonkeyPatch) -> None
         ({"constraints": 7}, "7 is no set of constraints"),
         ({"constraints": pm.Limits(fuse=frozenset({"T8"}))}, "unknown name T8"),
         ({"eps": -0.1}, "negative eps"),
-        ({"eps": "a"}, "eps: 'a' is no number"),
+        ({"eps": "a"}, "eps: 'a' is neither a number nor a symbol"),
         ({"time_limit": 0}, "zero time limit"),
         ({"workers": 0}, "workers: 0 is no number of processes"),
         ({"progress": True}, "progress: True is no function"),

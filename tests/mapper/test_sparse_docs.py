@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.mapping.wanted import SPARSE
+from polymodel.mapping.mapspace_constraints import SPARSE
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "sparse" / "exploration.md").read_text(encoding="utf-8")

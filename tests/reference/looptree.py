@@ -20,9 +20,7 @@ from polymodel.affine import Affine
 from polymodel.analysis.exact.buffets import Layout, lay_out
 from polymodel.analysis.exact.profile import Profile, fills_at, sizes_at
 from polymodel.importers.timeloop.fused import level
-from polymodel.mapping.looptree import Split, StorageNode
-from polymodel.mapping.placement import storage_chain
-from polymodel.mapping.ties import decided_above, ties
+from polymodel.mapping.looptree import Split, StorageNode, decided_above, storage_chain, ties
 from polymodel.polyhedra.counting import points_of
 from polymodel.reuse import Reuse
 from polymodel.schedule.holding import innermost_dependent, kept_axes

@@ -17,13 +17,13 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic.records import names_in, size_in
 from polymodel.errors import NotSeparable, Refused
-from polymodel.mapping.extents import check_extents
+from polymodel.mapping.checks import check_extents
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.report.closed import SymbolicReport, closed_forms
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
-from polymodel.workload.resized import resized
+from polymodel.workload.einsum import resized
 from tests.analysis.test_agreement import SETTINGS, differences, drawing
 from tests.first_tiles import FirstTiles
 from tests.generators import Drawing

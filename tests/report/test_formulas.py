@@ -6,7 +6,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.report.svg_cascade import cascade_svg, shape_of
-from polymodel.workload.text import einsum_text, with_remarks
+from polymodel.workload.einsum import einsum_text, with_remarks
 from tests.report.pictures import taken_apart
 
 

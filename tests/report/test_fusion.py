@@ -14,7 +14,7 @@ from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE
 from polymodel.cost.costs import costs
 from polymodel.errors import Refused
-from polymodel.mapping.text import looptree_text
+from polymodel.mapping.looptree import looptree_text
 from polymodel.report.fusion import retained, unbound
 from polymodel.report.relation import tile_relation
 from polymodel.report.report import Report

@@ -8,7 +8,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import Refused
-from polymodel.mapping.text import looptree_text
+from polymodel.mapping.looptree import looptree_text
 from polymodel.report.svg import looptree_svg
 
 Golden = Callable[[str, str], None]

@@ -13,8 +13,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.errors import SpecError
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode
-from polymodel.mapping.text import looptree_text
+from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, looptree_text
 from polymodel.quantities import engineering
 from polymodel.report.compare import compare
 from polymodel.report.report import Report

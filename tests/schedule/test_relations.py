@@ -62,5 +62,5 @@ def test_schedule_puts_every_iteration_into_its_tile() -> None:
 
 
 def test_a_tree_without_workload_says_where_to_get_one() -> None:
-    with pytest.raises(Refused, match="knows no workload"):
+    with pytest.raises(Refused, match="has no workload"):
         LoopTree((ComputeNode("Y", "MAC"),)).schedule("Y")

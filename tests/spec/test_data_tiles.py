@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import polymodel as pm
-from polymodel.architecture.tile_rules import ProductRules, TileRules, capacity_of
+from polymodel.architecture.hierarchy import ProductRules, TileRules, capacity_of
 
 ARCH = """\
 arch:

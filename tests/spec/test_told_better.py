@@ -42,13 +42,13 @@ def test_a_mapping_lists_tensors(tensors: object, path: str, message: str, remed
 @pytest.mark.parametrize(("name", "value"), [("eps", "big"), ("time_limit", "abc")])
 def test_a_word_is_no_number(name: str, value: str) -> None:
     found = told(pm.load({"workload": WORKLOAD}, "simple_two_level"), **{name: value})
-    assert found == [(name, f"{value!r} is no number and no symbol", "write a number")]
+    assert found == [(name, f"{value!r} is neither a number nor a symbol", "write a number")]
 
 
 def test_a_misspelt_symbol_is_named() -> None:
     section = {"workload": WORKLOAD, "symbols": {"SHARE": 0.1}, "explore": {"eps": "SHAR"}}
     (found,) = told(section, "simple_two_level")
-    assert found == ("explore.eps", "'SHAR' is no number and no symbol", "did you mean SHARE?")
+    assert found == ("explore.eps", "'SHAR' is neither a number nor a symbol", "did you mean SHARE?")
 
 
 def test_every_unknown_name_of_a_set_is_told() -> None:

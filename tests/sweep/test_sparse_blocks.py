@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic import forms as closed
-from polymodel.architecture.hierarchy import Action, FanoutDim, Hierarchy
-from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.hierarchy import Action, FanoutDim, Hierarchy, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode

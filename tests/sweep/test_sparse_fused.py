@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.symbolic import forms as closed
-from polymodel.architecture.hierarchy import Component
-from polymodel.architecture.sparse_rules import ActionKind, SparseAction, SparseRules
+from polymodel.architecture.hierarchy import ActionKind, Component, SparseAction, SparseRules
 from polymodel.cost.costs import costs
 from polymodel.errors import NotSeparable, Refused
 from polymodel.mapping.looptree import Loop, Node, Split

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate.walk import EinsumWalk, Element, Place, SpatialLoop, Time
-from polymodel.mapping.looptree import LoopTree, StorageNode
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import LoopTree, StorageNode, storage_chain
 from polymodel.reuse import Reuse
 
 

@@ -24,9 +24,7 @@ from polymodel.analysis.enumerate.walk import (
     points,
 )
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, Split, Step, StorageNode
-from polymodel.mapping.placement import storage_chain, users
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import ComputeNode, Loop, Split, Step, StorageNode, storage_chain, ties, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum
 

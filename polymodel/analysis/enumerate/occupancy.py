@@ -14,7 +14,7 @@ from polymodel.analysis.enumerate.buffets import BuffetWalk
 from polymodel.analysis.enumerate.traffic import Instance
 from polymodel.analysis.enumerate.walk import Element, Place, Time, physical
 from polymodel.analysis.result import Resident, WorkingSet
-from polymodel.mapping.pipelines import Pipeline, around, pipelines
+from polymodel.mapping.looptree import Pipeline, around, pipelines
 from polymodel.workload.einsum import TensorAccess
 
 BuffetKey = tuple[int, str]  # node, tensor

@@ -10,7 +10,7 @@ from polymodel.analysis.enumerate.links import largest
 from polymodel.analysis.enumerate.traffic import Instance, Ledger
 from polymodel.analysis.enumerate.walk import EinsumWalk, Time, physical
 from polymodel.analysis.result import PipelineRun, Slot, StageWork, ordered_slots, phase_of
-from polymodel.mapping.pipelines import Pipeline
+from polymodel.mapping.looptree import Pipeline
 
 Loads = dict[str, dict[Instance, list[int]]]  # component -> instance -> [read bits, write bits]
 

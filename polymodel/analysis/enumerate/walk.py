@@ -8,9 +8,17 @@ from itertools import product
 
 from polymodel.analysis.engine import Problem
 from polymodel.errors import Refused
-from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Split, Step
-from polymodel.mapping.placement import users
-from polymodel.mapping.ties import decided_above, tie, ties
+from polymodel.mapping.looptree import (
+    ComputeNode,
+    Loop,
+    LoopTree,
+    Split,
+    Step,
+    decided_above,
+    tie,
+    ties,
+    users,
+)
 from polymodel.workload.einsum import Cascade, Einsum
 
 Time = tuple[int, ...]

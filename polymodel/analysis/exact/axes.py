@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.errors import Refused
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import ties
 from polymodel.schedule.touch import View
 
 

@@ -7,9 +7,7 @@ from functools import cached_property
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact.tally import Shape
-from polymodel.mapping.looptree import Loop, StorageNode
-from polymodel.mapping.placement import storage_chain
-from polymodel.mapping.ties import ties
+from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, ties
 from polymodel.polyhedra import needs, steps
 from polymodel.polyhedra.steps import Mode
 from polymodel.reuse import Reuse, override

@@ -34,8 +34,7 @@ from polymodel.analysis.result import (
 )
 from polymodel.errors import Refused
 from polymodel.integers import dtype_of
-from polymodel.mapping.looptree import ComputeNode, StorageNode
-from polymodel.mapping.pipelines import around
+from polymodel.mapping.looptree import ComputeNode, StorageNode, around
 from polymodel.schedule.touch import partition, touch
 
 

@@ -17,8 +17,7 @@ from polymodel.analysis.exact.sweep import Ints, Sweep, Uses, distinct
 from polymodel.analysis.result import Resident, WorkingSet
 from polymodel.errors import Refused
 from polymodel.integers import summed
-from polymodel.mapping.placement import users
-from polymodel.mapping.ties import decided_above, tie, ties
+from polymodel.mapping.looptree import decided_above, tie, ties, users
 from polymodel.polyhedra import needs
 
 _CELLS = 60_000_000

@@ -11,7 +11,7 @@ from polymodel.analysis.exact.buffets import Layout, Node
 from polymodel.analysis.exact.gaps import Gaps
 from polymodel.analysis.exact.occupancy import has_gaps, item_of, items_of, peak
 from polymodel.analysis.result import WorkingSet
-from polymodel.mapping.pipelines import Pipeline, around
+from polymodel.mapping.looptree import Pipeline, around
 
 
 def overlapped_peak(

@@ -16,7 +16,7 @@ from polymodel.analysis.exact.buffets import Layout
 from polymodel.analysis.exact.sweep import Ints, rank
 from polymodel.analysis.exact.tracks import Load, Pairs, Track, Tracks
 from polymodel.analysis.result import PipelineRun, Slot, StageWork, ordered_slots, phase_of
-from polymodel.mapping.pipelines import Pipeline
+from polymodel.mapping.looptree import Pipeline
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from polymodel.analysis.result import PipelineRun, StageWork
 from polymodel.errors import Refused
 from polymodel.integers import distinct_rows, dtype_of
 from polymodel.integers import largest as largest_in
-from polymodel.mapping.pipelines import Pipeline
+from polymodel.mapping.looptree import Pipeline
 from polymodel.schedule.touch import partition, touch
 
 CELLS = 40_000_000

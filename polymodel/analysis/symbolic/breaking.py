@@ -17,7 +17,7 @@ from polymodel.errors import Diagnostic, Refused
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree
 from polymodel.schedule.legality import check
 from polymodel.spec.faults import Faults
-from polymodel.workload.resized import resized
+from polymodel.workload.einsum import resized
 
 Size = int | str
 Pair = tuple[Size, Size]  # an enclosing tile and a tile in it

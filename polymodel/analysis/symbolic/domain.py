@@ -21,7 +21,7 @@ from polymodel.analysis.symbolic.forms import Form, number, of_atom
 from polymodel.analysis.symbolic.records import ChainSize, Larger, SymbolicAnalysis, names_in, size_in
 from polymodel.analysis.symbolic.render import Renderer
 from polymodel.errors import Diagnostic
-from polymodel.workload.resized import bounds_alone
+from polymodel.workload.einsum import bounds_alone
 
 if TYPE_CHECKING:
     import sympy

@@ -18,9 +18,7 @@ from polymodel.analysis.symbolic.counts import settled
 from polymodel.analysis.symbolic.forms import Form, of_atom
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import StorageNode
-from polymodel.mapping.placement import storage_chain
-from polymodel.mapping.ties import Tie, decided_above, ties
+from polymodel.mapping.looptree import StorageNode, Tie, decided_above, storage_chain, ties
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 

@@ -13,8 +13,7 @@ from polymodel.analysis.symbolic.forms import Form, number
 from polymodel.analysis.symbolic.inferred import Path, paths
 from polymodel.analysis.symbolic.spaces import Axis, Space, Window, halos
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import Loop, StorageNode
-from polymodel.mapping.placement import storage_chain, users
+from polymodel.mapping.looptree import Loop, StorageNode, storage_chain, users
 from polymodel.reuse import Reuse
 from polymodel.workload.einsum import Einsum, TensorAccess
 

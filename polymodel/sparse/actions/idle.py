@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Component
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import storage_chain
 
 
 def idle_actions(problem: Problem) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from math import prod
 
 import numpy as np
 
-from polymodel.architecture.sparse_rules import Intersection
+from polymodel.architecture.hierarchy import Intersection
 from polymodel.errors import Refused
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.counters import Counters, Ints, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.join import MOST_ROWS

@@ -14,9 +14,8 @@ from functools import cached_property
 
 from polymodel.affine import Affine
 from polymodel.analysis.engine import Problem
-from polymodel.architecture.sparse_rules import ActionKind
-from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
-from polymodel.mapping.placement import storage_chain
+from polymodel.architecture.hierarchy import ActionKind
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode, storage_chain
 from polymodel.sparse.actions.counters import POINT as POINT
 from polymodel.sparse.actions.counters import Counters, counters_of
 from polymodel.sparse.actions.zeros import is_union

@@ -25,7 +25,7 @@ from polymodel.analysis.result import (
     TransferSizes,
     WorkingSet,
 )
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.certainty import einsums_in
 from polymodel.sparse.actions.records import KINDS, AccessCount, Footprint, SparseCounts
 

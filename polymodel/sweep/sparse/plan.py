@@ -13,7 +13,7 @@ from polymodel.analysis.symbolic.records import TRAFFIC, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
 from polymodel.cost.context import Counts
 from polymodel.errors import NotSeparable
-from polymodel.mapping.placement import storage_chain
+from polymodel.mapping.looptree import storage_chain
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.storage import Formats

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polymodel.architecture.hierarchy import Component, Hierarchy
-from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.architecture.hierarchy import Component, Hierarchy, TileRules, capacity_of
 from polymodel.errors import SpecError
 from polymodel.sparse.formats.parse import parse_format
 from polymodel.sparse.tensor import SparseTensor

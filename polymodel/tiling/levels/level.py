@@ -10,8 +10,7 @@ import numpy as np
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.result import Analysis
-from polymodel.architecture.hierarchy import Component
-from polymodel.architecture.tile_rules import TileRules, capacity_of
+from polymodel.architecture.hierarchy import Component, TileRules, capacity_of
 from polymodel.errors import Refused, SpecError
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape

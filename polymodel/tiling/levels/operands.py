@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from polymodel.architecture.tile_rules import TileRules
+from polymodel.architecture.hierarchy import TileRules
 from polymodel.errors import Refused
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_shape

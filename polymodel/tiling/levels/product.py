@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from polymodel.architecture.hierarchy import Component
-from polymodel.architecture.tile_rules import TileRules, words_of
+from polymodel.architecture.hierarchy import Component, TileRules, words_of
 from polymodel.errors import Refused
 from polymodel.governor import soft
 from polymodel.sparse.actions.data import TensorData

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from polymodel.affine import Affine, Constraint
 from polymodel.analysis.engine import Problem
-from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy
-from polymodel.architecture.sparse_rules import SparseAction, SparseRules
+from polymodel.architecture.hierarchy import Component, FanoutDim, Hierarchy, SparseAction, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, StorageNode
 from polymodel.spec.affine_text import parse_affine
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess

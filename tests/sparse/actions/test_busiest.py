@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data
 from polymodel.sparse.actions.records import ComputeCount

@@ -8,8 +8,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.sparse_rules import SparseAction, SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, SparseAction, SparseRules
 from polymodel.errors import Refused
 from polymodel.evaluate import evaluate_problem
 from polymodel.report.sparse import sparsify

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import polymodel as pm
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.sparse_rules import Intersection, SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, Intersection, SparseRules
 from polymodel.mapping.looptree import Loop, StorageNode
 from polymodel.sparse.actions.counts import sparse_counts
 from polymodel.sparse.actions.data import TensorData, dense_data

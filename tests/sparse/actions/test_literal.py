@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.errors import Refused
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.schedule.legality import check

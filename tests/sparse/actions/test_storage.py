@@ -10,8 +10,7 @@ import pytest
 
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.enumerate import ENGINE
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.sparse_rules import SparseRules
+from polymodel.architecture.hierarchy import Hierarchy, SparseRules
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, StorageNode
 from polymodel.sparse.actions.capacity import capacity_checks
 from polymodel.sparse.actions.counts import sparse_counts

@@ -1,18 +1,18 @@
-"""Which mappings an exploration looks at, as an `explore:` section says it: names and numbers, checked."""
+"""The mapspace constraints of an `explore:` section: names and numbers, checked, and narrowed keep rules."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from polymodel.architecture.hierarchy import Hierarchy
-from polymodel.architecture.numbers import Numbers
-from polymodel.architecture.rules import Rules
-from polymodel.mapping.narrowed import narrowed
+from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
+from polymodel.architecture.resolve import Rules
 from polymodel.spec import Arch
-from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.explore_schema import ExploreSection, MemoryRule
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
-from polymodel.spec.numbers import UnboundSymbol, Value, symbols_in
+from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
+from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 
 PLAIN = ("energy", "latency", "energy_delay", "buffer")
@@ -29,21 +29,21 @@ def check_section(
     hierarchy: Hierarchy | None,
     faults: Faults,
 ) -> None:
-    """Add every fault of a section; without workload and architecture those of its numbers.
+    """Add every fault of a section; without a workload and an architecture, only the faults of its numbers.
 
-    Numbers that wait for the value of a symbol are no fault: they keep nobody from evaluating.
+    A number that waits for the value of a symbol is not a fault: the spec can be evaluated without it.
     """
     if section is None:
         return
     found = Faults(faults.locator)
-    WantedNumbers(section, symbols, found).check()
+    NumericConstraints(section, symbols, found).check()
     if workload is not None and arch is not None and hierarchy is not None:
-        Wanted(section, symbols, workload, arch, found).check_names(hierarchy)
+        MapspaceConstraints(section, symbols, workload, arch, found).check_names(hierarchy)
     faults.extend(d for d in found.found if d.code != UnboundSymbol.code)
 
 
-class WantedNumbers:
-    """Reads the numbers of a section; a wrong one is a fault, and read as some other."""
+class NumericConstraints:
+    """Reads the numbers of a section; an invalid one becomes a fault and a valid substitute."""
 
     def __init__(self, section: ExploreSection, symbols: Mapping[str, Value | None], faults: Faults) -> None:
         self.section = section
@@ -84,7 +84,7 @@ class WantedNumbers:
         if isinstance(found, str) and found.isidentifier() and not {*symbols_in(found)} <= {*self.symbols}:
             near = close_to(found, self.symbols)
             remedy = f"did you mean {near}?" if near else "write a number"
-            numbers.faults.add(path, f"{found!r} is no number and no symbol", remedy)
+            numbers.faults.add(path, f"{found!r} is neither a number nor a symbol", remedy)
             return 1
         if isinstance(found, (int, float, str)) and not isinstance(found, bool) and found == found:
             return found
@@ -108,8 +108,8 @@ class WantedNumbers:
         return numbers.whole(text, path, "number of fused loops")
 
 
-class Wanted(WantedNumbers):
-    """Reads a whole section; names are those of a workload and an architecture."""
+class MapspaceConstraints(NumericConstraints):
+    """Reads a whole section against the names of a workload and an architecture."""
 
     def __init__(
         self,
@@ -163,8 +163,8 @@ class Wanted(WantedNumbers):
             faults.add(
                 path, what, "explore twice, or name objectives of one kind; the front shows both figures"
             )
-        written = [a for e in self.cascade for a in e.accesses if a.density is not None]
-        if not written:
+        with_density = [a for e in self.cascade for a in e.accesses if a.density is not None]
+        if not with_density:
             what = f"{sparse[0]} needs sparse tensors, and the workload gives no density"
             faults.add(path, what, "write e.g. `densities: {A: 0.1}` into the workload")
 
@@ -269,7 +269,7 @@ class Wanted(WantedNumbers):
         found = every & self.cascade.intermediates
         if every and not found and len(faults) == before:
             between = [t for t in self.cascade.tensors if t in self.cascade.intermediates]
-            what = f"`{text}` is no intermediate: only what one Einsum writes and another reads is fused"
+            what = f"`{text}` is not an intermediate: one Einsum has to write it and another to read it"
             faults.add(path, what, suggestion(text, between, "intermediates"))
         return found
 
@@ -278,7 +278,7 @@ class Wanted(WantedNumbers):
         rules = self.value("memories")
         assert isinstance(rules, dict)
         reader = Rules(self.raw_arch, self.scopes, faults)
-        return narrowed(hierarchy, self.cascade, rules, reader, path)
+        return narrow_keep_rules(hierarchy, self.cascade, rules, reader, path)
 
 
 def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> str:
@@ -292,3 +292,98 @@ def _near_objective(name: str, known: Sequence[str], hierarchy: Hierarchy) -> st
         below = [n.partition(":")[2] for n in known if ":" in n]
         return suggestion(memory, below, "memories below the backing storage")
     return suggestion(name, known, "objectives")
+
+
+NARROWED_BY = " | explore: "  # between what the architecture says of a rule and what the exploration does
+
+
+def narrow_keep_rules(
+    hierarchy: Hierarchy, cascade: Cascade, rules: Mapping[str, MemoryRule], reader: Rules, path: Path
+) -> Hierarchy:
+    """The hierarchy in which each named memory also keeps the tensors of `keep`, and may hold only those that
+    `may_keep` and `bypass` leave.
+
+    `X.tensors` in an expression is what the architecture says X must keep. Faults go to `reader.faults`.
+    """
+    known = [c.name for c in hierarchy.components if c.kind == "memory"]
+    found = {}
+    for name, rule in rules.items():
+        if name not in known:
+            near = suggestion(name, known, "memories")
+            reader.faults.add((*path, name), f"unknown memory {name}", near, key=True)
+        else:
+            found[name] = _Narrowing(hierarchy[name], rule, reader, (*path, name)).component(cascade)
+    return replace(hierarchy, components=tuple(found.get(c.name, c) for c in hierarchy.components))
+
+
+@dataclass
+class _Narrowing:
+    """Narrows the keep rules of one memory."""
+
+    memory: Component
+    rule: MemoryRule
+    reader: Rules
+    path: Path
+
+    def component(self, cascade: Cascade) -> Component:
+        before = len(self.reader.faults)
+        keep, may, bypass = (
+            self.reader.rule(self.memory.name, getattr(self.rule, n), (*self.path, n))
+            for n in ("keep", "may_keep", "bypass")
+        )
+        if len(self.reader.faults) > before:
+            return self.memory
+        keeps, mays = [], []
+        for one in cascade:
+            must, may_hold = self._within(one, keep, may, bypass)
+            keeps.append((one.name, must))
+            mays.append((one.name, may_hold))
+        kept, limited = self._texts("keep"), self._texts("may_keep", "bypass")
+        found = self.memory
+        if kept:
+            found = replace(found, keep=TensorRule(_joined(found.keep, kept), tuple(keeps)))
+        if limited:
+            found = replace(found, may_keep=TensorRule(_joined(found.may_keep, limited), tuple(mays)))
+        return found
+
+    def _texts(self, *names: str) -> str:
+        return "; ".join(f"{n}: {text}" for n in names if (text := getattr(self.rule, n)))
+
+    def _within(
+        self, one: Einsum, keep: TensorRule | None, may: TensorRule | None, bypass: TensorRule | None
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """What the memory must and may hold in one Einsum."""
+        every = frozenset(one.tensors)
+        must = self.memory.keep.tensors(one.name) if self.memory.keep else frozenset()
+        allowed = self.memory.may_keep.tensors(one.name) | must if self.memory.may_keep else every
+        more = keep.tensors(one.name) if keep else frozenset()
+        less = bypass.tensors(one.name) if bypass else frozenset()
+        within = may.tensors(one.name) if may else every
+        self._contradiction("keep", more - allowed, one, "the architecture does not let it", "may_keep")
+        self._contradiction("bypass", less & must, one, "the architecture says that it must keep", "keep")
+        if clash := more & less:
+            self._fault("bypass", f"{_names(clash)} in Einsum {one.name} is in `keep` as well", "choose one")
+        return must | more, (allowed & (within | more | must)) - less
+
+    def _contradiction(self, field: str, tensors: frozenset[str], one: Einsum, reason: str, of: str) -> None:
+        if tensors:
+            rule = self.memory.keep if of == "keep" else self.memory.may_keep
+            text = f" ({of}: {rule.text})" if rule else ""
+            what = f"{self.memory.name} cannot {field} {_names(tensors)} in Einsum {one.name}: {reason}{text}"
+            self._fault(field, what, f"an exploration narrows rules; change `{of}` of {self.memory.name}")
+
+    def _fault(self, field: str, what: str, remedy: str) -> None:
+        self.reader.faults.add((*self.path, field), what, remedy)
+
+
+def _names(tensors: frozenset[str]) -> str:
+    return ", ".join(sorted(tensors))
+
+
+def _joined(rule: TensorRule | None, told: str) -> str:
+    return f"{rule.text}{NARROWED_BY}{told}" if rule else f"{NARROWED_BY}{told}"
+
+
+def narrowing_text(rule: TensorRule | None) -> str:
+    """The exploration's part of a narrowed rule, e.g. `bypass: All`; empty for a rule of the architecture."""
+    return rule.text.partition(NARROWED_BY)[2] if rule else ""
