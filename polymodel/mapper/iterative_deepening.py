@@ -253,8 +253,17 @@ class Deepening:
         self.watch.step(lambda: self._look_at_all(depth))
         self.join(lambda: self.found)
 
-    def _look_at_all(self, depth: int) -> None:
-        for i, space in enumerate(self.spaces):
+    def rescue(self, watch: Watch) -> None:
+        """Where time was over before the first join: go on by another clock until every Einsum has something,
+        and join that. What was found before is kept."""
+        self.watch, self.tallies = watch, Tallies(watch.tally)
+        missing = [i for i, mine in enumerate(self.found) if not mine]
+        watch.step(lambda: self._look_at_all(0, missing))
+        self.join(lambda: self.found)
+
+    def _look_at_all(self, depth: int, some: Iterable[int] | None = None) -> None:
+        for i in range(len(self.spaces)) if some is None else some:
+            space = self.spaces[i]
             self.watch.look(space.name)
             wanted: dict[Shape, Bound | None] = dict.fromkeys(
                 s for s in every_shape(space, self.request.limits, self.passing[i], depth)

@@ -63,7 +63,8 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     outside = _exchanged_outside(spaces, request)
     watch = Watch(request, time.perf_counter(), 2 * len(spaces) * (2 if outside else 1))
     guess = _guess(spaces, request, watch, depths)
-    work = _worked_out(outside or spaces, request, watch, [] if guess is None else [guess])
+    known = None if guess is None else _last(guess)
+    work = _worked_out(outside or spaces, request, watch, [] if known is None else [known])
     if outside and not watch.late:
         rules = rules_of(spaces, request)
         inside = replace(rules, lives=replace(rules.lives, inside=True))
@@ -73,7 +74,7 @@ def _found(cascade: Cascade, hierarchy: Hierarchy, request: Request) -> Found:
     if watch.late:
         stopped = request.stop is not None and request.stop()
         if not any(len(w) for w in work.wholes) and not stopped:
-            rescued = _rescued(spaces, request, watch)
+            rescued = _rescued(spaces, request, watch, guess)
             work.wholes += [rescued] if rescued is not None else []
     return Found(
         request.objectives,
@@ -139,18 +140,24 @@ def _unsearched(work: Deepening) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Whole | None:
+def _guess(spaces: Sequence[EinsumSpace], request: Request, watch: Watch, depths: range) -> Deepening | None:
     """Good whole mappings found among few tile sizes; what they beat need not be looked at, and if there is
-    time for no others they are the answer. None if there are none."""
+    time for no others they are the answer. None where all are looked at as fast."""
     if len(spaces) < 2 or not (depths[-1] > FIRST + 1 or any(cuttable(s, request.limits) for s in spaces)):
         return None
     return _among_few([_narrow(s) for s in spaces], request, watch.silent(), depths[:2])
 
 
-def _rescued(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> Whole | None:
-    """A whole mapping or two if time is over before there is any."""
+def _rescued(
+    spaces: Sequence[EinsumSpace], request: Request, watch: Watch, guess: Deepening | None
+) -> Whole | None:
+    """A whole mapping or two if time is over before there is any, of what the guess has found by then."""
+    if guess is not None:
+        guess.rescue(watch.grace())
+        if (found := _last(guess)) is not None:
+            return found
     for some in ([_narrow(s) for s in spaces], list(spaces)):
-        found = _among_few(some, request, watch.grace(), range(1))
+        found = _last(_among_few(some, request, watch.grace(), range(1)))
         if found is not None:
             return found
     return None
@@ -158,7 +165,7 @@ def _rescued(spaces: Sequence[EinsumSpace], request: Request, watch: Watch) -> W
 
 def _among_few(
     spaces: list[EinsumSpace], request: Request, watch: Watch, depths: Iterable[int]
-) -> Whole | None:
+) -> Deepening:
     few = replace(request, limits=replace(request.limits, sizes="few"))
     rules = rules_of(spaces, few)
     rules = replace(rules, interest=replace(rules.interest, eps=ROUGH, rough=ROUGH))
@@ -167,6 +174,11 @@ def _among_few(
         work.plain(depth)
         if watch.late:
             break
+    return work
+
+
+def _last(work: Deepening) -> Whole | None:
+    """The whole mappings that were found last, if any."""
     return next((w for w in reversed(work.wholes) if len(w)), None)
 
 

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import polymodel as pm
+from polymodel.mapper import budget
 from polymodel.mapper.completion_bounds import Interfaces
 from polymodel.mapper.constraint_relaxation import Relaxer
+from polymodel.mapper.pmappings import Explorer
 from polymodel.processes import Threads
 from tests.seeds import seeds
 
@@ -58,6 +60,26 @@ def test_a_step_that_never_asks(
     assert len(found) > 0
     assert not found.complete
     assert "the time limit of 1 s struck" in repr(found)
+
+
+def test_what_the_guess_has_found_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is over at its second Einsum: beyond the limit the first is not looked at again."""
+    spec, looked = pm.load("matmul_chain_2", "edge_npu"), []
+    plain = Explorer.pmappings
+
+    def slow_at_first(self: Explorer, *args: Any) -> Any:
+        looked.append(self.space.name)
+        if len(looked) == 2:
+            endless()
+        return plain(self, *args)
+
+    monkeypatch.setattr(Explorer, "pmappings", slow_at_first)
+    monkeypatch.setattr(budget, "GRACE", 20.0)
+    found = pm.explore(spec, time_limit=4)
+    first, second = (e.name for e in spec.workload)
+    assert looked == [first, second, second]
+    assert len(found) > 0
+    assert not found.complete
 
 
 def test_an_evaluation_that_takes_long(spec: pm.Spec, monkeypatch: pytest.MonkeyPatch) -> None:
