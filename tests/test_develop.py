@@ -31,7 +31,9 @@ def test_files_and_functions_are_where_the_map_says(page: Path) -> None:
         assert found, f"{page.name}: {name}"
         beside = str(Path(name).parent) if "/" in name else beside
         if function:
-            defined = {n.name for n in ast.walk(ast.parse(text_of(found[0]))) if hasattr(n, "name")}
+            nodes = list(ast.walk(ast.parse(text_of(found[0]))))
+            defined = {n.name for n in nodes if hasattr(n, "name")}
+            defined |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             assert function in defined, f"{page.name}: {name}:{function}"
 
 
