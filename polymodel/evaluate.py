@@ -15,8 +15,8 @@ from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.mapping.resolve import unbound_symbols
 from polymodel.report.report import Report
 from polymodel.schedule.gate import require_legal
+from polymodel.spec.coerce import as_number, by_name, shown
 from polymodel.spec.faults import Faults, not_a, not_a_spec
-from polymodel.spec.plain import as_number, by_name, shown
 from polymodel.spec.symbols import given_symbols
 from polymodel.spec.teaal.records import TeaalSpec
 

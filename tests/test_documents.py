@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from polymodel.cli import build_parser
+from polymodel.spec.arch_schema import DataTiles, SparseSection
 from polymodel.spec.base import SchemaObject
 from polymodel.spec.document import SECTIONS
-from polymodel.spec.sparse_schema import SparseSection
-from polymodel.spec.tiles_schema import DataTiles
 from tests.documents.page import pages
 
 ROOT = Path(__file__).resolve().parent.parent

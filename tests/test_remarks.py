@@ -9,7 +9,7 @@ import pytest
 
 import polymodel as pm
 from polymodel.cli import main
-from polymodel.workload.slips import likely_slips
+from polymodel.loading.typos import likely_typos
 
 ROOT = Path(__file__).parents[1]
 TOLD = "T1 is made and never read; T_1 is read and never made: did you mean T1?"
@@ -25,7 +25,7 @@ MISSPELT = written("T1[m, n] = A[m, k] * B[k, n]", "Z[m, j] = T_1[m, n] * D[n, j
 
 def test_a_misspelt_tensor_is_told_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = pm.load(MISSPELT, "simple_two_level")
-    assert likely_slips(spec.workload) == (TOLD,)
+    assert likely_typos(spec.workload) == (TOLD,)
     assert TOLD in spec.remarks
     front = pm.explore(spec, objectives=("energy",))
     assert TOLD in front.notes
@@ -53,12 +53,12 @@ def test_a_misspelt_tensor_is_told_everywhere(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_outputs_and_inputs_of_their_own_are_not(einsums: list[str]) -> None:
-    assert likely_slips(pm.load(written(*einsums)).workload) == ()
+    assert likely_typos(pm.load(written(*einsums)).workload) == ()
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "workloads").glob("*.yaml")))
 def test_shipped_workloads_have_none(name: str) -> None:
-    assert likely_slips(pm.load(name).workload) == ()
+    assert likely_typos(pm.load(name).workload) == ()
 
 
 def test_a_loop_without_a_fanout_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

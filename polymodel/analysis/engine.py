@@ -9,7 +9,7 @@ from typing import Protocol
 from polymodel.analysis.result import Analysis
 from polymodel.architecture.hierarchy import Action, Component, Hierarchy
 from polymodel.mapping.looptree import LoopTree, StorageNode
-from polymodel.spec.plain import check_classes
+from polymodel.spec.coerce import check_classes
 from polymodel.workload.einsum import Cascade
 
 

@@ -26,15 +26,13 @@ from polymodel.architecture.hierarchy import (
 )
 from polymodel.spec import Action as ActionSpec
 from polymodel.spec import Arch, ComputeUnit, Container, EnergyModel, Fanout, Memory, Toll
-from polymodel.spec.energy import EnergyAnswer, EnergyRequest, ask
-from polymodel.spec.energy_table import TableFaults
+from polymodel.spec.arch_schema import DataTiles, ProductTiles, SparseSection
+from polymodel.spec.arch_schema import Intersection as IntersectionSpec
+from polymodel.spec.arch_schema import SparseAction as SparseActionSpec
+from polymodel.spec.energy import EnergyAnswer, EnergyRequest, TableFaults, ask
 from polymodel.spec.faults import Faults, Path, TextFault, suggestion
 from polymodel.spec.numbers import Numbers, Value
 from polymodel.spec.setexpr import SetScope, parse_set, tensor_set
-from polymodel.spec.sparse_schema import Intersection as IntersectionSpec
-from polymodel.spec.sparse_schema import SparseAction as SparseActionSpec
-from polymodel.spec.sparse_schema import SparseSection
-from polymodel.spec.tiles_schema import DataTiles, ProductTiles
 
 
 class Rules:

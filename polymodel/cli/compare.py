@@ -35,12 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Two reports side by side; exit code 1 if either does not fit."""
     from polymodel.evaluate import evaluate
-    from polymodel.loading.beside import load_beside
+    from polymodel.loading.reading import load_many
     from polymodel.report.compare import compare
 
     common = [name for text in options.common for name in text.split(",")]
     sides = {"a": [*common, *options.a.split(",")], "b": [*common, *options.b.split(",")]}
-    specs, notes = load_beside(sides, variables(options.var), symbols(options.set))
+    specs, notes = load_many(sides, variables(options.var), symbols(options.set))
     a, b = (evaluate(with_files(spec), engine=options.engine) for spec in specs)
     comparison = compare(a, b)
     code = FINE if a.feasible and b.feasible else INFEASIBLE

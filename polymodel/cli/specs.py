@@ -24,7 +24,7 @@ def load_spec(options: argparse.Namespace, sources: Sequence[str] | None = None)
 
 def with_files(spec: Spec) -> Spec:
     """The spec; files that it names are inputs too, and some of them are not read before the end."""
-    from polymodel.loading.named import named_files
+    from polymodel.loading.spec import named_files
 
     for file in named_files(spec).values():
         reading(file)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from polymodel.errors import Diagnostic, SpecError, writing
 from polymodel.loading import Spec, load
+from polymodel.spec.coerce import check_classes
 from polymodel.spec.output import write_text
-from polymodel.spec.plain import check_classes
 from polymodel.spec.source import Source
 from polymodel.spec.yaml_text import parse_yaml
 from polymodel.view.answer import Answer, declared

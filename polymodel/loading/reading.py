@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polymodel.errors import Diagnostic
+from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading.spec import Spec
-from polymodel.spec import Arch, MappingSpec, Renames, Workload
+from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec import symbols as naming
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.document import Document, check_variables
-from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.coerce import by_name, plainly
+from polymodel.spec.document import (
+    UNUSED,
+    Document,
+    add_object,
+    check_variables,
+    existing,
+    read_file,
+    read_mapping,
+    unused_variable,
+)
+from polymodel.spec.faults import Faults, close_to, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.plain import by_name, plainly
-from polymodel.spec.sources import Pair, add_default_mapping, read_source
-from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.teaal.arch import arch_of
+from polymodel.spec.request_schema import ExploreSection, SweepSection
+from polymodel.spec.symbols import symbol_faults
+from polymodel.spec.teaal.convert import arch_of
 
 Source = str | Path | Mapping[str, object] | SchemaObject
 
@@ -97,3 +107,135 @@ def _spec(document: Document, given: Mapping[str, object], pair: Pair) -> Spec:
         raw_teaal=document.teaal,
         template_variables=tuple(sorted(document.variables)),
     )
+
+
+@dataclass
+class Pair:
+    """Library names met while loading."""
+
+    workload: str | None = None
+    arch: str | None = None
+    variant: str = ""
+    chosen: str = ""
+
+
+def read_source(source: object, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
+    """Read one source into the document; every fault is noted."""
+    if isinstance(source, SchemaObject):
+        add_object(source, document)
+    elif isinstance(source, Mapping):
+        read_mapping({str(k): v for k, v in source.items()}, document)
+    elif isinstance(source, Path):
+        path = existing(str(source), document)
+        if path is not None:
+            read_file(path, document, variables)
+    elif isinstance(source, str):
+        _read_text(source, document, variables, pair)
+    else:
+        plain = source is None or isinstance(source, (int, float))
+        shown = repr(source) if plain else f"a {type(source).__name__}"
+        remedy = "give a path, a name or a mapping"
+        document.faults.note(Diagnostic(f"load: {shown} is no source of a spec", remedy))
+
+
+def _read_text(text: str, document: Document, variables: Mapping[str, object], pair: Pair) -> None:
+    if "\n" in text:
+        remedy = "write it to a file, or parse it and pass the mapping"
+        document.faults.note(Diagnostic("YAML text is not a source", remedy))
+        return
+    if not library.is_name(text) or os.path.isfile(text):
+        path = existing(text, document)
+        if path is not None:
+            read_file(path, document, variables)
+        return
+    found = library.find(text)
+    if found is None:
+        document.unread = True
+        known = (*library.names(), *library.specs())
+        near = close_to(text, library.specs()) if "/" in text else ""
+        near = f"did you mean {near}?" if near else suggestion(text.partition("/")[0], known, "library names")
+        document.faults.note(Diagnostic(f"{text!r} is neither a file nor a library name", near))
+        return
+    if found.kind == "arch":
+        pair.arch = found.name
+    else:
+        pair.variant = found.variant or pair.variant
+        if pair.workload == found.name:
+            return
+        pair.workload = found.name
+    read_file(found.path, document, variables)
+
+
+def add_default_mapping(document: Document, variables: Mapping[str, object], pair: Pair) -> None:
+    """The mapping that a pair of library names brings, unless a source has one."""
+    if pair.workload is None:
+        return
+    if pair.arch is None:
+        if pair.variant:
+            message = f"mapping {pair.variant} of {pair.workload} needs a library architecture"
+            document.faults.note(
+                Diagnostic(message, suggestion("", library.architectures(), "architectures"))
+            )
+        return
+    given = "mapping" in document.entries or "mapping" in document.sections
+    variant = pair.variant or (None if given else library.default_variant(pair.workload, pair.arch))
+    if variant is None:
+        return
+    path = library.mapping_path(pair.workload, pair.arch, variant)
+    if path is None:
+        known = library.variants(pair.workload, pair.arch)
+        message = f"there is no mapping {variant} of {pair.workload} for {pair.arch}"
+        document.faults.note(Diagnostic(message, suggestion(variant, known, "mappings")))
+        return
+    others = [f"{pair.workload}/{v}" for v in library.variants(pair.workload, pair.arch) if v != variant]
+    default = f" (the default; also: {', '.join(others)})" if others and not pair.variant else ""
+    pair.chosen = f"{pair.workload}/{variant}{default}"
+    read_file(path, document, variables)
+
+
+def load_many(
+    sides: Mapping[str, Sequence[Source]], variables: Mapping[str, object], symbols: Mapping[str, Value]
+) -> tuple[list[Spec], list[str]]:
+    """One spec per side, in order, and a note for each value that some sides alone take.
+
+    `sides`: name -> sources. A template variable or symbol has to be known to one of them. Raises SpecError
+    with the faults of all.
+    """
+    faults = Faults()
+    specs: list[Spec] = []
+    lacking: list[set[str]] = []
+    for sources in sides.values():
+        lacking.append(_unused(sources, variables))
+        with faults.noting():
+            specs.append(
+                load(*sources, variables={n: v for n, v in variables.items() if n not in lacking[-1]})
+            )
+    if len(specs) == len(sides):  # else who knows what is not known
+        templates = sorted({n for s in specs for n in s.template_variables})
+        known = {n: None for spec in specs for n in spec.symbols}
+        for name in (n for n in variables if all(n in unused for unused in lacking)):
+            faults.note(unused_variable(name, known, templates))
+        faults.extend(symbol_faults(symbols, known, templates))
+    faults.raise_if_any()
+    notes = [_note("--var", n, sides, [n not in unused for unused in lacking]) for n in variables]
+    notes += [_note("--set", n, sides, [n in spec.symbols for spec in specs]) for n in symbols]
+    bound = [s.bind(**{n: v for n, v in symbols.items() if n in s.symbols}) for s in specs]
+    return bound, [n for n in notes if n]
+
+
+def _unused(sources: Sequence[Source], variables: Mapping[str, object]) -> set[str]:
+    """Template variables that these sources do not know."""
+    try:
+        load(*sources, variables=variables)
+    except SpecError as error:
+        codes = (d.code for d in error.diagnostics)
+        return {code.removeprefix(UNUSED) for code in codes if code.startswith(UNUSED)}
+    return set()
+
+
+def _note(option: str, name: str, sides: Mapping[str, object], takes: Sequence[bool]) -> str:
+    """Who takes a value, where not all do."""
+    if all(takes):
+        return ""
+    takers = " and ".join(side for side, it in zip(sides, takes, strict=True) if it)
+    return f"{option} {name} is for {takers} alone"

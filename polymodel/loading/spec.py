@@ -1,8 +1,9 @@
-"""`Spec`: what was read, checked, and bound to symbols."""
+"""`Spec`: the sections as read, resolved against symbols and against each other, with every fault."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os.path import isfile
@@ -11,31 +12,35 @@ from types import NoneType
 
 from polymodel.analysis.engine import Problem
 from polymodel.architecture.hierarchy import Hierarchy
+from polymodel.architecture.resolve import resolve_arch
 from polymodel.errors import Diagnostic, Place, PolymodelError, SpecError
-from polymodel.loading.resolution import UNBOUND, Resolution, resolve
-from polymodel.loading.slips import number_slips
+from polymodel.inputs import keeping
+from polymodel.loading.typos import likely_typos, unlikely_numbers
+from polymodel.mapping.checks import check_mapping
 from polymodel.mapping.looptree import LoopTree
+from polymodel.mapping.mapspace_constraints import check_section
 from polymodel.mapping.resolve import (
+    ResolvedMapping,
+    bind_tree,
+    check_bound,
     resolve_mapping,
     unbound_symbols,
 )
-from polymodel.mapping.teaal import why
+from polymodel.mapping.teaal import EXECUTE, Derived, derive, why
 from polymodel.schedule.gate import faults_of
 from polymodel.schedule.relations import Scheduler
 from polymodel.spec import Arch, MappingSpec, Renames, Workload, library
 from polymodel.spec import symbols as naming
+from polymodel.spec.coerce import check_classes, plainly
 from polymodel.spec.document import Document, existing, read_file
-from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Joined, Locator, Without, in_reading_order, suggestion
 from polymodel.spec.numbers import Value
-from polymodel.spec.plain import check_classes, plainly
+from polymodel.spec.request_schema import ExploreSection, SweepSection
 from polymodel.spec.source import NodeLocator
-from polymodel.spec.sweep_schema import SweepSection
-from polymodel.spec.teaal.arch import arch_of
-from polymodel.spec.teaal.convert import bound
+from polymodel.spec.teaal.convert import arch_of, bound, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
 from polymodel.workload.einsum import Cascade
-from polymodel.workload.slips import likely_slips
+from polymodel.workload.resolve import Resolved, resolve_workload
 
 _PARTS: dict[str, tuple[type, ...]] = {
     "raw_workload": (Workload, NoneType),
@@ -105,14 +110,14 @@ class Spec:
             found = found if self.raw_arch in (own, None) else ()
         if derived is not None:
             found += derived.remarks + ((f"no mapping: {why(derived.error)}",) if derived.error else ())
-        found += likely_slips(workload.cascade) if workload is not None else ()
+        found += likely_typos(workload.cascade) if workload is not None else ()
         return found + self.number_remarks
 
     @property
     def number_remarks(self) -> tuple[str, ...]:
         """Numbers that are hardly what was meant: joules for picojoules, leading zeros, what counts as 0."""
         sections = self.locator.sections if isinstance(self.locator, NodeLocator) else {}
-        return number_slips(sections, self.raw_arch, self._resolution.arch)
+        return unlikely_numbers(sections, self.raw_arch, self._resolution.arch)
 
     @property
     def mapping_remarks(self) -> tuple[str, ...]:
@@ -287,3 +292,100 @@ class Spec:
             document.faults.note(Diagnostic(f"unknown mapping {text}", remedy))
             return None
         return existing(text, document)
+
+
+def named_files(spec: Spec) -> dict[str, Path]:
+    """Files that a spec names and that are read beside it, by the name it calls them: data of tensors,
+    tables of energies. One that is there no more leads to where it was."""
+    found: dict[str, Path] = {}
+    if spec.raw_workload is not None:
+        accesses = [a for e in spec.raw_workload.einsums for a in getattr(e, "tensor_accesses", ())]
+        for written in (*spec.raw_workload.densities.values(), *(a.density for a in accesses)):
+            if isinstance(written, dict) and isinstance(written.get("actual"), str):
+                found[written["actual"]] = Path(spec.data_folder) / written["actual"]
+    for node in spec.raw_arch.nodes if spec.raw_arch is not None else ():
+        if node.energy_model is not None and node.energy_model.file:
+            found[node.energy_model.file] = Path(spec.folder) / node.energy_model.file
+    return found
+
+
+@contextmanager
+def kept_files(*specs: Spec | None) -> Iterator[None]:
+    """Meanwhile none of the files that these specs are made of is written over."""
+    known = [s for s in specs if s is not None]
+    files: list[str | Path] = [f for s in known for f in s.files]
+    with keeping([*files, *(f for s in known for f in named_files(s).values())]):
+        yield
+
+
+UNBOUND = "unbound-symbol"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The parts as they are used; None where one is absent or at fault."""
+
+    workload: Resolved | None
+    arch: Hierarchy | None
+    mapping: ResolvedMapping | None
+    diagnostics: tuple[Diagnostic, ...]
+    derived: Derived | None = None
+    refused: tuple[Diagnostic, ...] = ()
+
+
+def resolve(spec: Spec) -> Resolution:
+    """All of a spec, and every fault that can be told without counting."""
+    faults = Faults(spec.locator)
+    values = naming.symbol_values(spec.declared, spec.given, faults)
+    symbols = {**spec.symbols, **values}
+    workload = arch = mapping = derived = None
+    refused: tuple[Diagnostic, ...] = ()
+    if spec.raw_workload is not None:
+        own = Faults(spec.locator)
+        workload = resolve_workload(spec.raw_workload, spec.raw_renames, symbols, own)
+        # A TeAAL spec that has no dense count is no fault: it runs on data.
+        waits = [d for d in own.found if d.code == UNBOUND]
+        refused = tuple(own.found) if spec.raw_teaal is not None and not waits else ()
+        faults.extend(waits if spec.raw_teaal is not None else own.found)
+    elif spec.raw_teaal is not None:
+        refused = (Diagnostic(str(workload_of(spec.raw_teaal)), EXECUTE),)
+    if spec.raw_arch is not None and (workload is not None or spec.raw_workload is None):
+        arch = resolve_arch(spec.raw_arch, workload.scopes if workload else (), symbols, faults, spec.folder)
+    elif spec.raw_arch is not None:
+        # Its set expressions have no meaning yet; its numbers are checked all the same.
+        resolve_arch(spec.raw_arch, (), symbols, faults, spec.folder)
+    if isinstance(spec.raw_mapping, LoopTree):
+        mapping = ResolvedMapping(spec.raw_mapping)
+    elif spec.raw_mapping is not None:
+        mapping = resolve_mapping(spec.raw_mapping, faults)
+    if mapping is None and spec.raw_teaal is not None:
+        cascade = workload.cascade if workload else None
+        its_own = spec.raw_arch is not None and spec.raw_arch == arch_of(spec.raw_teaal)[0]
+        derived = derive(spec.raw_teaal, symbols, cascade, arch, its_own, refused, faults)
+        if derived.tree is not None:
+            mapping = ResolvedMapping(derived.tree)
+            check_bound(mapping, faults)
+    elif mapping is not None:
+        mapping = bind_tree(mapping, symbols, faults)
+        check_bound(mapping, faults)
+        if workload is not None and arch is not None:
+            check_mapping(mapping, workload.cascade, arch, faults)
+    if workload is not None and spec.raw_workload is not None and says_sparse(spec):
+        from polymodel.sparse.check import check_sparse
+
+        check_sparse(spec.raw_workload, workload.cascade, spec.raw_arch, arch, spec.data_folder, faults)
+    if spec.raw_arch is not None and any(getattr(n, "data_tiles", None) for n in spec.raw_arch.nodes):
+        from polymodel.tiling.levels.checked import check_data_tiles
+
+        check_data_tiles(spec.raw_arch, arch, workload.cascade if workload else None, faults)
+    check_section(spec.raw_explore, symbols, workload, spec.raw_arch, arch, faults)
+    return Resolution(workload, arch, mapping, in_reading_order(faults.found), derived, refused)
+
+
+def says_sparse(spec: Spec) -> bool:
+    """True if anything is said of zeros; only then the room that knows about them is entered."""
+    nodes = spec.raw_arch.nodes if spec.raw_arch else ()
+    raw = spec.raw_workload
+    accesses = [a for e in raw.einsums for a in e.tensor_accesses] if raw else []
+    said = raw is not None and (bool(raw.densities) or any(a.density is not None for a in accesses))
+    return said or any(getattr(n, "sparse", None) is not None for n in nodes)

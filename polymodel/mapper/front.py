@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, overload
 from polymodel.architecture.hierarchy import uncut_text
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
-from polymodel.loading.named import kept_files
+from polymodel.loading.spec import kept_files
+from polymodel.loading.typos import likely_typos
 from polymodel.mapper.confirm import CLOSE, below
 from polymodel.mapper.point import Point, measured_buffer
 from polymodel.mapper.records import Diagnosis, Found, Limits, Quality, Request
@@ -26,7 +27,6 @@ from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Part, Section
 from polymodel.view.files import saved_text
 from polymodel.view.table import RATIO, Cell, Column, Table
-from polymodel.workload.slips import likely_slips
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -362,7 +362,7 @@ def _sparse(front: Front) -> Iterator[str]:
 def _notes(front: Front) -> Iterator[str]:
     found, request = front.found, front.request
     yield from _unbounded(front)
-    yield from likely_slips(front.spec.workload)
+    yield from likely_typos(front.spec.workload)
     if not front.points:
         first, *more = front.reason.split("\n")
         yield f"no valid mapping: {first}"

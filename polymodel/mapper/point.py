@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from polymodel.errors import writing
 from polymodel.evaluate import evaluate
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.loading.named import kept_files
+from polymodel.loading.spec import kept_files
 from polymodel.mapper.confirm import Figures, compared, confirmed, fitting
 from polymodel.mapper.records import Candidate
 from polymodel.mapping.looptree import Loop, LoopTree, StorageNode

@@ -10,10 +10,10 @@ from polymodel.errors import Diagnostic
 from polymodel.loading import Spec
 from polymodel.mapper.records import Limits, Progress, Request
 from polymodel.mapping.mapspace_constraints import MapspaceConstraints
+from polymodel.spec.coerce import plainly, shown
 from polymodel.spec.document import Document, read_mapping
-from polymodel.spec.explore_schema import ExploreSection
 from polymodel.spec.faults import Faults, Path
-from polymodel.spec.plain import plainly, shown
+from polymodel.spec.request_schema import ExploreSection
 from polymodel.stores.folders import check_store
 from polymodel.workload.resolve import resolve_workload
 

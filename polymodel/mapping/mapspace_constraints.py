@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from polymodel.architecture.hierarchy import Component, Hierarchy, TensorRule
 from polymodel.architecture.resolve import Rules
 from polymodel.spec import Arch
-from polymodel.spec.explore_schema import ExploreSection, MemoryRule
 from polymodel.spec.faults import Faults, Path, close_to, suggestion
 from polymodel.spec.numbers import Numbers, UnboundSymbol, Value, symbols_in
+from polymodel.spec.request_schema import ExploreSection, MemoryRule
 from polymodel.workload.einsum import Cascade, Einsum
 from polymodel.workload.resolve import Resolved
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from polymodel.mapping.looptree import ComputeNode, Loop, LoopTree, Node, Split, StorageNode, Tile
 from polymodel.reuse import Reuse
 from polymodel.spec import Compute, MappingSpec, Nested, Pipeline, Sequential, Spatial, Storage, Temporal
+from polymodel.spec.dump import Scalar, dump
 from polymodel.spec.faults import Faults, Path, not_a
 from polymodel.spec.numbers import Value, evaluate_number, symbols_in
-from polymodel.spec.writer import Scalar, dump
 
 Written = Storage | Temporal | Spatial | Compute | Nested | Sequential | Pipeline
 DEFAULT = "default"

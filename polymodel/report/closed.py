@@ -25,8 +25,8 @@ from polymodel.mapping.looptree import Loop, LoopTree, Node, Split, Tile
 from polymodel.mapping.resolve import ResolvedMapping, bind_tree, unbound_symbols
 from polymodel.report.closed_table import MOST, Cell, SymbolicTable, filled
 from polymodel.schedule.gate import require_legal
+from polymodel.spec.coerce import as_whole, plainly, shown
 from polymodel.spec.faults import Faults, close_to
-from polymodel.spec.plain import as_whole, plainly, shown
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Line, Section, notes
 from polymodel.view.table import Column, Table

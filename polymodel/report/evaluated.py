@@ -19,14 +19,14 @@ from polymodel.cost.figures import CostFigures, asked_value
 from polymodel.cost.records import Costs, Violation
 from polymodel.cost.sensitivity import Cost
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.loading.named import kept_files
+from polymodel.loading.spec import kept_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.report import costed, counted
 from polymodel.report.ffmr import ffmr
 from polymodel.report.fusion import fusion, retained
 from polymodel.reuse import Reuse
 from polymodel.schedule.legality import check
-from polymodel.spec.plain import check_classes
+from polymodel.spec.coerce import check_classes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.table import Table
 
@@ -155,11 +155,11 @@ class Evaluated(Answer):
     def notes(self) -> tuple[str, ...]:
         """What to know beside the figures: the engine's notes, outputs that are written in part, names
         that look misspelt, and what of a TeAAL mapping is not as written."""
+        from polymodel.loading.typos import likely_typos
         from polymodel.workload.einsum import unwritten
-        from polymodel.workload.slips import likely_slips
 
         own = (*self.spec.mapping_remarks, *self.spec.number_remarks) if self.spec is not None else ()
-        told = (*self.analysis.notes, *likely_slips(self.problem.cascade), *own)
+        told = (*self.analysis.notes, *likely_typos(self.problem.cascade), *own)
         return told + tuple(
             f"{tensor} has {' x '.join(map(str, sizes))} elements, {count} of which no iteration writes, "
             f"e.g. {tensor}[{', '.join(map(str, element))}]"

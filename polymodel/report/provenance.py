@@ -6,11 +6,11 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from polymodel.loading import Spec
-from polymodel.loading.named import named_files
+from polymodel.loading.spec import named_files
 from polymodel.mapping.looptree import LoopTree
 from polymodel.mapping.resolve import mapping_to_yaml
 from polymodel.report.report import Report
-from polymodel.spec.whole import files_as_read, whole_yaml
+from polymodel.spec.dump import files_as_read, spec_yaml
 from polymodel.view.blocks import Block, Code, Facts, Line, Part, Section, notes
 from polymodel.view.made import TITLE, made
 from polymodel.view.table import Column, Table
@@ -74,7 +74,7 @@ def spec_text(spec: Spec) -> str:
     }
     mapping = sections["mapping"]
     given = {n: s for n, s in sections.items() if s is not None and not isinstance(s, LoopTree)}
-    text = whole_yaml(given, {**spec.declared, **spec.given})
+    text = spec_yaml(given, {**spec.declared, **spec.given})
     if isinstance(mapping, LoopTree):
         text += mapping_to_yaml(mapping).partition("\n")[2]
     return text

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from polymodel.architecture.hierarchy import Hierarchy, hierarchy_text, sources_text
 from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.loading.typos import likely_typos
 from polymodel.mapping.looptree import LoopTree, looptree_text
 from polymodel.report.svg import looptree_svg
 from polymodel.report.svg_architecture import architecture_svg
@@ -13,7 +14,6 @@ from polymodel.report.svg_cascade import cascade_svg
 from polymodel.spec.output import write_text
 from polymodel.view.blocks import Block, Code, Line, Picture
 from polymodel.workload.einsum import Cascade, cascade_text, values_text
-from polymodel.workload.slips import likely_slips
 
 PICTURES = "cascade.svg", "architecture.svg", "looptree.svg"
 
@@ -31,7 +31,7 @@ def show_text(workload: Cascade | None, arch: Hierarchy | None, mapping: LoopTre
 
 
 def _workload(workload: Cascade) -> str:
-    told = "".join(f"note: {remark}\n" for remark in likely_slips(workload))
+    told = "".join(f"note: {remark}\n" for remark in likely_typos(workload))
     return cascade_text(workload) + values_text(workload) + told
 
 

@@ -22,8 +22,8 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.inputs import tensor_data, tensors_in_use
 from polymodel.sparse.actions.records import Certainty, SparseCounts
 from polymodel.sparse.actions.rescale import sparse_analysis
+from polymodel.spec.coerce import check_classes
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import check_classes
 from polymodel.view.answer import Answer, declared
 from polymodel.view.blocks import Block, Facts, Line, Part, Section, notes
 from polymodel.view.made import made_part

@@ -12,7 +12,7 @@ from polymodel.analysis.timeline import Measure, Timeline
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.mapping.looptree import Loop, LoopTree
 from polymodel.quantities import engineering
-from polymodel.spec.plain import as_whole, shown
+from polymodel.spec.coerce import as_whole, shown
 from polymodel.view.answer import Answer, declared
 from polymodel.view.bars import bar_axes
 from polymodel.view.blocks import Block, Code

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.factoring import divisor_count, prime_factors
 from polymodel.slopes.windows import extent
+from polymodel.spec.coerce import as_whole, shown
 from polymodel.spec.faults import not_a_spec
-from polymodel.spec.plain import as_whole, shown
 from polymodel.workload.einsum import Cascade, Einsum, TensorAccess
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from polymodel.slopes.windows import extent
+from polymodel.spec.coerce import shown
 from polymodel.spec.faults import Faults, Path, suggestion
-from polymodel.spec.plain import shown
 from polymodel.workload.einsum import Einsum
 
 TRUTH = (bool, np.bool_)

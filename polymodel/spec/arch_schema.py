@@ -5,11 +5,139 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Field, Tag
 
-from polymodel.spec.base import NameText, Number, SchemaObject, SetText, node_tag
-from polymodel.spec.sparse_schema import SparseSection
-from polymodel.spec.tiles_schema import CheckedDataTiles
+from polymodel.spec.base import NameText, Number, SchemaObject, SetKey, SetText, fault, node_tag
+
+
+class Configuration(SchemaObject):
+    """Cycles that configure the array for one kernel, by what it computes."""
+
+    add: Number = 824
+    multiply: Number = 907
+
+
+class ProductTiles(SchemaObject):
+    """`product:` of `data_tiles:`: how products of two matrices are cut (docs/tiling/architecture.md).
+
+    `strategy`: left out, `uniform` with a `tile` (sizes along the output's first rank, the shared rank and
+    the output's second), else `search`. `capacity`: words of each operand's buffer. `order`: loops, outermost
+    first; left out, the best. `pes`, `bandwidth`: multiplies and words a cycle. `overbook`: share of tiles
+    that may exceed their buffer. `time_limit`: seconds of a search.
+    """
+
+    strategy: Literal["uniform", "panels", "dynamic", "overbooked", "search"] | None = None
+    tile: tuple[Number, ...] | None = None
+    capacity: Number | None = None
+    order: Literal["ijk", "ikj", "kij", "jki", "kji", "jik"] | None = None
+    objective: Literal["words", "time"] = "time"
+    pes: Number = 1
+    bandwidth: Number = 1
+    overbook: Number = 0.1
+    time_limit: Number = 30
+
+
+def _tile_of_product(section: ProductTiles) -> ProductTiles:
+    if section.tile is None:
+        return section
+    if len(section.tile) != 3:
+        remedy = "write three sizes: along the output's first rank, the shared one, the output's second"
+        raise fault(f"tile: has {len(section.tile)} sizes", remedy)
+    if section.strategy not in (None, "uniform", "overbooked"):
+        raise fault(f"strategy: {section.strategy} chooses its tiles itself", "leave out tile:")
+    return section
+
+
+CheckedProductTiles = Annotated[ProductTiles, AfterValidator(_tile_of_product)]
+
+
+class DataTiles(SchemaObject):
+    """`data_tiles:` of a memory: operands are cut so that each tile fits (docs/tiling/architecture.md).
+
+    `fit`: what the capacity counts: `elements`, `words` of compressed tiles, or `stored`, bits of a tile in
+    `format`. `capacity`: of one operand's buffer; left out, it follows from the memory's size. `word_bits`:
+    bits of one word; left out, the widest value of the Einsum. `tiler`: how to cut; `objective`: what `best`
+    makes least. `run`: which tiles become kernels. `configuration`, `ramp`, `empty`: cycles of a kernel.
+    `ranks`: names of the two ranks that tensors of more are cut on; left out, the output's first two.
+    `product`: how products of two matrices are cut.
+    """
+
+    fit: Literal["elements", "words", "stored"] = "elements"
+    format: object = None
+    capacity: Number | None = None
+    word_bits: Number | None = None
+    tiler: str = "best"
+    objective: Literal["tiles", "cycles", "total"] = "total"
+    run: Literal["nonempty", "all"] = "nonempty"
+    configuration: Configuration = Field(default_factory=Configuration)
+    ramp: Number = 8
+    empty: Number = 10
+    ranks: tuple[NameText, ...] | None = None
+    product: CheckedProductTiles = Field(default_factory=ProductTiles)
+
+
+def _fitting_keys(section: DataTiles) -> DataTiles:
+    if (section.format is not None) != (section.fit == "stored"):
+        if section.format is None:
+            raise fault("fit: stored lacks its format", "write e.g. format: CSR")
+        raise fault(f"fit: {section.fit} has no format", "leave format out, or write fit: stored")
+    if section.ranks is not None and len(set(section.ranks)) != 2:
+        raise fault(f"ranks: names {len(set(section.ranks))} different ranks", "name two, e.g. ranks: [M, N]")
+    return section
+
+
+CheckedDataTiles = Annotated[DataTiles, AfterValidator(_fitting_keys)]
+
+
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Sets = Annotated[tuple[SetText, ...], BeforeValidator(_several)]
+
+
+class SparseAction(SchemaObject):
+    """`{skip: B, on: A}`: accesses of B where what is used of A is all zero; `gate:` saves energy only.
+
+    Tensors are names or set expressions, one or a list. In a compute unit `{skip: compute, on: [A, B]}`;
+    `on` left out, it is all operands.
+    """
+
+    gate: Sets = ()
+    skip: Sets = ()
+    on: Sets = ()
+
+
+def _one_kind(action: SparseAction) -> SparseAction:
+    if bool(action.gate) == bool(action.skip):
+        raise fault("an action has one of gate: and skip:", "write e.g. {skip: B, on: A}")
+    return action
+
+
+class Intersection(SchemaObject):
+    """How coordinates of tensors are matched: `{tensors: [A, B], kind: two_finger}`.
+
+    `leader`: of leader_follower, the tensor whose coordinates are looked up in the others.
+    """
+
+    tensors: tuple[NameText, ...]
+    kind: Literal["two_finger", "leader_follower", "skip_ahead"]
+    leader: NameText | None = None
+
+
+class SparseSection(SchemaObject):
+    """`sparse:` of a memory or compute unit.
+
+    `format`: tensors (a name or set expression) -> `CSR`, `[U, CP]`, ... (docs/sparse/formats.md);
+    what has none is stored point by point. `dense_outputs`: outputs (names or set expressions) that this
+    memory exchanges with the next one further in as the dense schedule says; without it, only elements
+    that an operation computed.
+    """
+
+    format: dict[SetKey, object] = Field(default_factory=dict)
+    actions: tuple[Annotated[SparseAction, AfterValidator(_one_kind)], ...] = ()
+    intersect: tuple[Intersection, ...] = ()
+    dense_outputs: Sets = ()
 
 
 class EnergyModel(SchemaObject):

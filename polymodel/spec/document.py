@@ -7,24 +7,21 @@ import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from polymodel.errors import Diagnostic, Place
 from polymodel.inputs import reading
 from polymodel.spec.arch_schema import Arch
-from polymodel.spec.base import NameText, Number, SchemaObject
-from polymodel.spec.convert import faults_of
-from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.base import NameText, Number, SchemaObject, faults_of, keys_at
+from polymodel.spec.coerce import plainly
 from polymodel.spec.faults import Faults, UnknownName, close_to, suggestion
-from polymodel.spec.foreign import foreign, section_of_accelforge
 from polymodel.spec.mapping_schema import MappingSpec
 from polymodel.spec.numbers import UnboundSymbol
-from polymodel.spec.plain import plainly
-from polymodel.spec.sections import unknown_section
-from polymodel.spec.slips import read_as_meant
+from polymodel.spec.other_tools import foreign, section_of_accelforge
+from polymodel.spec.request_schema import ExploreSection, SweepSection
 from polymodel.spec.source import Entry, Node, NodeLocator, Source, node_of
-from polymodel.spec.sweep_schema import SweepSection
 from polymodel.spec.symbols import symbol_values
 from polymodel.spec.teaal.convert import sized, symbols_of, workload_of
 from polymodel.spec.teaal.records import TeaalSpec
@@ -363,3 +360,78 @@ def unused_variable(name: str, symbols: Collection[str], variables: Sequence[str
         what = f"no template uses the variable {name}"
         remedy = suggestion(name, variables, "template variables")
     return Diagnostic(what, remedy, code=UNUSED + name)
+
+
+def read_as_meant(data: object, model: type[SchemaObject], error: ValidationError) -> SchemaObject | None:
+    """The section with each misspelt key renamed to the known key nearest to it, so that what it holds is
+    checked in the same round; None if that does not make it valid.
+
+    The misspelling has been reported by then: a spec with one is never used.
+    """
+    meant: Any = _copied(data)
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "missing":
+            continue  # it may be there under the misspelt key
+        loc = detail["loc"]
+        near = close_to(str(loc[-1]), keys_at(model, loc)) if detail["type"] == "extra_forbidden" else ""
+        here = _container(meant, loc[:-1])
+        if not near or here is None or near in here:
+            return None
+        here[near] = here.pop(loc[-1])
+    try:
+        return model.model_validate(meant)
+    except ValidationError:
+        return None
+
+
+def _copied(data: object) -> object:
+    """Tables and lists anew; what else stands in them, as objects that Python gave, is the same."""
+    if isinstance(data, dict):
+        return {key: _copied(value) for key, value in data.items()}
+    return [_copied(value) for value in data] if isinstance(data, list) else data
+
+
+def _container(data: Any, loc: tuple[str | int, ...]) -> dict[Any, Any] | None:
+    """What stands at this place of the data; pydantic's own names of branches are no part of it."""
+    for part in loc:
+        if isinstance(part, str) and part.startswith(("<", "[")):
+            continue
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data if isinstance(data, dict) else None
+
+
+# What a file may say of itself, and the beginning of keys for whatever else, such as anchors.
+FREE, OWN = ("name", "description", "notes"), "x-"
+# Keys that people write at the top -> what to write instead.
+_ELSEWHERE = {
+    "constraints": "what a search may look at is said in `explore:`, e.g. explore: {max_fused_loops: 0}; "
+    "what a memory keeps in its `tensors: {keep: ...}`",
+    "metrics": "write `objectives:` in `explore:`",
+    "problem": "the Einsums stand in `workload:`",
+    "architecture": "the machine stands in `arch:`; of a TeAAL spec, in a file with `einsum:`",
+}
+
+
+def unknown_section(entry: Entry, sections: Mapping[str, type[SchemaObject]]) -> Diagnostic | None:
+    """The fault of an unknown top-level key; None for keys that are free for the user."""
+    key = entry.key
+    if key in FREE or key.startswith(OWN):
+        return None
+    known = (*sections, "symbols", "schema_version")
+    above = [f"`{name}:`" for name, model in sections.items() if key in model.model_fields]
+    near = close_to(key, known)
+    if key in _ELSEWHERE:
+        remedy = _ELSEWHERE[key]
+    elif above:
+        remedy = f"write it in {' or '.join(above)}"
+    elif key in TEAAL:
+        remedy = "it belongs to a TeAAL spec: keep it in the file that has `einsum:` with `declaration:`"
+    elif near:
+        remedy = f"did you mean {near}?"
+    else:
+        remedy = f"sections: {', '.join(known)}; for notes of your own, and anchors: `x-{key}:`"
+    place = entry.source.place(entry.line, entry.column)
+    return Diagnostic(f"unknown section `{key}`", remedy, key, place)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.coerce import as_number, by_name, shown
 from polymodel.spec.faults import Faults, TextFault, suggestion
 from polymodel.spec.numbers import UnboundSymbol, Value, evaluate_number, symbols_in
-from polymodel.spec.plain import as_number, by_name, shown
 
 MAX_CHAIN = 100  # symbols that stand between a symbol and the numbers that it is made of
 # Fields that hold names, set expressions or remarks, never numbers.

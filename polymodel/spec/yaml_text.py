@@ -12,7 +12,7 @@ import yaml
 
 from polymodel.errors import Diagnostic
 from polymodel.spec.faults import MAX_FAULTS, suggestion, too_many
-from polymodel.spec.foreign import tag_of_another_tool
+from polymodel.spec.other_tools import tag_of_another_tool
 from polymodel.spec.source import UNKNOWN_TAG, Entry, Node, Source
 
 TAGS = (

@@ -9,8 +9,8 @@ from pathlib import Path
 from polymodel.loading import Spec
 from polymodel.mapping.looptree import LoopTree
 from polymodel.spec import MappingSpec
+from polymodel.spec.coerce import listed
 from polymodel.spec.faults import Faults, each
-from polymodel.spec.plain import listed
 from polymodel.sweep.grid import Grid, make_grid
 from polymodel.sweep.parallel import Asked
 from polymodel.sweep.values import wrong

@@ -12,8 +12,8 @@ from polymodel import objectives as vocabulary
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.loading import Spec
 from polymodel.spec import Memory, Toll
+from polymodel.spec.coerce import listed
 from polymodel.spec.faults import suggestion
-from polymodel.spec.plain import listed
 from polymodel.sweep.metrics import Block, Found, need
 from polymodel.sweep.plan import Costing
 from polymodel.sweep.scratch import Scratch

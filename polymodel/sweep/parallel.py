@@ -11,9 +11,9 @@ from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.governor import Share, bytes_of, seconds_of
 from polymodel.loading import Spec
 from polymodel.processes import scratch, workers
+from polymodel.spec.coerce import by_name, listed, plainly, shown
 from polymodel.spec.faults import Faults, Locator
-from polymodel.spec.plain import by_name, listed, plainly, shown
-from polymodel.spec.sweep_schema import SweepSection
+from polymodel.spec.request_schema import SweepSection
 from polymodel.stores.folders import check_store, folder_of, marked, parts_of
 from polymodel.stores.tables import RELEASE
 from polymodel.sweep.choices import choices_of

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.integers import frame_column, in_order
 from polymodel.loading import Spec, mapping_to_yaml
-from polymodel.loading.named import kept_files
+from polymodel.loading.spec import kept_files
 from polymodel.objectives import canonical, objective_of, score, unit_of
 from polymodel.report.search_page import Finding, found_head, found_parts, search_title
+from polymodel.spec.coerce import as_number, shown
 from polymodel.spec.faults import suggestion
-from polymodel.spec.plain import as_number, shown
 from polymodel.sweep.grid import Grid
 from polymodel.sweep.html_page import finding, outcomes, shown_rows
 from polymodel.sweep.values import Number

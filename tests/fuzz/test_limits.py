@@ -10,7 +10,7 @@ import pytest
 import polymodel as pm
 from polymodel.spec import yaml_text
 from polymodel.spec.document import MAX_FILE
-from polymodel.spec.energy_table import MAX_TABLE
+from polymodel.spec.energy import MAX_TABLE
 from polymodel.spec.faults import MAX_FAULTS
 from polymodel.spec.scan import MAX_DEPTH as EXPRESSION_DEPTH
 from polymodel.spec.scan import MAX_LENGTH

@@ -16,7 +16,7 @@ from polymodel.mapper import run
 from polymodel.mapper.records import Found, Request
 from polymodel.mapper.request import asked_for
 from polymodel.mapping.mapspace_constraints import PLAIN
-from polymodel.spec.explore_schema import ExploreSection
+from polymodel.spec.request_schema import ExploreSection
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from polymodel.importers.onnx.lower import Lowered, lowered
 from polymodel.importers.onnx.names import sanitised, unique
 from polymodel.importers.onnx.reading import graph_of, model_of
 from polymodel.importers.onnx.text import Header, yaml_of
+from polymodel.spec.coerce import by_name, plainly
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import by_name, plainly
 
 if TYPE_CHECKING:
     import onnx

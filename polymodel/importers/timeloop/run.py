@@ -40,10 +40,10 @@ from polymodel.importers.timeloop.reading import CYCLE, Fields, Reading, cycle_o
 from polymodel.importers.timeloop.sparse import sparse_of
 from polymodel.importers.timeloop.tree import TAGS, cycle_seconds, parts_of
 from polymodel.spec.document import Document, check_variables, existing, root_of
+from polymodel.spec.dump import dump
 from polymodel.spec.faults import Faults, TextFault
-from polymodel.spec.foreign import none_of_timeloops
+from polymodel.spec.other_tools import none_of_timeloops
 from polymodel.spec.source import Node, Source, node_of
-from polymodel.spec.writer import dump
 
 _SECTIONS = (
     "problem", "architecture", "mapping", "sparse_optimizations", "ert", "art", "variables", *CONSTRAINTS,

@@ -12,8 +12,8 @@ from polymodel.report.tiling.tables import several
 from polymodel.report.tiling.text import room
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import check_classes
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.model import Costs, Launch, costs
 from polymodel.tiling.estimate import Estimate, estimate
 from polymodel.tiling.estimate.fitted import FITTED, fitted

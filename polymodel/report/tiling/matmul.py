@@ -23,7 +23,7 @@ from polymodel.report.tiling.matmul_inputs import (
     shape_of,
     strategy_of,
 )
-from polymodel.spec.plain import check_classes, plainly
+from polymodel.spec.coerce import check_classes, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.cost import Machine
 from polymodel.tiling.matmul.dynamic import Dynamic

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from polymodel.errors import Diagnostic, SpecError
+from polymodel.spec.coerce import as_number, plainly
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import as_number, plainly
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.matmul.shapes import Grid, Objective
 from polymodel.tiling.matmul.uniform import Shape

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.plots import INK, WARNING, prefixed
-from polymodel.spec.plain import plainly
+from polymodel.spec.coerce import plainly
 from polymodel.tiling.plane.pattern import Flags, Ints, Pattern, Rects
 from polymodel.view.figures import axes, new_panels, whole_figure
 

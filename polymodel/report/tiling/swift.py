@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.report.tiling.inputs import Source, operand
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import check_classes, shown
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import check_classes, shown
 from polymodel.tiling.cost.model import Launch
 from polymodel.tiling.fits.fit import Op
 from polymodel.tiling.plane.operands import Rolled, pattern_of

@@ -11,8 +11,8 @@ from polymodel.quantities import engineering
 from polymodel.report.tiling.inputs import Source, fitting, operand, operation, second_operand
 from polymodel.report.tiling.text import room
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import check_classes
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import check_classes
 from polymodel.tiling.cost.cost_bound import Objective
 from polymodel.tiling.cost.model import Costs, Launch
 from polymodel.tiling.fits.fit import Fit

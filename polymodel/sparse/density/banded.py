@@ -10,7 +10,7 @@ import numpy as np
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
-from polymodel.spec.plain import shown
+from polymodel.spec.coerce import shown
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
 from polymodel.sparse.density.model import Floats, Ints, Label, Placeless, edge_classes, points_of
 from polymodel.sparse.density.placed import by_law
-from polymodel.spec.plain import shown
+from polymodel.spec.coerce import shown
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats, Ints, Placeless, edge_classes, points_of
-from polymodel.spec.plain import as_number, shown
+from polymodel.spec.coerce import as_number, shown
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from polymodel.sparse.execute.thin import find_thin
 from polymodel.sparse.given import given_tensor
 from polymodel.sparse.partition import Slices
 from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.coerce import as_number, shown
 from polymodel.spec.faults import not_a
-from polymodel.spec.plain import as_number, shown
 from polymodel.spec.teaal.records import EinsumMapping, Product, TeaalSpec
 
 Tensor = SparseTensor | NDArray[Any]

@@ -10,8 +10,7 @@ import math
 from typing import Any, cast
 
 from polymodel.spec.base import SchemaObject
-from polymodel.spec.schemas.said import Said
-from polymodel.spec.schemas.texts import TEXTS, TYPE
+from polymodel.spec.schemas.texts import TEXTS, TYPE, Said
 
 Json = dict[str, Any]
 ARCH_NODES = ("Memory", "Toll", "Container", "ComputeUnit")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from polymodel.spec.document import SECTIONS
-from polymodel.spec.energy_table import COLUMNS
+from polymodel.spec.energy import COLUMNS
 from polymodel.spec.schemas.build import definitions
 from polymodel.spec.schemas.teaal import teaal_parts
 from polymodel.spec.schemas.texts import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args, get_type_hints
 
 from polymodel.spec.schemas.build import NAME, described
-from polymodel.spec.schemas.said import Said, said
+from polymodel.spec.schemas.texts import Said, said
 from polymodel.spec.teaal import bindings, einsum_section, formats, hardware, mapping_section
 from polymodel.spec.teaal.records import RankFormat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from polymodel.spec.convert import shown
+from polymodel.spec.base import shown
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.einsum_section import EinsumSection
 from polymodel.spec.teaal.formats import stored_ranks

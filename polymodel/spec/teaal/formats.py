@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args, get_type_hints
 
-from polymodel.spec.convert import shown
+from polymodel.spec.base import shown
 from polymodel.spec.faults import Path, suggestion
 from polymodel.spec.teaal.einsum_section import EinsumSection
 from polymodel.spec.teaal.mapping_section import MappingSection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polymodel.spec.convert import shown
+from polymodel.spec.base import shown
 from polymodel.spec.faults import Path, TextFault, close_to, suggestion
 from polymodel.spec.numbers import evaluate_number, symbols_in
 from polymodel.spec.teaal.records import Attribute, Class, Component, Configuration, Level

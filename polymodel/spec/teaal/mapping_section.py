@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polymodel.spec.faults import Path, suggestion
-from polymodel.spec.teaal.checks import check_loop_order, check_partitions, check_spacetime
 from polymodel.spec.teaal.einsum_section import EinsumSection
-from polymodel.spec.teaal.ranks import Ranks, partitioned, ranks_of
-from polymodel.spec.teaal.records import Directive, EinsumMapping, Expression, Partition, SpaceTime, Stamp
+from polymodel.spec.teaal.ranks import Ranks, determines, operand_ranks, partitioned, ranks_of
+from polymodel.spec.teaal.records import (
+    DATA_DEPENDENT,
+    Directive,
+    EinsumMapping,
+    Expression,
+    Partition,
+    SpaceTime,
+    Stamp,
+)
 from polymodel.spec.teaal.text import parse_directive, parse_ranks, parse_stamp
 from polymodel.spec.teaal.walk import Walk
 
@@ -147,3 +154,267 @@ def _spacetime(data: object, path: Path, walk: Walk) -> SpaceTime:
         else:
             fanout.append((rank, place))
     return SpaceTime(found["space"], found["time"], opt == "slip", tuple(fanout))
+
+
+Declaration = Mapping[str, Sequence[str]]
+SHAPE = ("uniform_shape", "nway_shape")
+
+
+def check_partitions(
+    expression: Expression,
+    parts: list[tuple[Path, Partition]],
+    ranks: Ranks,
+    declaration: Declaration,
+    order: Declaration,
+    walk: Walk,
+) -> None:
+    """Note every fault of the partitionings of one Einsum; `ranks` are those before partitioning."""
+    before = len(walk.faults)
+    _check_keys(parts, ranks, walk)
+    flattened = {"".join(p.ranks): p.ranks for _, p in parts if len(p.ranks) > 1}
+    for path, partition in parts:
+        _check_flatten(path, partition, parts, ranks, flattened, walk)
+        _check_sequence(path, partition, flattened, walk)
+        for i, directive in enumerate(partition.directives):
+            at = (*path, i)
+            roots = _roots(partition.ranks[0], ranks, flattened)
+            if directive.kind == "uniform_occupancy":
+                _check_leader(at, directive, roots, expression, declaration, walk)
+            elif directive.kind == "follow":
+                _check_follow(at, directive, partition, parts, walk)
+            elif directive.kind == "uniform_slice":
+                _check_slice(at, partition, expression, order, walk)
+    if len(walk.faults) == before:
+        _check_names_made(parts, ranks, walk)
+
+
+def _split_of(rank: str, parts: list[tuple[Path, Partition]]) -> Partition | None:
+    """The partition of one rank that makes `rank`."""
+    for _, p in parts:
+        if len(p.ranks) == 1 and rank in [f"{p.ranks[0]}{i}" for i in range(len(p.directives) + 1)]:
+            return p
+    return None
+
+
+def _check_keys(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: Walk) -> None:
+    """Every rank exists or is made by another partition, and is partitioned once."""
+    known = [*ranks.known(), *("".join(p.ranks) for _, p in parts if len(p.ranks) > 1)]
+    seen: dict[str, str] = {}
+    for path, partition in parts:
+        for rank in dict.fromkeys(partition.ranks):
+            if partition.ranks.count(rank) > 1:
+                walk.add(path, f"rank {rank} is listed twice", "list it once", key=True)
+            if rank in seen:
+                walk.add(
+                    path, f"rank {rank} is partitioned twice, also as {seen[rank]}", "keep one", key=True
+                )
+            elif rank not in known and _split_of(rank, parts) is None:
+                walk.add(
+                    path, f"unknown rank {rank}", suggestion(rank, known, "ranks of this Einsum"), key=True
+                )
+            seen[rank] = str(path[-1])
+
+
+def _roots(rank: str, ranks: Ranks, flattened: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The declared ranks that a rank, or a flattened one, comes from."""
+    if rank in ranks.origin:
+        return ranks.origin[rank]
+    if rank in flattened:
+        return tuple(o for r in flattened[rank] for o in _roots(r, ranks, flattened))
+    stem = rank.rstrip("0123456789")
+    return ranks.origin.get(next((r for r in ranks.origin if rank[: len(r)] == r and stem == r), ""), ())
+
+
+def _check_flatten(
+    path: Path,
+    partition: Partition,
+    parts: list[tuple[Path, Partition]],
+    ranks: Ranks,
+    flattened: Mapping[str, tuple[str, ...]],
+    walk: Walk,
+) -> None:
+    kinds = [d.kind for d in partition.directives]
+    shown = ", ".join(partition.ranks)
+    if "flatten" not in kinds:
+        if len(partition.ranks) > 1:
+            remedy = f"flatten them, then split {''.join(partition.ranks)}"
+            walk.add(path, f"{kinds[0]} splits one rank, not ({shown})", remedy, key=True)
+        return
+    if len(kinds) > 1:
+        at = (*path, next(i for i, k in enumerate(kinds) if k != "flatten" or i))
+        remedy = f"split the flattened rank under its own key: {''.join(partition.ranks)}: [...]"
+        walk.add(at, f"flatten() stands alone on its ranks ({shown})", remedy)
+    if len(partition.ranks) < 2:
+        walk.add(path, f"flatten() combines two ranks or more, not {shown} alone", "write (R, S)", key=True)
+        return
+    for rank in partition.ranks:
+        split = _split_of(rank, parts)
+        if rank in flattened:
+            remedy = "flatten all of them at once: (R, S, T)"
+            walk.add(path, f"{rank} is a flattened rank and cannot be flattened again", remedy, key=True)
+        elif rank not in ranks.origin and split is not None and rank != f"{split.ranks[0]}0":
+            remedy = f"flatten {split.ranks[0]}0, the innermost"
+            walk.add(path, f"{rank} is not the innermost part of {split.ranks[0]}", remedy, key=True)
+        elif ranks.in_index_math(split.ranks[0] if split and rank not in ranks.origin else rank):
+            remedy = "leave it out: ranks of index math cannot be flattened"
+            walk.add(path, f"rank {rank} takes part in index math", remedy, key=True)
+
+
+def _check_sequence(
+    path: Path, partition: Partition, flattened: Mapping[str, tuple[str, ...]], walk: Walk
+) -> None:
+    rank, dynamic = partition.ranks[0], ""
+    for i, directive in enumerate(partition.directives):
+        if directive.kind in SHAPE and rank in flattened:
+            remedy = f"split it by occupancy: uniform_occupancy({'L'}.{directive.size})"
+            walk.add(
+                (*path, i),
+                f"{directive.kind} splits by shape, and the flattened rank {rank} has none",
+                remedy,
+            )
+        if directive.kind == "nway_shape" and dynamic:
+            remedy = "put nway_shape first"
+            walk.add((*path, i), f"nway_shape follows {dynamic}, whose parts have no shape", remedy)
+        if directive.kind in DATA_DEPENDENT:
+            dynamic = dynamic or directive.kind
+    kinds = [d.kind for d in partition.directives]
+    if "uniform_slice" in kinds[1:]:
+        at = (*path, kinds.index("uniform_slice", 1))
+        walk.add(
+            at, f"uniform_slice stands first on its rank {rank}", "it deals out the fibers of a whole rank"
+        )
+
+
+def _check_leader(
+    path: Path,
+    directive: Directive,
+    roots: tuple[str, ...],
+    expression: Expression,
+    declaration: Declaration,
+    walk: Walk,
+) -> None:
+    """The leader is an operand that has the ranks that are split."""
+    leader = directive.leader
+    operands = [o for o in expression.operands if o.tensor == leader]
+    fitting = [o.tensor for o in expression.operands if _has(o.tensor, roots, expression, declaration)]
+    remedy = f"name one of {', '.join(dict.fromkeys(fitting))}" if fitting else "no operand has it"
+    if not operands:
+        what = "is the output" if leader == expression.name else "is no operand"
+        if leader not in declaration:
+            near = suggestion(leader, [o.tensor for o in expression.operands], "operands")
+            walk.add(path, f"unknown tensor {leader}", near, offset=len(directive.kind) + 1)
+            return
+        message = f"leader {leader} {what} of Einsum {expression.name}"
+        walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+    elif leader not in fitting:
+        message = f"leader {leader} has no rank {', '.join(roots)}"
+        walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+
+
+def _has(tensor: str, roots: Sequence[str], expression: Expression, declaration: Declaration) -> bool:
+    """True if every one of the ranks, or its variable, indexes the tensor."""
+    for operand in expression.operands:
+        if operand.tensor == tensor:
+            found = operand_ranks(operand, declaration)
+            variables = {v.upper() for index in found.values() for v, _ in index.terms}
+            if all(r in found or r in variables for r in roots):
+                return True
+    return False
+
+
+def _check_follow(
+    path: Path, directive: Directive, partition: Partition, parts: list[tuple[Path, Partition]], walk: Walk
+) -> None:
+    """What is followed leads an occupancy split of this Einsum, or is another rank that is split."""
+    leaders = [d.leader for _, p in parts for d in p.directives if d.kind == "uniform_occupancy"]
+    split = [p.ranks[0] for _, p in parts if len(p.ranks) == 1 and p.ranks != partition.ranks]
+    if directive.leader in leaders or directive.leader in split:
+        return
+    remedy = suggestion(directive.leader, [*leaders, *split], "leaders of this Einsum")
+    message = f"{directive.leader} leads no partitioning that rank {partition.ranks[0]} could follow"
+    walk.add(path, message, remedy, offset=len(directive.kind) + 1)
+
+
+def _check_slice(
+    path: Path, partition: Partition, expression: Expression, order: Declaration, walk: Walk
+) -> None:
+    """Some operand has the rank outermost: its fibers are what is dealt out."""
+    rank = partition.ranks[0]
+    tops = {o.tensor: order.get(o.tensor, ())[:1] for o in expression.operands}
+    if any(rank in top for top in tops.values()):
+        return
+    shown = ", ".join(f"{t}: {top[0]}" for t, top in tops.items() if top)
+    remedy = f"change a rank-order, or slice another rank (outermost ranks: {shown or 'none'})"
+    walk.add(path, f"uniform_slice needs an operand whose outermost rank is {rank}", remedy)
+
+
+def _check_names_made(parts: list[tuple[Path, Partition]], ranks: Ranks, walk: Walk) -> None:
+    """No partition makes a rank that exists already."""
+    taken = dict.fromkeys(ranks.known(), "declared")
+    for path, partition in parts:
+        name, count = "".join(partition.ranks), len(partition.directives)
+        made = [name] if len(partition.ranks) > 1 else [f"{name}{i}" for i in range(count + 1)]
+        for rank in made:
+            if rank in taken:
+                walk.add(
+                    path,
+                    f"the partitioning makes rank {rank}, which is {taken[rank]} too",
+                    "rename one",
+                    key=True,
+                )
+            taken[rank] = f"made by {path[-1]}"
+
+
+def check_loop_order(given: tuple[str, ...], ranks: Ranks, path: Path, walk: Walk) -> bool:
+    """Every rank after partitioning stands once; a rank of index math may stand for one of its variables."""
+    before = len(walk.faults)
+    compound = {leaf: root for root, leaves in ranks.compound.items() for leaf in (*leaves, f"{root}0")}
+    known = ranks.known()
+    roots: dict[str, None] = {}
+    for i, rank in enumerate(given):
+        if rank in ranks.order:
+            roots.update(dict.fromkeys(ranks.origin[rank]))
+        elif rank in compound:
+            roots[compound[rank]] = None
+        elif rank in ranks.gone:
+            shown = ", ".join(ranks.gone[rank])
+            walk.add((*path, i), f"rank {rank} is partitioned", f"write its ranks {shown}")
+        else:
+            walk.add((*path, i), f"unknown rank {rank}", suggestion(rank, known, "ranks after partitioning"))
+    if len(walk.faults) > before:
+        return False
+    used = [r for r in given if r in compound and r not in ranks.order]
+    needed = [r for r in ranks.order if not used or any(o in roots for o in ranks.origin[r])]
+    missing = [r for r in needed if r not in given]
+    if missing:
+        walk.add(
+            path, f"the loop order lacks {', '.join(missing)}", f"its ranks are {', '.join(ranks.order)}"
+        )
+    elif used and not determines(ranks, roots):
+        message = f"the loops over {', '.join(given)} do not give each rank variable once"
+        walk.add(
+            path, message, f"its ranks are {', '.join(ranks.order)}; {', '.join(used)} may stand for one"
+        )
+    return len(walk.faults) == before
+
+
+def check_spacetime(found: SpaceTime, loops: tuple[str, ...], path: Path, walk: Walk) -> None:
+    """Every loop is stamped once, in space or in time."""
+    before = len(walk.faults)
+    seen: dict[str, str] = {}
+    for key, stamps in (("space", found.space), ("time", found.time)):
+        for i, stamp in enumerate(stamps):
+            if stamp.rank not in loops:
+                near = suggestion(stamp.rank, loops, "ranks of the loop order")
+                walk.add((*path, key, i), f"unknown rank {stamp.rank}", near)
+            elif stamp.rank in seen:
+                message = f"rank {stamp.rank} stands twice, also in {seen[stamp.rank]}"
+                walk.add((*path, key, i), message, "list it in space or in time")
+            seen[stamp.rank] = key
+    missing = [r for r in loops if r not in seen]
+    if missing and len(walk.faults) == before:
+        walk.add(
+            path,
+            f"{', '.join(missing)} of the loop order stand neither in space nor in time",
+            "add them to time",
+        )

@@ -12,8 +12,16 @@ import pytest
 import polymodel as pm
 from polymodel.spec.faults import TextFault
 from polymodel.spec.teaal import read_teaal
-from polymodel.spec.teaal.records import Directive, Index, Operand, Partition, Product, Stamp, Take
-from polymodel.spec.teaal.show import directive_text
+from polymodel.spec.teaal.records import (
+    Directive,
+    Index,
+    Operand,
+    Partition,
+    Product,
+    Stamp,
+    Take,
+    directive_text,
+)
 from polymodel.spec.teaal.text import parse_directive, parse_expression, parse_level, parse_ranks, parse_stamp
 
 CASES = Path(__file__).parent / "cases"

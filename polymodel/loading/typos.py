@@ -1,4 +1,4 @@
-"""Numbers of a spec that are accepted, and are hardly what was meant."""
+"""Remarks on valid specs that are probably mistyped: names of tensors, and numbers of an architecture."""
 
 from __future__ import annotations
 
@@ -10,14 +10,43 @@ from math import inf
 from polymodel.architecture.hierarchy import Component, Hierarchy
 from polymodel.quantities import engineering
 from polymodel.spec.arch_schema import Arch, Container
+from polymodel.spec.faults import close_to
 from polymodel.spec.source import Entry, Node
+from polymodel.workload.einsum import Cascade
+
+
+def likely_typos(cascade: Cascade) -> tuple[str, ...]:
+    """A remark for each tensor that is read but never written while a similarly named one is written but
+    never read.
+
+    The two must have the same ranks, and the Einsum that writes the one must come before every reader of the
+    other.
+    """
+    place = {e.name: i for i, e in enumerate(cascade)}
+    ranks = {a.tensor: {*a.ranks} for e in cascade for a in e.accesses}
+    unread = {}  # made, never read -> by which Einsum
+    for tensor in cascade.tensors:
+        maker = cascade.producer(tensor)
+        if maker is not None and not cascade.consumers(tensor):
+            unread[tensor] = maker.name
+    found = []
+    for tensor in (t for t in cascade.tensors if cascade.producer(t) is None):
+        first = min(place[e.name] for e in cascade.consumers(tensor))
+        made = [t for t, maker in unread.items() if place[maker] < first and ranks[t] == ranks[tensor]]
+        near = close_to(tensor, made)
+        if near:
+            found.append(
+                f"{near} is made and never read; {tensor} is read and never made: did you mean {near}?"
+            )
+    return tuple(found)
+
 
 JOULES = 0.5  # per bit or operation: real ones take below a microjoule
 _OCTAL = re.compile(r"[-+]?0[0-9_]*[1-9][0-9_]*(?![\w.])")
 _FLOAT = re.compile(r"[-+]?[0-9_.]*[1-9][0-9_.]*[eE][-+]?[0-9]+")
 
 
-def number_slips(sections: dict[str, Entry], raw: Arch | None, arch: Hierarchy | None) -> tuple[str, ...]:
+def unlikely_numbers(sections: dict[str, Entry], raw: Arch | None, arch: Hierarchy | None) -> tuple[str, ...]:
     """Notes on how numbers are written in the sections, and on figures of the architecture."""
     given = [n for n in (raw.nodes if raw is not None else ()) if not isinstance(n, Container)]
     timed = {(n.name, a.name) for n in given for a in n.actions if "throughput" in a.model_fields_set}

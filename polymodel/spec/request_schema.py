@@ -1,4 +1,4 @@
-"""Schema of `explore:`: what an exploration minimises, and which mappings it looks at."""
+"""Schemas of `explore:` (objectives and mapspace constraints) and `sweep:` (the grid of a sweep)."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ class ExploreSection(SchemaObject):
     fuse: SetText | None = None
     unfused: SetText | None = None
     memories: dict[NameText, MemoryRule] = Field(default_factory=dict)
+
+
+class SweepSection(SchemaObject):
+    """`symbols`: name -> list of numbers, or a text such as `divisors(m)`, `range(1, 65)` or `2*TM`."""
+
+    symbols: dict[NameText, int | float | str | tuple[int | float, ...]] = Field(default_factory=dict)
+    where: tuple[str, ...] = ()
+    objectives: tuple[str, ...] = ("energy", "latency")
+    keep: Literal["front", "all", "top"] = "front"
+    top: int | None = None
