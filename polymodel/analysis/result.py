@@ -155,7 +155,7 @@ class InstanceLoad(Generic[N]):
 
 
 @dataclass(frozen=True)
-class LinkTraffic:
+class LinkTraffic(Generic[N]):
     """What crosses the interconnect of one fanout dimension; only of dimensions whose link costs.
 
     `hops`: (tensor, element-hops) in the Einsum's order of tensors. `loads`, only with a finite throughput:
@@ -166,9 +166,9 @@ class LinkTraffic:
     einsum: str
     component: str
     dim: str
-    hops: tuple[tuple[str, int], ...]
-    loads: tuple[tuple[int, int], ...] = ()
-    instances: int = 0
+    hops: tuple[tuple[str, N], ...]
+    loads: tuple[tuple[N, N], ...] = ()
+    instances: N = NO_ELEMENT
 
 
 @dataclass(frozen=True)

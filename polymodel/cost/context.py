@@ -83,8 +83,9 @@ class Counts:
         elements: Number = getattr(moved, kind)
         bits = self.bits(moved.tensor)
         node = moved.node if isinstance(moved, Traffic) else None
-        inner = isinstance(moved, Traffic) and kind in BY_VALUE and self.is_innermost(moved)
-        if inner or not action.rounds(bits) or nothing(elements):
+        if not action.rounds(bits) or nothing(elements):
+            return whole_actions(action, elements, bits)
+        if isinstance(moved, Traffic) and kind in BY_VALUE and self.is_innermost(moved):
             return whole_actions(action, elements, bits)
         sizes = self.sizes.get((moved.einsum, node, moved.component, moved.tensor, kind), ())
         if not _equal(sum(size * n for size, n in sizes), elements):

@@ -36,6 +36,7 @@ def in_formulas(analysis: SymbolicAnalysis) -> Analysis:
         peaks,
         exact(analysis.tolls),
         refills=exact(analysis.refills),
+        links=exact(analysis.links),
     )
 
 

@@ -38,7 +38,7 @@ def link_times(counts: Counts) -> Iterator[ComponentTime]:
         link, n = _link(counts, t.component, t.dim), counts.executions(t.einsum)
         if math.isinf(link.throughput):
             continue
-        down, up = max(t.loads, key=lambda pair: (sum(pair), pair))
+        down, up = t.loads[0] if len(t.loads) == 1 else max(t.loads, key=lambda pair: (sum(pair), pair))
         dims = hierarchy.dimensions[: order.index((t.component, t.dim)) + 1]
         entries = math.prod(d.fanout for _, d in dims[:-1])
         if link.topology == "tree":

@@ -159,6 +159,8 @@ def scenario(
     for part, arch, bound in variants:
         own = Problem(bound.workload, bound.arch, bound_tree.tree)
         _refuse_what_is_not_swept(own)
+        if _links(own) != _links(problem):
+            raise NotSeparable("architectures differ in which links of fanouts cost anything")
         cost = costing(own, found, rows)
         made.append(Variant(part, arch, own, cost, Evaluator(cost)))
     if all(a.size for a in axes):
@@ -224,9 +226,13 @@ def _bound(
     return found, tuple(f.diagnostics[0].message for f in faults)
 
 
+def _links(problem: Problem) -> list[tuple[str, str, bool]]:
+    """Dimensions whose link is counted, and whether its loads are."""
+    links = ((c, d.name, d.link) for c, d in problem.hierarchy.costly_links)
+    return [(c, name, link is not None and math.isinf(link.throughput)) for c, name, link in links]
+
+
 def _refuse_what_is_not_swept(problem: Problem) -> None:
-    if problem.hierarchy.costly_links:
-        raise NotSeparable("a fanout has a link with a cost, whose hops have no closed form")
     live = [c.name for c in problem.hierarchy.components if c.allocation == "live"]
     if live:
         raise NotSeparable(f"{live[0]} has allocation: live, whose peaks have no closed form")

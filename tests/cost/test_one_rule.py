@@ -1,6 +1,6 @@
 """Cost rules stand once: closed forms at values are the numbers of an evaluation, to the last digit.
 
-Generated problems with separate ports, fixed latencies, leakage, areas and refills that wait.
+Generated problems with separate ports, fixed latencies, leakage, areas, costly buses and refills that wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from polymodel.analysis.engine import Problem
 from polymodel.analysis.exact import ENGINE as EXACT
 from polymodel.analysis.symbolic import ENGINE as SYMBOLIC
-from polymodel.architecture.hierarchy import Action, Component
+from polymodel.architecture.hierarchy import Action, Component, Link
 from polymodel.cost.context import Counts
 from polymodel.cost.costs import costs
 from polymodel.cost.figures import CostFigures
-from polymodel.errors import NotSeparable, SpecError
+from polymodel.errors import NotSeparable, Refused, SpecError
 from polymodel.objectives import known_names, value
 from polymodel.report.closed import closed_forms
 from tests.analysis.test_agreement import SETTINGS, drawing
@@ -31,6 +31,7 @@ from tests.seeds import seeds
 from tests.separable import separable_problems
 
 PRICES = st.sampled_from([0.0, 0.1, 1.3, 7e-12])
+WIDER = st.sampled_from([0, 0, 1])
 RATES = st.sampled_from([math.inf, 0.7, 3.0, 1e9])
 
 
@@ -49,6 +50,10 @@ def priced(draw: st.DrawFn) -> Problem:
             fill_drain_latency=draw(PRICES),
             leak_power=draw(PRICES),
             area=draw(PRICES),
+            spatial=tuple(
+                replace(d, link=Link(draw(PRICES), "bus", draw(RATES)), fanout=d.fanout + draw(WIDER))
+                for d in c.spatial
+            ),
         )
 
     components = tuple(map(component, problem.hierarchy.components))
@@ -75,11 +80,21 @@ def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
             at = forms.at(**{n: v for n, v in sizes.items() if n in forms.analysis.symbols})
         except NotSeparable:
             return
+        except SpecError as outside:
+            # An own tile beyond its widest window is cut off; closed forms state that they end there.
+            if "outside the domain" not in str(outside):
+                raise
+            return
         tally["compared"] += 1
-        referee = EXACT.analyse(problem)
+        try:
+            referee = EXACT.analyse(problem)
+        except Refused:  # of links, where partial sums are broadcast
+            return
         text = drawing(problem)
         assert counted.refills == referee.refills, text
+        assert counted.links == referee.links, text
         tally["refills"] += bool(referee.refills)
+        tally["links"] += bool(referee.links)
         one, other = (CostFigures(Counts(problem, x), costs(problem, x)) for x in (counted, referee))
         for name in names_of(problem):
             expected = value(name, other)
@@ -92,6 +107,7 @@ def test_closed_forms_are_the_numbers_of_an_evaluation(count: int) -> None:
     agree()
     assert tally["compared"] > count / 4, tally
     assert tally["refills"] > count / 40, tally
+    assert tally["links"] > count / 10, tally
 
 
 def test_unknown_objectives_of_closed_forms_are_told() -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isinf
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, Buffet, Compute, InstanceLoad, TollTraffic, Traffic
+from polymodel.analysis.result import (
+    Analysis,
+    Buffet,
+    Compute,
+    InstanceLoad,
+    LinkTraffic,
+    TollTraffic,
+    Traffic,
+)
 from polymodel.analysis.symbolic.atoms import ONE, Atom, Role, atom
 from polymodel.analysis.symbolic.counts import count, largest, settled
 from polymodel.analysis.symbolic.flows import Entry, Ledger, flows
@@ -24,8 +33,9 @@ from polymodel.analysis.symbolic.records import (
 from polymodel.analysis.symbolic.refills import refills
 from polymodel.analysis.symbolic.spaces import Axis, Space, Use, Window
 from polymodel.analysis.symbolic.worlds import World, joined
+from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
-from polymodel.mapping.looptree import ComputeNode, StorageNode
+from polymodel.mapping.looptree import ComputeNode, Loop, StorageNode
 from polymodel.reuse import Reuse, override
 
 
@@ -91,7 +101,8 @@ def _analysis(layout: Layout) -> SymbolicAnalysis:
         _loads(layout, ledger),
         working_sets(layout),
         _tolls(layout, ledger),
-        refills(layout, ledger),
+        refills=refills(layout, ledger),
+        links=_links(layout, ledger),
         symbols=_symbols(layout),
         chains=_chains(layout),
         fanouts=tuple(_fanouts(layout)),
@@ -104,9 +115,11 @@ def _refuse_what_is_not_formed(problem: Problem) -> None:
     hierarchy = problem.hierarchy
     refuse_rounding(problem)
     for component, dim in hierarchy.costly_links:
-        raise NotSeparable(
-            f"the link of {component}.{dim.name}: hops have no closed form", "use engine exact"
-        )
+        if dim.link is not None and dim.link.topology != "bus":
+            what = f"the link of {component}.{dim.name} is a {dim.link.topology}"
+            raise NotSeparable(
+                f"{what}: hops have no closed form but on a bus", "use engine exact, or topology: bus"
+            )
 
 
 def refuse_rounding(problem: Problem) -> None:
@@ -238,6 +251,33 @@ def _tolls(layout: Layout, ledger: Ledger) -> tuple[TollTraffic[Form], ...]:
     return tuple(rows)
 
 
+def _links(layout: Layout, ledger: Ledger) -> tuple[LinkTraffic[Form], ...]:
+    """Each transfer crosses one link of a bus. The first row of a dimension is the busiest one."""
+    costly = layout.problem.hierarchy.costly_links
+    rows = [_link(layout, ledger, e, c, dim) for e in layout.problem.tree.einsums for c, dim in costly]
+    return tuple(r for r in rows if r.hops)
+
+
+def _link(
+    layout: Layout, ledger: Ledger, einsum: str, component: str, dim: FanoutDim
+) -> LinkTraffic[Form]:
+    hops, down, up = [], Form(), Form()
+    for tensor in layout.problem.cascade[einsum].tensors:
+        entry = ledger.links.get((einsum, component, dim.name, tensor), Entry())
+        count = entry.whole["reads_fill"] + entry.whole["writes_drain"]
+        hops += [(tensor, count)] if count.terms else []
+        down = down + entry.first["reads_fill"] * layout.bits(tensor)
+        up = up + entry.first["writes_drain"] * layout.bits(tensor)
+    if dim.link is None or isinf(dim.link.throughput):
+        return LinkTraffic(einsum, component, dim.name, tuple(hops), (), Form())
+    order = [(c, d.name) for c, d in layout.problem.hierarchy.dimensions]
+    outside = order[: order.index((component, dim.name))]
+    used = _replicated(
+        layout, einsum, layout.paths[einsum], lambda loop: (loop.component, loop.dim) in outside
+    )
+    return LinkTraffic(einsum, component, dim.name, tuple(hops), ((down, up),), used)
+
+
 def _compute(layout: Layout, einsum: str) -> Compute[Form]:
     leaf = layout.problem.tree.path(einsum)[-1].node
     assert isinstance(leaf, ComputeNode)
@@ -311,12 +351,18 @@ def _add(
 def _instances(layout: Layout, einsum: str, depth: int | None, level: int | None) -> Form:
     """How many instances of a storage at `depth`, or a toll at `level`, the Einsum uses."""
     hierarchy = layout.problem.hierarchy
-    axes = layout.paths[einsum][:depth]
+
+    def replicates(loop: Loop) -> bool:
+        return level is None or hierarchy.index(loop.component) <= level
+
+    return _replicated(layout, einsum, layout.paths[einsum][:depth], replicates)
+
+
+def _replicated(
+    layout: Layout, einsum: str, axes: tuple[Axis, ...], replicates: Callable[[Loop], bool]
+) -> Form:
+    """How many combinations of the spatial loops that replicate the Einsum uses."""
     uses: dict[int, Use] = {}
     for i, a in enumerate(axes):
-        replicates = a.spatial and a.loop is not None
-        if replicates and level is not None:
-            assert a.loop is not None
-            replicates = hierarchy.index(a.loop.component) <= level
-        uses[i] = "keep" if replicates else "merge"
+        uses[i] = "keep" if a.spatial and a.loop is not None and replicates(a.loop) else "merge"
     return count(layout.stamps(einsum, axes), uses) if uses else number(1)

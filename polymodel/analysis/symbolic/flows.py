@@ -31,10 +31,12 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """Accesses by (Einsum, node, tensor) and passages by (Einsum, toll, tensor)."""
+    """Accesses by (Einsum, node, tensor), passages by (Einsum, toll, tensor), and what crosses the links of a
+    dimension by (Einsum, component, dimension, tensor)."""
 
     accesses: dict[tuple[str, int, str], Entry] = field(default_factory=dict)
     tolls: dict[tuple[str, str, str], Entry] = field(default_factory=dict)
+    links: dict[tuple[str, str, str, str], Entry] = field(default_factory=dict)
 
     def entry(self, einsum: str, node: Node) -> Entry:
         return self.accesses.setdefault((einsum, node.id, node.tensor), Entry())
@@ -120,14 +122,12 @@ def _input(link: Link, ledger: Ledger) -> None:
     if child is not None:
         inner = ledger.entry(link.einsum, child)
         inner.add("writes_fill", lambda first: _needed_over(link, first, child.depth, _shared(link)))
-    for toll, level in _tolls(link):
-        entry = ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry())
-        held = _held(link, level)
-        entry.add("reads_fill", partial(_passing, link, held))
+    for entry, held, between in _crossed(link, ledger):
+        entry.add("reads_fill", partial(_passing, link, held, between))
 
 
-def _passing(link: Link, held: int, first: bool) -> Form:
-    return _needed_over(link, first, held, _shared(link))
+def _passing(link: Link, held: int, between: Callable[[int], Use], first: bool) -> Form:
+    return _needed_over(link, first, held, between)
 
 
 def _output(link: Link, ledger: Ledger) -> None:
@@ -144,18 +144,13 @@ def _output(link: Link, ledger: Ledger) -> None:
             "writes_fill", lambda first: fillable(link, first, parent.depth, _received(link), inside=True)
         )
         inner.add("reads_drain", lambda first: _needed_over(link, first, child.depth, _shared(link)))
-    for toll, level in _tolls(link):
-        entry = ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry())
-        held = _held(link, level)
+    for entry, held, between in _crossed(link, ledger):
 
         def down(first: bool, held: int = held) -> Form:
             return fillable(link, first, parent.depth, _received(link, held), inside=True, reach=held)
 
-        def up(first: bool, held: int = held) -> Form:
-            return _needed_over(link, first, held, _shared(link))
-
         entry.add("reads_fill", down)
-        entry.add("writes_drain", up)
+        entry.add("writes_drain", partial(_passing, link, held, between))
 
 
 def _received(link: Link, held: int | None = None) -> Callable[[int], Use]:
@@ -248,6 +243,44 @@ def _partials(link: Link) -> bool:
     return fillable(link, False, link.parent.depth, _received(link), inside=True) != Form()
 
 
+def _crossed(link: Link, ledger: Ledger) -> Iterator[tuple[Entry, int, Callable[[int], Use]]]:
+    """Tolls and costly buses on the way: their entries, up to which loop position instances are apart there,
+    and which transfers further in are one."""
+    for toll, level in _tolls(link):
+        yield (
+            ledger.tolls.setdefault((link.einsum, toll, link.tensor), Entry()),
+            _held(link, partial(_below, link, level)),
+            _shared(link),
+        )
+    for component, dim in link.costly_dimensions:
+        yield (
+            ledger.links.setdefault((link.einsum, component, dim, link.tensor), Entry()),
+            _held(link, partial(_within, link, link.order((component, dim)))),
+            _on_bus(link, (component, dim)),
+        )
+
+
+def _below(link: Link, level: int, position: int) -> bool:
+    """Whether a spatial loop replicates what is further in than a component."""
+    return link.level(position) > level
+
+
+def _within(link: Link, order: int, position: int) -> bool:
+    """Whether data cross the dimension of a spatial loop not before another one."""
+    return link.order(link.coordinate(position)) >= order
+
+
+def _on_bus(link: Link, dim: tuple[str, str]) -> Callable[[int], Use]:
+    """One transfer reaches all instances along the dimension, unless none of its loops shares."""
+    own = [i for i, a in enumerate(link.space.axes) if a.spatial and link.coordinate(i) == dim]
+    several = any(link.shares(i) for i in own)
+
+    def use(i: int) -> Use:
+        return "merge" if (several if i in own else link.shares(i)) else "keep"
+
+    return use
+
+
 def _tolls(link: Link) -> Iterator[tuple[str, int]]:
     """Tolls that the link crosses and that charge for the tensor."""
     hierarchy = link.layout.problem.hierarchy
@@ -259,12 +292,11 @@ def _tolls(link: Link) -> Iterator[tuple[str, int]]:
             yield c.name, hierarchy.index(c.name)
 
 
-def _held(link: Link, level: int) -> int:
-    """Loop position up to which spatial loops replicate the component at `level`."""
+def _held(link: Link, inside: Callable[[int], bool]) -> int:
+    """Loop position from which on spatial loops are `inside`."""
     spatial = [i for i, a in enumerate(link.space.axes) if a.spatial]
-    inside = [i for i in spatial if link.level(i) > level]
-    held = min(inside, default=len(link.space.axes))
-    if any(i > held and link.level(i) <= level for i in spatial):
+    held = min(filter(inside, spatial), default=len(link.space.axes))
+    if any(i > held and not inside(i) for i in spatial):
         raise NotSeparable("spatial loops stand in another order than the hierarchy", "use engine exact")
     return held
 
@@ -277,6 +309,12 @@ def _copy(layout: Layout, einsum: str, ledger: Ledger) -> None:
     outer, inner = ledger.entry(einsum, here), ledger.entry(einsum, there)
     if here.component == there.component:
         return
+    hierarchy = layout.problem.hierarchy
+    top, bottom = sorted((hierarchy.index(here.component), hierarchy.index(there.component)))
+    for component, dim in hierarchy.costly_links:
+        if top < hierarchy.index(component) <= bottom:
+            what = f"copy {einsum} crosses the link of {component}.{dim.name}, which has no closed form"
+            raise NotSeparable(what, "use engine exact")
     space = there.space
     if any(a.spatial for a in space.axes):
         raise NotSeparable(f"copy {einsum} stands below a spatial loop", "use engine exact")

@@ -10,6 +10,7 @@ from polymodel.analysis.symbolic.layout import Carry, Layout, Node
 from polymodel.analysis.symbolic.spaces import Space, Use
 from polymodel.architecture.hierarchy import FanoutDim
 from polymodel.errors import NotSeparable
+from polymodel.mapping.looptree import ComputeNode
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,27 @@ class Link:
         access = self.layout.problem.cascade[self.einsum].access_of(self.tensor)
         indexed = self.space.axes[position].variable in access.variables
         return self.dim(position).shares(self.einsum, self.tensor, indexed=indexed)
+
+    @property
+    def costly_dimensions(self) -> tuple[tuple[str, str], ...]:
+        """The dimensions on the way whose link costs, down to the child's own (or compute's)."""
+        hierarchy = self.layout.problem.hierarchy
+        leaf = self.layout.problem.tree.path(self.einsum)[-1].node
+        below = self.child if self.child is not None else leaf
+        assert isinstance(below, (Node, ComputeNode))
+        top, bottom = hierarchy.index(self.parent.component), hierarchy.index(below.component)
+        crossed = ((c, d.name) for c, d in hierarchy.costly_links if top < hierarchy.index(c) <= bottom)
+        return tuple(crossed)
+
+    def coordinate(self, position: int) -> tuple[str, str]:
+        """Component and dimension of the spatial loop at `position`."""
+        loop = self.space.axes[position].loop
+        assert loop is not None
+        return loop.component, loop.dim
+
+    def order(self, dim: tuple[str, str]) -> int:
+        """Place of a dimension in the order in which data cross them."""
+        return [(c, d.name) for c, d in self.layout.problem.hierarchy.dimensions].index(dim)
 
     def level(self, position: int) -> int:
         """Place in the hierarchy of the component that the spatial loop at `position` replicates."""

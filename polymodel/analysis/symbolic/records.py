@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from polymodel.analysis.result import (
     Buffet,
     Compute,
     InstanceLoad,
+    LinkTraffic,
     RefillLoad,
     Resident,
     TollTraffic,
@@ -112,6 +113,7 @@ class SymbolicAnalysis:
     working_sets: tuple[WorkingSetForm, ...]
     tolls: tuple[TollTraffic[Form], ...] = ()
     refills: tuple[RefillLoad[Form], ...] = ()
+    links: tuple[LinkTraffic[Form], ...] = ()
     symbols: tuple[str, ...] = ()
     chains: tuple[Chain, ...] = ()
     fanouts: tuple[tuple[str, str, str, Form], ...] = ()
@@ -126,10 +128,13 @@ class SymbolicAnalysis:
         return frozenset(a.symbols for a in atoms if len(a.symbols) > 1)
 
     def _forms(self) -> Iterator[Form]:
-        rows = (*self.buffets, *self.traffic, *self.compute, *self.loads, *self.tolls, *self.refills)
+        moving = (*self.loads, *self.tolls, *self.refills, *self.links)
+        rows = (*self.buffets, *self.traffic, *self.compute, *moving)
         for row in rows:
             yield from (value for value in vars(row).values() if isinstance(value, Form))
             yield from (x for pair in vars(row).get("loads", ()) for x in pair)
+        for link in self.links:
+            yield from (hops for _, hops in link.hops)
         for sets in self.working_sets:
             yield from (held.elements for phase in sets.peak.phases for held in phase)
 
@@ -152,7 +157,14 @@ class SymbolicAnalysis:
             tuple(r for r in working if r.bits),
             tuple(r for r in numbers(self.tolls) if r.down or r.up),
             refills=_refilled(numbers(self.refills)),
+            links=_crossed(numbers(self.links)),
         )
+
+
+def _crossed(rows: tuple[LinkTraffic, ...]) -> tuple[LinkTraffic, ...]:
+    """Links that anything crosses, and what does."""
+    moved = (replace(r, hops=tuple((t, n) for t, n in r.hops if n)) for r in rows)
+    return tuple(r for r in moved if r.hops)
 
 
 def _refilled(rows: tuple[RefillLoad, ...]) -> tuple[RefillLoad, ...]:

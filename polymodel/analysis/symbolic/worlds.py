@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from polymodel.analysis.result import Buffet, Compute, InstanceLoad, RefillLoad, TollTraffic, Traffic
+from polymodel.analysis.result import (
+    Buffet,
+    Compute,
+    InstanceLoad,
+    LinkTraffic,
+    RefillLoad,
+    TollTraffic,
+    Traffic,
+)
 from polymodel.analysis.symbolic.forms import ZERO, Form, Held, Peak
 from polymodel.analysis.symbolic.records import (
     SymbolicAnalysis,
@@ -27,6 +35,7 @@ Row = TypeVar(
     InstanceLoad[Form],
     TollTraffic[Form],
     RefillLoad[Form],
+    LinkTraffic[Form],
 )
 Phase = tuple[Held, ...]
 
@@ -44,6 +53,7 @@ def joined(worlds: Sequence[World]) -> SymbolicAnalysis:
         loads=_rows([(w, a.loads) for w, a in worlds]),
         tolls=_rows([(w, a.tolls) for w, a in worlds]),
         refills=_rows([(w, a.refills) for w, a in worlds]),
+        links=_rows([(w, a.links) for w, a in worlds]),
         working_sets=_working_sets(worlds),
     )
 
@@ -60,7 +70,7 @@ def _rows(tables: Sequence[tuple[Form, tuple[Row, ...]]]) -> tuple[Row, ...]:
 def _key(row: Row) -> tuple[object, ...]:
     """What a row is about: everything in it that is no number."""
     values = ((f.name, getattr(row, f.name)) for f in fields(row))
-    return tuple(v for name, v in values if name != "loads" and not isinstance(v, Form))
+    return tuple(v for name, v in values if name not in ("loads", "hops") and not isinstance(v, Form))
 
 
 def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
@@ -71,10 +81,19 @@ def _row(rows: list[tuple[Form, Row]], worlds: int) -> Row:
         value = getattr(first, f.name)
         if isinstance(value, Form):
             changed[f.name] = _sum([(world, getattr(row, f.name)) for world, row in rows], worlds)
-        elif f.name == "loads":
+        elif f.name == "hops":
+            changed[f.name] = _hops(rows, worlds)
+        elif f.name == "loads" and value:
             sides = ([(world, _pair(row)[k]) for world, row in rows] for k in (0, 1))
             changed[f.name] = (tuple(_sum(side, worlds) for side in sides),)
     return replace(first, **changed)
+
+
+def _hops(rows: Sequence[tuple[Form, Any]], worlds: int) -> tuple[tuple[str, Form], ...]:
+    """Element-hops by tensor; the order is that of the case with most tensors."""
+    names = dict.fromkeys(t for _, row in sorted(rows, key=lambda x: -len(x[1].hops)) for t, _ in row.hops)
+    each = {t: [(world, n) for world, row in rows for name, n in row.hops if name == t] for t in names}
+    return tuple((t, _sum(parts, worlds)) for t, parts in each.items())
 
 
 def _pair(row: Any) -> tuple[Form, Form]:

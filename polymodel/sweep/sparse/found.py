@@ -13,6 +13,7 @@ from polymodel.analysis.result import (
     Charge,
     Compute,
     InstanceLoad,
+    LinkTraffic,
     RefillLoad,
     TollTraffic,
     Traffic,
@@ -26,7 +27,7 @@ from polymodel.sweep.metrics import Block, Evaluator, Found, fits
 from polymodel.sweep.plan import Costing, Limit, Linear
 from polymodel.sweep.sparse.columns import Settings
 from polymodel.sweep.sparse.counts import EinsumSweep, Moved, Points, ratio
-from polymodel.sweep.sparse.plan import Flow, Load, Pass, SparsePlan, Tile, Work, unbounded
+from polymodel.sweep.sparse.plan import Cross, Flow, Load, Pass, SparsePlan, Tile, Work, unbounded
 
 Array = Any
 READS = ("reads_fill", "reads_drain")
@@ -140,6 +141,7 @@ class SparseFound(Found):
             tuple(map(self._toll, self.plan.passes)),
             charges=tuple(self._charges()),
             refills=tuple(map(self._refill, self.plan.refills)),
+            links=tuple(map(self._link, self.plan.links)),
         )
         return Counts(self.plan.problem, analysis)
 
@@ -153,6 +155,14 @@ class SparseFound(Found):
     def _left(self, load: Load) -> Ways:
         left = self.ways(load.einsum, load.component)
         return self.dense(load.reads) * left[0], self.dense(load.writes) * left[1]
+
+    def _link(self, x: Cross) -> LinkTraffic[Array]:
+        down, up = self._passing(x.einsum, x.component)
+        hops = tuple(
+            (t, self.dense(n) * np.maximum(*self.crossing(x.einsum, x.component, t))) for t, n in x.hops
+        )
+        loads = tuple((self.dense(d) * down, self.dense(u) * up) for d, u in x.loads)
+        return LinkTraffic(x.einsum, x.component, x.dim, hops, loads)
 
     def _toll(self, p: Pass) -> TollTraffic[Array]:
         left = self.crossing(p.einsum, p.component, p.tensor)

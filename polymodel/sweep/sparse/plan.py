@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polymodel.analysis.engine import Problem
-from polymodel.analysis.result import Analysis, InstanceLoad, RefillLoad
+from polymodel.analysis.result import Analysis, InstanceLoad, LinkTraffic, RefillLoad
 from polymodel.analysis.symbolic.forms import Form, Held
 from polymodel.analysis.symbolic.records import TRAFFIC, SymbolicAnalysis
 from polymodel.architecture.hierarchy import Component
@@ -68,6 +68,17 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Cross:
+    """What crosses the links of a dimension: element-hops by tensor, and bits down and up the busiest one."""
+
+    einsum: str
+    component: str
+    dim: str
+    hops: tuple[tuple[str, Linear], ...]
+    loads: tuple[tuple[Linear, Linear], ...]
+
+
+@dataclass(frozen=True)
 class Part:
     """One buffet of a phase: `ceil(bits / denominator) * count`."""
 
@@ -111,6 +122,7 @@ class SparsePlan:
     work: tuple[Work, ...]
     loads: tuple[Load, ...]
     refills: tuple[Load, ...]
+    links: tuple[Cross, ...]
     peaks: tuple[Peak, ...]
     tiles: Mapping[tuple[int, str], Tile]
     outside: Mapping[tuple[str, str, str], int]
@@ -171,6 +183,7 @@ def sparse_plan(
         tuple(Work(c.einsum, c.component, add(c.operations), add(c.busiest)) for c in forms.compute),
         tuple(_load(x, "", rows) for x in forms.loads),
         tuple(_load(x, x.storage, rows) for x in forms.refills),
+        tuple(_cross(x, rows) for x in forms.links),
         tuple(peaks),
         _tiles(problem, forms, formats, rows),
         _outside(problem),
@@ -196,6 +209,12 @@ def _structure(c: Component) -> tuple[object, ...]:
 def _load(row: InstanceLoad[Form] | RefillLoad[Form], storage: str, rows: Rows) -> Load:
     ((reads, writes),) = row.loads
     return Load(row.einsum, row.component, rows.add(reads), rows.add(writes), storage)
+
+
+def _cross(row: LinkTraffic[Form], rows: Rows) -> Cross:
+    hops = tuple((tensor, rows.add(n)) for tensor, n in row.hops)
+    loads = tuple((rows.add(down), rows.add(up)) for down, up in row.loads)
+    return Cross(row.einsum, row.component, row.dim, hops, loads)
 
 
 def _part(held: Held, rows: Rows) -> Part:
