@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.density import Actual, DensityModel, RankNnz, Uniform
 from polymodel.sparse.density.slices import Slices, greedy
@@ -114,7 +112,7 @@ def _questions(
     yield f"fullest of {slices} slices", "nonzeros", lambda m: deal(m).max_load
     yield f"lock-step time of {slices} slices", "steps", lambda m: deal(m).lockstep
     if order == 2 and tensor.shape[0] == tensor.shape[1]:
-        yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", squared
+        yield f"multiplies of {tensor.name} x {tensor.name}", "multiplies", lambda m: m.square_multiplies()
 
 
 def _fibers(depth: int) -> Answer:
@@ -130,20 +128,4 @@ def _fullest(tile: tuple[int, ...]) -> Answer:
 
 
 def _bits(kind: Format) -> Answer:
-    return lambda m: float(footprint(m.tensor if isinstance(m, Actual) else m, kind).total)
-
-
-def squared(model: DensityModel) -> float:
-    """Multiplies of a square matrix with itself: sum over k of nonzeros of column k x nonzeros of row k."""
-    side = model.shape[0]
-    if isinstance(model, Actual):
-        rows, columns = (np.bincount(c, minlength=side).astype(np.int64) for c in model.tensor.coords)
-        return float(rows @ columns)
-    n, points = model.expected_nnz, model.size
-    if isinstance(model, Uniform):
-        # Pairs of different points that meet in one k, and points on the diagonal, which meet themselves.
-        pairs = side**3 - side
-        other = n * (n - 1) / (points * (points - 1)) * pairs if points > 1 else 0.0
-        return other + n / points * side
-    # Given its nonzeros, a row has any column alike, so each row meets the mean row.
-    return n * n / side
+    return lambda m: float(footprint(m, kind).total)

@@ -11,7 +11,7 @@ import pytest
 from polymodel.errors import Refused, SpecError
 from polymodel.report.predictions import Predictions, predict
 from polymodel.sparse.density import Actual, RankNnz, Uniform
-from polymodel.sparse.predicted import predictions, squared
+from polymodel.sparse.predicted import predictions
 from polymodel.sparse.tensor import SparseTensor
 from tests.sparse import data
 
@@ -52,12 +52,12 @@ def test_products_expected_are_means_over_all_placements() -> None:
         for i, j in some:
             matrices[n, i, j] = 1
     multiplies = (matrices @ matrices).sum(axis=(1, 2))
-    assert squared(Uniform(("I", "J"), (3, 3), 4)) == pytest.approx(multiplies.mean(), rel=1e-12)
+    assert Uniform(("I", "J"), (3, 3), 4).square_multiplies() == pytest.approx(multiplies.mean(), rel=1e-12)
     rows = matrices.sum(axis=2)
     for histogram in ((2, 2, 0), (3, 1, 0), (1, 1, 2)):
         mine = multiplies[(rows == histogram).all(axis=1)]
         model = RankNnz.of(("I", "J"), (3, 3), histogram)
-        assert squared(model) == pytest.approx(mine.mean(), rel=1e-12)
+        assert model.square_multiplies() == pytest.approx(mine.mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(data.index()))

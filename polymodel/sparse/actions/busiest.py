@@ -19,10 +19,9 @@ from polymodel.affine import Affine
 from polymodel.sparse.actions.counters import Counters, Ints, digit_columns, group_numbers
 from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import Condition
-from polymodel.sparse.actions.reach import mixed
 from polymodel.sparse.actions.records import Certainty
-from polymodel.sparse.density import RankNnz, Uniform, maxima
-from polymodel.sparse.density.placed import Placed
+from polymodel.sparse.density import maxima
+from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.workload.einsum import TensorAccess
 
 # Sizes of parts that are told apart, of all ranks together.
@@ -46,13 +45,6 @@ class Split:
     def key(self) -> tuple[bool, bytes]:
         """Equal for splits into parts of the same sizes."""
         return self.single, np.sort(self.sizes).tobytes()
-
-    @property
-    def tile(self) -> int | None:
-        """The size of tiles that are these parts, one after the other; None where they are not tiles."""
-        size = int(self.sizes[0])
-        tiles = (self.part == np.arange(self.part.size) // size).all()
-        return size if tiles else None
 
 
 def parts_of_instances(counters: Counters, spatial: Set[int]) -> Ints:
@@ -86,23 +78,14 @@ def most_nonzeros(
     mine = [splits[v] for x in access.projection for v in x.variables]
     if not all(s.single for s in mine):
         return None
-    model = data.model
-    if isinstance(model, Uniform):
-        found = [np.unique(s.sizes, return_counts=True) for s in mine]
-        if prod(sizes.size for sizes, _ in found) > MOST_SIZES:
-            return None
-        sizes, counts = (_products([pair[i] for pair in found]) for i in (0, 1))
-        key = tuple(sizes.tolist()), tuple(counts.tolist())
-        return sum(w * _of_uniform(u, *key) for w, u in mixed(data)), "expected"
-    if isinstance(model, RankNnz):
-        whole = _of_fibers(model, mine)
-        if whole is not None:
-            return whole, "exact"
-    tile = [size for s in mine if (size := s.tile) is not None]
-    if isinstance(model, Placed) and len(tile) == len(mine):
-        label = model.max_label(tile)
-        return None if label == "bound" else (float(model.expected_max(tile)), label)
-    return None
+    if not data.laws:
+        return data.model.fullest_part([s.part for s in mine])
+    found = [np.unique(s.sizes, return_counts=True) for s in mine]
+    if prod(sizes.size for sizes, _ in found) > MOST_SIZES:
+        return None
+    sizes, counts = (_products([pair[i] for pair in found]) for i in (0, 1))
+    key = tuple(sizes.tolist()), tuple(counts.tolist())
+    return sum(weight * _of_law(law, *key) for weight, law in data.laws), "expected"
 
 
 def _products(columns: Sequence[Ints]) -> Ints:
@@ -114,24 +97,7 @@ def _products(columns: Sequence[Ints]) -> Ints:
 
 
 @lru_cache(maxsize=4096)
-def _of_uniform(model: Uniform, sizes: tuple[int, ...], counts: tuple[int, ...]) -> float:
-    if sizes == (model.size,) or not model.nnz:
-        return float(model.nnz)
-    return maxima.expected_max(
-        model.points, np.array(sizes, dtype=np.int64), np.array(counts, dtype=np.float64)
-    )
-
-
-def _of_fibers(model: RankNnz, splits: Sequence[Split]) -> int | None:
-    """The greatest sum of counts of fibers that one instance takes; None where fibers are split."""
-    along = [model.ranks.index(r) for r in model.along]
-    if any(s.sizes.size > 1 for i, s in enumerate(splits) if i not in along):
-        return None
-    number = np.zeros(model.histogram.shape, np.int64)
-    for axis, i in enumerate(along):
-        shape = [1] * len(along)
-        shape[axis] = -1
-        number = number * splits[i].sizes.size + splits[i].part.reshape(shape)
-    sums = np.zeros(int(number.max(initial=0)) + 1, np.int64)
-    np.add.at(sums, number.reshape(-1), model.histogram.reshape(-1))
-    return int(sums.max())
+def _of_law(law: Hypergeometric, sizes: tuple[int, ...], counts: tuple[int, ...]) -> float:
+    if sizes == (law.points,) or not law.nnz:
+        return float(law.nnz)
+    return maxima.expected_max(law, np.array(sizes, dtype=np.int64), np.array(counts, dtype=np.float64))

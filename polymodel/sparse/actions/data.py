@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from polymodel.sparse.actions.counters import Ints
-from polymodel.sparse.density.model import DensityModel, Floats, Label, Placeless
-from polymodel.sparse.density.uniform import Uniform
+from polymodel.sparse.density.hypergeometric import Hypergeometric
+from polymodel.sparse.density.model import DensityModel, Floats, Label
 from polymodel.sparse.tensor import SparseTensor
 
 
@@ -49,26 +50,37 @@ class TensorData:
     @property
     def placeless(self) -> bool:
         """True if the chance that a tile is empty depends on its size alone, so that sums of it are exact."""
-        return self.model is None or isinstance(self.model, Placeless)
+        return self.model is None or self.model.placeless
+
+    @property
+    def law(self) -> Hypergeometric | None:
+        """The law of the nonzeros among a number of points, where that number alone decides; else None."""
+        return None if self.model is None else self.model.points
+
+    @cached_property
+    def laws(self) -> tuple[tuple[float, Hypergeometric], ...]:
+        """The same as weights and laws, none where there is no law: a density between two whole numbers of
+        nonzeros is a mixture of both, so that a single point has the exact density."""
+        law = self.law
+        if law is None or self.share is None:
+            return () if law is None else ((1.0, law),)
+        exact = self.share * law.points
+        low = min(int(exact), law.points - 1)
+        two = (1 - (exact - low), low), (exact - low, low + 1)
+        return tuple((weight, Hypergeometric(law.points, n)) for weight, n in two if weight)
 
     def nonempty(self, extents: tuple[Ints, ...]) -> Floats:
         """Probability that a tile of these extents (one array per rank) holds a nonzero."""
         if self.model is None or self.dense:
             return np.ones(np.broadcast_shapes(*(e.shape for e in extents)) if extents else (1,))
         tiles = np.stack(np.broadcast_arrays(*extents), axis=-1)
-        if self.share is not None and isinstance(self.model, Uniform):
-            # Between the two whole numbers of nonzeros, so that a single point has the exact density.
-            exact = self.share * self.model.size
-            low = min(int(exact), self.model.size - 1)
-            fewer, more = (
-                Uniform.of(self.model.ranks, self.model.shape, nnz=n).p_nonempty(tiles)
-                for n in (low, low + 1)
-            )
-            mixed: Floats = fewer + (exact - low) * (more - fewer)
-            return mixed
-        if isinstance(self.model, Placeless):
+        if not self.laws:
             return self.model.p_nonempty(tiles)
-        return 1 - self.model.p_empty(tiles)
+        points = self.model.tiles(tiles).prod(axis=-1)
+        found, *more = (law.p_nonempty(points) for _, law in self.laws)
+        for (weight, _), other in zip(self.laws[1:], more, strict=True):
+            found = found + weight * (other - found)
+        return found
 
 
 def dense_data(tensor: str) -> TensorData:

@@ -123,8 +123,8 @@ def _known(
     if isinstance(written, SparseTensor):
         return _actual(access, shape, written)
     model = density_model(access, shape, written, folder)
-    if isinstance(model, Actual):
-        return _actual(access, shape, model.tensor)
+    if model.data is not None:
+        return _actual(access, shape, model.data)
     return TensorData(access.tensor, model)
 
 

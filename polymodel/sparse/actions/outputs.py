@@ -66,15 +66,15 @@ def _share(
         return float(data[a.tensor].nonempty(_part(a, reduced, size)).reshape(-1)[0])
     effectual = prod(data[a.tensor].density for a in inputs)
     terms = prod(size[v] for v in reduced)
-    models = [data[a.tensor].model for a in inputs]
+    laws = [data[a.tensor].law for a in inputs]
     shared = all(set(reduced) <= set(a.variables) and _plain(a) for a in inputs)
     if len(inputs) == 2 and shared and terms <= LONGEST:
-        first, second = models
-        if isinstance(first, Uniform) and isinstance(second, Uniform):
+        first, second = laws
+        if first is not None and second is not None:
             # Of a first fiber with s nonzeros all s points of the second one are empty.
             occupancy = np.arange(terms + 1)
-            chance = first.points.pmf(np.full(occupancy.shape, terms), occupancy)
-            return 1 - float((chance * second.points.p_empty(occupancy)).sum())
+            chance = first.pmf(np.full(occupancy.shape, terms), occupancy)
+            return 1 - float((chance * second.p_empty(occupancy)).sum())
     return _any(effectual, terms)
 
 

@@ -8,7 +8,7 @@ together: a meeting, which holds if for one value of these counters all parts ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from polymodel.sparse.actions.join import Axis, Table, joined_rows, prepared
 from polymodel.sparse.actions.links import Condition, Digits, Link, Structure, sharpest
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.model import Floats
-from polymodel.sparse.density.uniform import Uniform
 from polymodel.workload.einsum import Einsum
 
 # Points of all parts of one leader together, of which the distribution of nonempty parts is worked out.
@@ -99,7 +98,7 @@ def _is_asked(
     if known.actual is not None:
         return True
     mine = sharpest(c for c in (*others, condition) if c.leader == condition.leader)
-    if len(mine) > 1 and not isinstance(known.model, Uniform):
+    if len(mine) > 1 and known.law is None:
         return False
     windows = [x for x in structure.einsum.access_of(condition.leader).projection if len(x.variables) > 1]
     names = {v for x in windows for v in x.variables}
@@ -191,7 +190,7 @@ def _is_counted(einsum: Einsum, meeting: Meeting, data: Mapping[str, TensorData]
         plain = all(len(x.variables) == 1 for x in access.projection)
         if not plain or len(access.variables) < len(access.projection):
             return False
-        if data[leader].actual is not None or not isinstance(data[leader].model, Uniform):
+        if data[leader].law is None:
             return False
     return True
 
@@ -282,55 +281,41 @@ def _chance(
     parts: int, points: tuple[int, int], even: bool, pair: Sequence[TensorData]
 ) -> tuple[float, bool]:
     total, sure = 0.0, True
-    for weight, first in mixed(pair[0]):
-        for other, second in mixed(pair[1]):
+    for weight, first in pair[0].laws:
+        for other, second in pair[1].laws:
             found, exactly = _uniform(parts, points, even, first, second)
             total += weight * other * found
             sure = sure and exactly
     return min(total, 1.0), sure
 
 
-def mixed(data: TensorData) -> Iterable[tuple[float, Uniform]]:
-    """A density between two whole numbers of nonzeros is a mixture of both (`TensorData.nonempty`)."""
-    model = data.model
-    assert isinstance(model, Uniform), "asked for uniform tensors only"
-    if data.share is None:
-        return [(1.0, model)]
-    exact = data.share * model.size
-    low = min(int(exact), model.size - 1)
-    two = [Uniform.of(model.ranks, model.shape, nnz=n) for n in (low, low + 1)]
-    return [(w, u) for w, u in zip((1 - (exact - low), exact - low), two, strict=True) if w]
-
-
 def _uniform(
-    parts: int, points: tuple[int, int], even: bool, first: Uniform, second: Uniform
+    parts: int, points: tuple[int, int], even: bool, first: Hypergeometric, second: Hypergeometric
 ) -> tuple[float, bool]:
     """One value is met or not: 1 - sum over s of P(s parts of one tensor are not empty) P(these are of the
     other), summed as what is there, which loses nothing where it is small."""
     (small, one), (large, other) = sorted(zip(points, (first, second), strict=True), key=lambda x: x[0])
-    single = float(one.points.p_nonempty(small)), float(other.points.p_nonempty(large))
+    single = float(one.p_nonempty(small)), float(other.p_nonempty(large))
     if parts == 1:
         return single[0] * single[1], even
     if even and small == 1 and parts <= MOST_PARTS:
         occupied = np.arange(1, min(parts, one.nnz) + 1)
-        law = one.points.pmf(np.full(occupied.shape, parts), occupied)
+        law = one.pmf(np.full(occupied.shape, parts), occupied)
     elif even and small * parts <= MOST_POINTS:
         law = _nonempty_parts(parts, small, one)[1:]
         occupied = np.arange(1, parts + 1)
     else:
-        whole = [
-            float(u.points.p_nonempty(min(parts * t, u.size))) for t, u in ((small, one), (large, other))
-        ]
+        whole = [float(u.p_nonempty(min(parts * t, u.points))) for t, u in ((small, one), (large, other))]
         return min(whole[0] * whole[1], parts * single[0] * single[1]), False
-    return float((law * other.points.p_nonempty(occupied * large)).sum()), True
+    return float((law * other.p_nonempty(occupied * large)).sum()), True
 
 
-def _nonempty_parts(parts: int, points: int, model: Uniform) -> Floats:
+def _nonempty_parts(parts: int, points: int, law: Hypergeometric) -> Floats:
     """P(exactly s of so many equal parts hold a nonzero), s from 0: over the nonzeros of all parts, and over
     how these fall. Every term is positive, so that nothing cancels."""
     whole = parts * points
-    inside = np.arange(min(whole, model.nnz) + 1)
-    held = model.points.pmf(np.full(inside.shape, whole), inside)
+    inside = np.arange(min(whole, law.nnz) + 1)
+    held = law.pmf(np.full(inside.shape, whole), inside)
     # ways[s, j]: chance that j nonzeros, which are all there are in the parts so far, leave none of s empty.
     ways = np.zeros((parts + 1, inside.size))
     ways[0, 0] = 1.0
@@ -338,10 +323,10 @@ def _nonempty_parts(parts: int, points: int, model: Uniform) -> Floats:
         last = np.arange(min(points, inside.size - 1) + 1)
         # How many of j nonzeros fall into the last part: as many as of its points are among j drawn ones.
         drawn = Hypergeometric(done * points, points)
-        law = drawn.pmf(np.minimum(inside, done * points)[:, None], last[None, :])
+        fallen = drawn.pmf(np.minimum(inside, done * points)[:, None], last[None, :])
         more = np.zeros_like(ways)
         for n in last.tolist():
-            kept = ways[: parts + (n == 0), : inside.size - n] * law[n:, n]
+            kept = ways[: parts + (n == 0), : inside.size - n] * fallen[n:, n]
             more[int(n > 0) :, n:] += kept
         ways = more
     return np.asarray(ways @ held)

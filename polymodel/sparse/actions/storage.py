@@ -18,7 +18,7 @@ from polymodel.sparse.actions.data import TensorData
 from polymodel.sparse.actions.links import POINT, Structure
 from polymodel.sparse.actions.records import Footprint
 from polymodel.sparse.actions.tally import region_table, window
-from polymodel.sparse.density.model import DensityModel, Label, Placeless
+from polymodel.sparse.density.model import DensityModel, Label
 from polymodel.sparse.density.uniform import Uniform
 from polymodel.sparse.formats import (
     CISS,
@@ -258,7 +258,7 @@ def tiling_bits(
     model = full_model(data, access.ranks, shape)
     order = format.order(access.ranks)
     label = data.label
-    if not isinstance(model, Placeless):
+    if not model.placeless:
         if not tiles.regular():
             what = f"{tensor}: tiles that do not lie at multiples of their size, of a model that knows places"
             raise Refused(what, "choose sizes that divide one another, or give the data")

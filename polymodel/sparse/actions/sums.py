@@ -17,7 +17,7 @@ from polymodel.sparse.actions.links import POINT, Condition, Digits, Link, Struc
 from polymodel.sparse.actions.reach import Looked, Meeting, chances, looked_at, meeting_table
 from polymodel.sparse.actions.storage import Tiles
 from polymodel.sparse.actions.tally import Bools, Floats, Tally, region_table
-from polymodel.sparse.density.uniform import Uniform
+from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.workload.einsum import TensorAccess
 
 
@@ -209,8 +209,8 @@ class LinkSums:
             data = self.data[leader]
             if len(mine) == 1:
                 found = found * self._holds(tally, mine[0])
-            elif isinstance(data.model, Uniform):
-                found = found * all_hold(tally, mine, data.model)
+            elif data.law is not None:
+                found = found * all_hold(tally, mine, data.law)
             else:
                 raise Refused(
                     f"{self.structure.name}: actions on {self.tensor or 'operations'} look at several parts "
@@ -262,7 +262,7 @@ def overlaps(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     return tuple(found)
 
 
-def all_hold(tally: Parts, conditions: Sequence[Condition], model: Uniform) -> Floats:
+def all_hold(tally: Parts, conditions: Sequence[Condition], law: Hypergeometric) -> Floats:
     """Probability that no part of several of one leader is empty, by inclusion and exclusion (points too)."""
     found = np.ones([1] * len(tally.axes))
     for some in _subsets(conditions):
@@ -270,5 +270,5 @@ def all_hold(tally: Parts, conditions: Sequence[Condition], model: Uniform) -> F
         for common in _subsets(some):
             extents = tally.part(_joint(common))
             points = points - (-1) ** len(common) * np.prod(np.broadcast_arrays(*extents), axis=0)
-        found = found + (-1) ** len(some) * model.points.p_empty(points)
+        found = found + (-1) ** len(some) * law.p_empty(points)
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.density.model import MOST_POINTS, Floats, Ints, Label
+from polymodel.sparse.density.model import MOST_POINTS, DensityModel, Floats, Ints, Label
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.sparse.density.reader import Path, Reader
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.faults import not_a
 
@@ -38,13 +40,43 @@ class Actual(Placed):
             raise not_a("sparse tensor", "Actual.of", tensor, "pass e.g. pm.read_tensor('matrix.mtx.gz')")
         return cls(tensor.ranks, tensor.shape, tensor)
 
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        if isinstance(given, Mapping):
+            keys = reader.keys(path, given, ("file",), ("file",))
+            path, given = (*path, "file"), keys.get("file")
+            if given is None:
+                return None
+        data = reader.file(path, given)
+        return None if data is None else cls.of(data)
+
     @property
     def label(self) -> Label:
         return "exact"
 
     @property
+    def settled(self) -> bool:
+        return True
+
+    @property
+    def data(self) -> SparseTensor:
+        return self.tensor
+
+    @property
     def expected_nnz(self) -> float:
         return float(self.tensor.nnz)
+
+    def known_rows(self) -> Ints:
+        return np.bincount(self.tensor.coords[0], minlength=self.shape[0]).astype(np.int64)
+
+    def square_multiplies(self) -> float:
+        side = self.shape[0]
+        rows, columns = (np.bincount(c, minlength=side).astype(np.int64) for c in self.tensor.coords)
+        return float(rows @ columns)
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        return self.tensor
 
     def occupancies(self, tile: tuple[int, ...]) -> tuple[Ints, Ints]:
         """Nonempty tiles in row-major order: their numbers (ranks x tiles) and occupancies."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
 
 from polymodel.sparse.arguments import Arguments
-from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
 from polymodel.sparse.density.placed import Counted, Placed, Tiling
+from polymodel.sparse.density.reader import Path, Reader, is_number
+from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import shown
 
 
@@ -47,9 +50,30 @@ class Banded(Placed):
         object.__setattr__(self, "band", band)
         object.__setattr__(self, "width", width)
 
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        keys = reader.keys(path, {"width": given} if is_number(given) else given, ("width", "ranks"))
+        if not keys and not isinstance(given, Mapping):
+            return None
+        width = reader.whole((*path, "width"), keys.get("width"), 0, float("inf"), "width")
+        two = reader.named((*path, "ranks"), keys["ranks"]) if "ranks" in keys else reader.ranks[-2:]
+        if two is not None and len(two) != 2:
+            reader.add(
+                (*path, "ranks") if "ranks" in keys else path, f"a band on {len(two)} ranks", "it needs two"
+            )
+            two = None
+        if width is None or two is None:
+            return None
+        return reader.made(path, lambda: cls(reader.ranks, reader.shape, width, (two[0], two[1])))
+
     @property
     def _axes(self) -> tuple[int, int]:
         return self.ranks.index(self.band[0]), self.ranks.index(self.band[1])
+
+    @property
+    def settled(self) -> bool:
+        return True
 
     @property
     def expected_nnz(self) -> float:
@@ -57,6 +81,28 @@ class Banded(Placed):
         others = prod(s for axis, s in enumerate(self.shape) if axis not in (first, second))
         sizes = self.shape[first], self.shape[second]
         return float(others * int(_inside(np.zeros(1, dtype=np.int64), sizes, self.width)[0]))
+
+    def known_rows(self) -> Ints | None:
+        first, second = self._axes
+        rows = np.arange(self.shape[0], dtype=np.int64)
+        if 0 not in (first, second):
+            return np.full(rows.size, round(self.expected_nnz) // rows.size, dtype=np.int64)
+        other = self.shape[second if first == 0 else first]
+        inside = np.minimum(rows + self.width, other - 1) - np.maximum(rows - self.width, 0) + 1
+        found: Ints = np.maximum(inside, 0) * (self.size // (rows.size * other))
+        return found
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        if len(self.shape) != 2:
+            return super().draw(seed, name)
+        rows, cols = self.shape
+        line = np.arange(rows, dtype=np.int64)
+        low, high = np.clip(line - self.width, 0, cols), np.clip(line + self.width + 1, 0, cols)
+        count = np.maximum(high - low, 0)
+        row = np.repeat(line, count)
+        start = np.repeat(low - (np.cumsum(count) - count), count)
+        coords = np.stack([row, start + np.arange(row.size)])
+        return self.ones_at(coords, name)
 
     def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
         axes = self._axes

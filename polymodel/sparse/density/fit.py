@@ -31,14 +31,14 @@ def unfit(tensor: SparseTensor, model: DensityModel | None = None) -> str:
     from scipy.special import ndtri, pdtrc
 
     uniform = model if model is not None else Uniform.of(tensor.ranks, tensor.shape, nnz=tensor.nnz)
-    if not isinstance(uniform, Uniform) or len(tensor.ranks) == 0 or tensor.shape[0] < 2 or not tensor.nnz:
+    law = uniform.points
+    if law is None or len(tensor.ranks) == 0 or tensor.shape[0] < 2 or not tensor.nnz:
         return ""
     if tensor.shape != uniform.shape:
         what = f"{tensor.name} is {tensor.shape}, the model {uniform.shape}"
         raise SpecError([Diagnostic(what, "compare a tensor with a model of its shape")])
     rows, points = tensor.shape[0], prod(tensor.shape[1:])
     counts = np.bincount(tensor.coords[0], minlength=rows)
-    law = uniform.points
     mean, variance = float(law.mean(points)), float(law.variance(points))
     if not variance:
         return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,8 +11,12 @@ from numpy.typing import ArrayLike
 
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import RARE, Complex, Law, deviation, expected_greatest, power, transformed
-from polymodel.sparse.density.model import Floats, Ints, Label, Placeless, edge_classes, points_of
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label, edge_classes, points_of
 from polymodel.sparse.density.placed import by_law
+from polymodel.sparse.density.placeless import Placeless
+from polymodel.sparse.density.random import random_tensor
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import shown
 
 
@@ -49,6 +53,31 @@ class Hierarchical(Placeless):
         )
         read.raise_if_any()
         object.__setattr__(self, "densities", found)
+
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        if isinstance(given, Mapping) and set(given) == {"density"}:
+            path, given = (*path, "density"), given["density"]
+        if isinstance(given, Mapping):
+            for rank in given:
+                if rank not in reader.ranks:
+                    reader.rank((*path, str(rank)), rank)
+            missing = [r for r in reader.ranks if r not in given]
+            if missing:
+                reader.add(path, f"no density of rank {', '.join(missing)}", "1 keeps all coordinates")
+            shares = [reader.share((*path, r), given[r]) for r in reader.ranks if r in given]
+        elif isinstance(given, Sequence) and not isinstance(given, str) and len(given) == len(reader.ranks):
+            shares = [reader.share((*path, i), d) for i, d in enumerate(given)]
+        else:
+            reader.add(
+                path, f"{given!r} is not one density per rank", f"one for each of {', '.join(reader.ranks)}"
+            )
+            return None
+        if len(shares) != len(reader.ranks) or None in shares:
+            return None
+        densities = tuple(d for d in shares if d is not None)
+        return reader.made(path, lambda: cls(reader.ranks, reader.shape, densities))
 
     @property
     def expected_nnz(self) -> float:
@@ -123,3 +152,10 @@ class Hierarchical(Placeless):
         split = [(shapes[..., r + 1 :] < full[r + 1 :]).any() for r in range(len(shared))]
         independent = not any(s and c for s, c in zip(shared, split, strict=True))
         return "expected" if alone or independent else "bound"
+
+    def row_pmf(self, loads: Ints, stride: int) -> Floats:
+        found: Floats = np.diff(self.cdf((1, *self.shape[1:]), np.append(int(loads[0]) - stride, loads)))
+        return found
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        return random_tensor(self.ranks, self.shape, self.densities, seed, name=name)

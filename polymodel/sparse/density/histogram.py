@@ -6,16 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.hypergeometric import Hypergeometric
 from polymodel.sparse.density.laws import LONGEST, RARE, Law, deviation
-from polymodel.sparse.density.model import Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, Label, edge_classes, points_of
 from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.random import places_in_lines
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.density.regions import OfLines, Regions
 from polymodel.sparse.tensor import SparseTensor
 
 # Entries of all probabilities that are written out for one tiling, and of one block of work.
@@ -103,9 +107,76 @@ class RankNnz(Placed):
             tensor.ranks, tensor.shape, np.bincount(numbers, minlength=prod(sizes)).reshape(sizes), kept
         )
 
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        keys = reader.keys(path, given, ("rank", "ranks", "histogram", "file"), ("histogram", "file"))
+        if not keys:
+            return None
+        where = next((k for k in ("rank", "ranks") if k in keys), "")
+        if "rank" in keys and "ranks" in keys:
+            reader.add((*path, "ranks"), "both rank and ranks are given", "give one")
+        along = reader.named((*path, where), keys[where]) if where else reader.ranks[:1]
+        if "file" in keys:
+            data = reader.file((*path, "file"), keys["file"])
+            if data is None or along is None:
+                return None
+            return reader.made(path, lambda: cls.from_tensor(data, along))
+        histogram = _table(keys["histogram"])
+        if histogram is None:
+            reader.add(
+                (*path, "histogram"), "a histogram is a list of numbers", "nested lists for several ranks"
+            )
+            return None
+        if along is None:
+            return None
+        return reader.made((*path, "histogram"), lambda: cls.of(reader.ranks, reader.shape, histogram, along))
+
     @property
     def expected_nnz(self) -> float:
         return float(self.histogram.sum())
+
+    def known_rows(self) -> Ints | None:
+        if self.ranks[0] not in self.along:
+            return None
+        axis = self.along.index(self.ranks[0])
+        others = tuple(a for a in range(self.histogram.ndim) if a != axis)
+        found: Ints = self.histogram.sum(axis=others)
+        return found
+
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+        """The greatest sum of counts of whole fibers; of parts of fibers as of tiles."""
+        along = [self.ranks.index(r) for r in self.along]
+        if any(part.any() for i, part in enumerate(parts) if i not in along):
+            return super().fullest_part(parts)
+        number = np.zeros(self.histogram.shape, np.int64)
+        for axis, i in enumerate(along):
+            shape = [1] * len(along)
+            shape[axis] = -1
+            number = number * (int(parts[i].max(initial=0)) + 1) + parts[i].reshape(shape)
+        sums = np.zeros(int(number.max(initial=0)) + 1, np.int64)
+        np.add.at(sums, number.reshape(-1), self.histogram.reshape(-1))
+        return int(sums.max()), "exact"
+
+    def square_multiplies(self) -> float:
+        """Given its nonzeros, a row has any column alike, so each row meets the mean row."""
+        if len(self.along) != 1:
+            return super().square_multiplies()
+        return self.expected_nnz * self.expected_nnz / self.shape[0]
+
+    def regions(self) -> Regions:
+        if len(self.along) != 1:
+            return super().regions()
+        axis = self.ranks.index(self.along[0])
+        return OfLines.of(self.histogram, self.shape[1 - axis], axis)
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        if len(self.along) != 1 or len(self.shape) != 2:
+            return super().draw(seed, name)
+        axis = self.ranks.index(self.along[0])
+        line, place = places_in_lines(np.random.default_rng(seed), self.histogram, self.shape[1 - axis])
+        coords = np.stack([place, line] if axis else [line, place])
+        return self.ones_at(coords, name)
 
     def make_tiling(self, tile: tuple[int, ...]) -> Tiling:
         axes = [self.ranks.index(r) for r in self.along]
@@ -298,3 +369,12 @@ def _convolved(law: Hypergeometric, values: Ints, fibers: Ints, rows: Ints, high
 def _reach(mean: Floats, variance: Floats) -> int:
     """An occupancy that no tile exceeds but for e^-40."""
     return int(mean.max() + deviation(RARE, float(variance.max()), 1.0)) + 1
+
+
+def _table(given: object) -> NDArray[Any] | None:
+    """Numbers in lists of equal length, nested alike; None if they are not."""
+    try:
+        found: NDArray[Any] = np.array(given)
+    except ValueError:
+        return None
+    return found if found.dtype.kind in "iuf" and found.ndim else None

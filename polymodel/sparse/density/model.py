@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
 from math import prod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
 from polymodel.sparse.arguments import Arguments
+from polymodel.sparse.tensor import SparseTensor
+
+if TYPE_CHECKING:
+    from polymodel.sparse.density.hypergeometric import Hypergeometric
+    from polymodel.sparse.density.regions import Regions
 
 Label = Literal["exact", "expected", "bound"]
 Floats = NDArray[np.float64]
@@ -38,6 +43,9 @@ class DensityModel(ABC):
     `expected` .. `quantile` tell of one *full* tile at a random place of the tiling by its shape; the tiles
     of a tiling start at multiples of the tile's sizes, the last of a rank may be smaller (an edge tile).
     `expected_tiles`, `expected_max` and `expected_squares` tell of all tiles, edge tiles included.
+
+    What no abstract method asks for has a default: the model does not know it (None, False), or the call is
+    Refused. No caller asks which class a model is of.
     """
 
     ranks: tuple[str, ...]
@@ -55,6 +63,26 @@ class DensityModel(ABC):
     def label(self) -> Label:
         """What the numbers are: `exact` of actual data, `expected` of a model."""
         return "expected"
+
+    @property
+    def placeless(self) -> bool:
+        """Whether the answer for a tile depends on its shape alone, not on its place."""
+        return False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the model says of every point if it is nonzero, so that nothing is random."""
+        return False
+
+    @property
+    def data(self) -> SparseTensor | None:
+        """The tensor itself, of a model that is data."""
+        return None
+
+    @property
+    def points(self) -> Hypergeometric | None:
+        """The law of the nonzeros among t points, where every set of t points has the same one; else None."""
+        return None
 
     @property
     def size(self) -> int:
@@ -83,6 +111,10 @@ class DensityModel(ABC):
     def p_empty(self, tile: ArrayLike) -> Floats:
         """Probability that a full tile has no nonzero."""
 
+    def p_nonempty(self, tile: ArrayLike) -> Floats:
+        """Probability that a full tile has a nonzero."""
+        return 1 - self.p_empty(tile)
+
     @abstractmethod
     def cdf(self, tile: ArrayLike, occupancy: ArrayLike) -> Floats:
         """Probability that a full tile has at most `occupancy` nonzeros (broadcast over the tiles)."""
@@ -107,6 +139,45 @@ class DensityModel(ABC):
         """What `expected_max` is for these tiles: `bound` if any of them is only bounded."""
         self.tiles(tile)
         return self.label
+
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+        """Expected nonzeros of the fullest of several parts, and what that number is; None where the model
+        does not work it out. `parts`: for each rank the number of the part that each coordinate belongs to.
+        """
+        return None
+
+    def known_rows(self) -> Ints | None:
+        """Nonzeros of every row (fiber of the top rank) where the model knows them, else None."""
+        return None
+
+    def row_pmf(self, loads: Ints, stride: int) -> Floats:
+        """Relative probabilities that a row has these numbers of nonzeros, which are `stride` apart. Refused
+        unless all rows are random, alike and (nearly) independent."""
+        what = f"slices of {type(self).__name__} data: its rows are neither known nor alike and independent"
+        raise Refused(what, "give a histogram of the rows, or the tensor")
+
+    def square_multiplies(self) -> float:
+        """Expected multiplications of a square matrix with itself: sum over k of nonzeros of column k times
+        nonzeros of row k."""
+        what = f"a square of {type(self).__name__} data: its multiplications are not worked out"
+        raise Refused(what, "give a uniform density, a histogram of the rows, or the tensor")
+
+    def regions(self) -> Regions:
+        """Mean, variance and nonempty rows of rectangles of a matrix, which estimates of tilings ask for."""
+        raise Refused(
+            f"tiles of {type(self).__name__} are not estimated",
+            "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, Banded or Actual",
+        )
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        """A matrix as the model says, the same for the same seed."""
+        what = f"data of {type(self).__name__} are not drawn"
+        raise Refused(what, "ask for qtree, btree or simple")
+
+    def ones_at(self, coords: Ints, name: str) -> SparseTensor:
+        """The tensor of this shape with a 1 at each of these places (ranks x places)."""
+        ones = np.ones(coords.shape[1], dtype=np.int8)
+        return SparseTensor.from_coo(name, self.ranks, self.shape, coords, ones)
 
     def tiles(self, tile: ArrayLike) -> Ints:
         """The tile shapes as an integer array (.., ranks), cut to the shape."""
@@ -148,24 +219,6 @@ class DensityModel(ABC):
     def expected_coordinates(self, level: int, tile: ArrayLike | None = None) -> Floats:
         """Expected number of coordinates present at rank number `level`, as `expected_fibers(level + 1)`."""
         return self.expected_fibers(level + 1, tile)
-
-
-class Placeless(DensityModel):
-    """A model whose answer for a tile depends on its shape alone, not on its place."""
-
-    def expected_tiles(self, tile: ArrayLike) -> Floats:
-        sizes, counts = edge_classes(self.tiles(tile), self.shape)
-        found: Floats = (counts * self.p_nonempty(sizes)).sum(axis=-1)
-        return found
-
-    def expected_squares(self, tile: ArrayLike) -> Floats:
-        sizes, counts = edge_classes(self.tiles(tile), self.shape)
-        found: Floats = (counts * (self.variance(sizes) + self.expected(sizes) ** 2)).sum(axis=-1)
-        return found
-
-    @abstractmethod
-    def p_nonempty(self, tile: ArrayLike) -> Floats:
-        """1 - p_empty without cancellation."""
 
 
 def tile_shapes(tile: ArrayLike, ranks: tuple[str, ...], shape: tuple[int, ...]) -> Ints:

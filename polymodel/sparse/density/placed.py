@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
@@ -139,6 +139,15 @@ class Placed(DensityModel):
 
     def expected_squares(self, tile: ArrayLike) -> Floats:
         return self.each(tile, lambda t: self.tiling(t).squares)
+
+    def fullest_part(self, parts: Sequence[Ints]) -> tuple[float, Label] | None:
+        """Of parts that are tiles, one after the other along every rank."""
+        tile = [int((part == 0).sum()) for part in parts]
+        for part, size in zip(parts, tile, strict=True):
+            if not size or (part != np.arange(part.size) // size).any():
+                return None
+        label = self.max_label(tile)
+        return None if label == "bound" else (float(self.expected_max(tile)), label)
 
     def expected_max(self, tile: ArrayLike) -> Floats:
         def one(shape: tuple[int, ...]) -> float:

@@ -108,3 +108,23 @@ def _distinct(generator: np.random.Generator, size: int, number: int) -> Ints:
         new = drawn[found[place] != drawn] if found.size else drawn
         found = np.sort(np.concatenate((found, new[: number - found.size])))
     return found
+
+
+def places_in_lines(generator: np.random.Generator, counts: Ints, length: int) -> tuple[Ints, Ints]:
+    """So many distinct places below `length` in each line: lines and places."""
+    dense = 2 * counts > length
+    wanted = np.where(dense, length - counts, counts)
+    taken = np.zeros(0, dtype=np.int64)
+    missing = wanted
+    while missing.sum():
+        line = np.repeat(np.arange(counts.size), missing)
+        fresh = line * length + generator.integers(0, length, line.size)
+        taken = np.unique(np.concatenate([taken, fresh]))
+        missing = wanted - np.bincount(taken // length, minlength=counts.size)
+    # Of lines more than half full the places that are left out were chosen.
+    which = np.flatnonzero(dense)
+    if which.size:
+        every = (which[:, None] * length + np.arange(length)).ravel()
+        sparse = taken[~dense[taken // length]]
+        taken = np.concatenate([sparse, np.setdiff1d(every, taken, assume_unique=True)])
+    return taken // length, taken % length

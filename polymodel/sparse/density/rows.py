@@ -10,11 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from polymodel.errors import Refused
-from polymodel.sparse.density.hierarchical import Hierarchical
 from polymodel.sparse.density.laws import RARE, deviation
 from polymodel.sparse.density.model import DensityModel, Floats, Ints
-from polymodel.sparse.density.uniform import Uniform
 
 # Below this variance of the time of a slice's last start, in squared rows, slices still take rows in rounds.
 _IN_STEP = 0.3
@@ -40,20 +37,12 @@ class Rows:
     @classmethod
     def of(cls, model: DensityModel) -> Rows:
         one = (1, *model.shape[1:])
-        if not isinstance(model, Uniform | Hierarchical):
-            what = (
-                f"slices of {type(model).__name__} data: its rows are neither known nor alike and independent"
-            )
-            raise Refused(what, "give a histogram of the rows, or the tensor")
         mean, variance = float(model.expected(one)), float(model.variance(one))
         reach = deviation(RARE, max(variance, mean) if mean < 1e4 else variance, 1.0)
         low, high = max(1, int(mean - reach)), min(int(np.prod(one, dtype=float)), int(mean + reach) + 1)
         stride = max(1, (high - low) // _VALUES) | 1
         loads = np.arange(low, high + stride, stride, dtype=np.int64)
-        if isinstance(model, Uniform):
-            pmf = model.points.pmf(int(np.prod(one)), loads)
-        else:
-            pmf = np.diff(model.cdf(one, np.append(low - stride, loads)))
+        pmf = model.row_pmf(loads, stride)
         filled = float(model.p_nonempty(one))
         pmf = pmf / pmf.sum() if pmf.sum() else pmf
         greatest = float(model.expected_max(one))

@@ -23,12 +23,8 @@ import numpy as np
 
 from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.assign import least_loaded
-from polymodel.sparse.density.actual import Actual
-from polymodel.sparse.density.banded import Banded
-from polymodel.sparse.density.histogram import RankNnz
 from polymodel.sparse.density.model import DensityModel, Ints, Label
 from polymodel.sparse.density.rows import Rows
-from polymodel.sparse.density.structured import FixedStructured
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def greedy(model: DensityModel, slices: int) -> Slices:
     """`uniform_slice(slices)`: each row, in order, to the slice with the least load, ties to the lowest."""
     if slices < 1:
         raise SpecError([Diagnostic(f"{slices} slices", "at least one is needed")])
-    counts = known_rows(model)
+    counts = model.known_rows()
     if counts is not None:
         return _counted(model, counts, least_loaded(counts, slices), slices, ordered=False)
     if not model.expected_nnz:
@@ -99,7 +95,7 @@ def shape_tiles(model: DensityModel, rows: int) -> Slices:
         raise SpecError([Diagnostic(f"slices of {rows} rows", "at least one is needed")])
     rows = min(rows, model.shape[0])
     number = -(-model.shape[0] // rows)
-    counts = known_rows(model)
+    counts = model.known_rows()
     if counts is not None:
         place = np.arange(counts.size) // rows
         return _counted(model, counts, np.where(counts > 0, place, -1), number, ordered=True)
@@ -130,33 +126,6 @@ def nway(model: DensityModel, parts: int) -> Slices:
     if parts < 1:
         raise SpecError([Diagnostic(f"{parts} parts", "at least one is needed")])
     return shape_tiles(model, (model.shape[0] - 1) // parts + 1)
-
-
-def known_rows(model: DensityModel) -> Ints | None:
-    """Nonzeros of every row where the model knows them, else None."""
-    if isinstance(model, Actual):
-        return np.bincount(model.tensor.coords[0], minlength=model.shape[0]).astype(np.int64)
-    if isinstance(model, RankNnz) and model.ranks[0] in model.along:
-        axis = model.along.index(model.ranks[0])
-        others = tuple(a for a in range(model.histogram.ndim) if a != axis)
-        found: Ints = model.histogram.sum(axis=others)
-        return found
-    if isinstance(model, Banded):
-        return _band_rows(model)
-    if isinstance(model, FixedStructured) and model.rank != model.ranks[0]:
-        return np.full(model.shape[0], round(model.expected_nnz) // model.shape[0], dtype=np.int64)
-    return None
-
-
-def _band_rows(model: Banded) -> Ints:
-    first, second = (model.ranks.index(r) for r in model.band)
-    rows = np.arange(model.shape[0], dtype=np.int64)
-    if 0 not in (first, second):
-        return np.full(rows.size, round(model.expected_nnz) // rows.size, dtype=np.int64)
-    other = model.shape[second if first == 0 else first]
-    inside = np.minimum(rows + model.width, other - 1) - np.maximum(rows - model.width, 0) + 1
-    found: Ints = np.maximum(inside, 0) * (model.size // (rows.size * other))
-    return found
 
 
 def _none(slices: float, label: Label) -> Slices:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, gcd, prod
@@ -11,8 +12,12 @@ import numpy as np
 
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density.laws import Law, expected_greatest, mixed, summed
-from polymodel.sparse.density.model import Floats, edge_classes, points_of
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
 from polymodel.sparse.density.placed import Placed, Tiling
+from polymodel.sparse.density.random import places_in_lines
+from polymodel.sparse.density.reader import Path, Reader
+from polymodel.sparse.density.regions import OfGroups, Regions
+from polymodel.sparse.tensor import SparseTensor
 
 # Part of a group: coordinates of the group, nonzeros in it, coordinates of the part.
 Part = tuple[int, int, int]
@@ -49,6 +54,25 @@ class FixedStructured(Placed):
         for name, value in (("n", n), ("m", m), ("rank", rank)):
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        keys = reader.keys(path, given, ("n", "m", "rank"))
+        if not isinstance(given, Mapping):
+            return None
+        m = reader.whole((*path, "m"), keys.get("m"), 1, float("inf"), "m")
+        n = reader.whole((*path, "n"), keys.get("n"), 0, float("inf") if m is None else m, "n")
+        rank = (
+            reader.rank((*path, "rank"), keys["rank"])
+            if "rank" in keys
+            else reader.ranks[-1]
+            if reader.ranks
+            else ""
+        )
+        if n is None or m is None or rank is None:
+            return None
+        return reader.made(path, lambda: cls(reader.ranks, reader.shape, n, m, rank))
+
     @property
     def _axis(self) -> int:
         return self.ranks.index(self.rank)
@@ -58,6 +82,28 @@ class FixedStructured(Placed):
         length = self.shape[self._axis]
         one = length // self.m * self.n + min(self.n, length % self.m)
         return float(self.size // length * one)
+
+    def known_rows(self) -> Ints | None:
+        if self._axis == 0:
+            return None
+        return np.full(self.shape[0], round(self.expected_nnz) // self.shape[0], dtype=np.int64)
+
+    def regions(self) -> Regions:
+        return OfGroups(self.shape, self.n, self.m, self._axis)
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        if len(self.shape) != 2:
+            return super().draw(seed, name)
+        generator, axis = np.random.default_rng(seed), self._axis
+        length, fibers, m = self.shape[axis], self.shape[1 - axis], self.m
+        whole, rest = divmod(length, m)
+        group, place = places_in_lines(generator, np.full(fibers * whole, self.n), m)
+        fiber, along = group // max(whole, 1), group % max(whole, 1) * m + place
+        if rest:
+            last, place = places_in_lines(generator, np.full(fibers, min(self.n, rest)), rest)
+            fiber, along = np.concatenate([fiber, last]), np.concatenate([along, whole * m + place])
+        coords = np.stack([along, fiber] if axis == 0 else [fiber, along])
+        return self.ones_at(coords, name)
 
     def segments(self, step: int) -> tuple[Counter[Segment], Counter[Segment]]:
         """What the tiles take of one fiber: of full tiles, and of the edge tile if there is one."""

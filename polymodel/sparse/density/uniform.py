@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,12 @@ from polymodel.errors import Diagnostic, SpecError
 from polymodel.sparse.arguments import Arguments
 from polymodel.sparse.density import maxima
 from polymodel.sparse.density.hypergeometric import Hypergeometric
-from polymodel.sparse.density.model import Floats, Ints, Placeless, edge_classes, points_of
+from polymodel.sparse.density.model import DensityModel, Floats, Ints, edge_classes, points_of
+from polymodel.sparse.density.placeless import Placeless
+from polymodel.sparse.density.random import places_in_lines
+from polymodel.sparse.density.reader import Path, Reader, is_number
+from polymodel.sparse.density.regions import OfPoints, Regions
+from polymodel.sparse.tensor import SparseTensor
 from polymodel.spec.coerce import as_number, shown
 
 
@@ -63,6 +69,23 @@ class Uniform(Placeless):
         if nnz is None:
             nnz = round(Fraction(share) * points_of(sizes))
         return cls(names, sizes, nnz)
+
+    @classmethod
+    def written(cls, reader: Reader, path: Path, given: object) -> DensityModel | None:
+        """The model with these parameters, as in a YAML file; None after a fault that the reader was told."""
+        if is_number(given):
+            given = {"density": given}
+        keys = reader.keys(path, given, ("density", "nnz"), ("density", "nnz"))
+        if "density" in keys:
+            share = reader.share((*path, "density") if path else (), keys["density"])
+            if share is None:
+                return None
+            return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, density=share))
+        if "nnz" in keys:
+            nnz = reader.whole((*path, "nnz"), keys["nnz"], 0, prod(reader.shape), "nnz")
+            if nnz is not None:
+                return reader.made(path, lambda: cls.of(reader.ranks, reader.shape, nnz=nnz))
+        return None
 
     @property
     def expected_nnz(self) -> float:
@@ -114,6 +137,26 @@ class Uniform(Placeless):
             raise SpecError([Diagnostic("cdf_max takes one tile shape", "call it once per tile")])
         sizes, counts = edge_classes(shapes, self.shape)
         return maxima.cdf_max(self.points, sizes.prod(axis=-1), counts, np.asarray(occupancy))
+
+    def row_pmf(self, loads: Ints, stride: int) -> Floats:
+        return self.points.pmf(prod(self.shape[1:]), loads)
+
+    def square_multiplies(self) -> float:
+        side, n, points = self.shape[0], self.nnz, self.size
+        # Pairs of different points that share one k, and points on the diagonal, which are multiplied by
+        # themselves.
+        pairs = side**3 - side
+        other = n * (n - 1) / (points * (points - 1)) * pairs if points > 1 else 0.0
+        return other + n / points * side
+
+    def regions(self) -> Regions:
+        return OfPoints(self.points)
+
+    def draw(self, seed: int, name: str = "A") -> SparseTensor:
+        generator = np.random.default_rng(seed)
+        numbers = places_in_lines(generator, np.array([self.nnz]), self.size)[1]
+        coords = np.stack(np.unravel_index(numbers, self.shape))
+        return self.ones_at(coords, name)
 
     def _over_tilings(self, tile: ArrayLike, answer: maxima.OfTiling) -> Floats:
         def one(shape: tuple[int, ...]) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.errors import Diagnostic, SpecError
-from polymodel.sparse.density.actual import Actual
 from polymodel.sparse.density.model import DensityModel
 from polymodel.sparse.fibertree import Fibertree
 from polymodel.sparse.formats.levels import (
@@ -38,18 +37,19 @@ def footprint(source: Source, format: Format | object, tile: ArrayLike | None = 
     `format`: a Format, TeAAL's record of one, or what `parse_format` takes ("CSR", ["U", "CP"], ...).
 
     With `tile` (one size per rank): of a density model the expectation for one full tile, any leading axes
-    elementwise; of the model `Actual` the mean over all tiles, empty ones included; of a tensor use
-    `tile_footprints`.
+    elementwise; of a model that is data (`Actual`) the mean over all tiles, empty ones included; of a tensor
+    use `tile_footprints`.
     """
     if not isinstance(source, Source):
         raise not_a(
             "tensor or density model", "footprint", source, "pass e.g. pm.read_tensor('matrix.mtx.gz')"
         )
     format = format_of(format, source.ranks)
-    if isinstance(source, Actual):
+    data = source.data if isinstance(source, DensityModel) else None
+    if isinstance(source, DensityModel) and data is not None:
         if tile is not None:
-            return _mean_tile(source, format, tile)
-        source = source.tensor
+            return _mean_tile(source, data, format, tile)
+        source = data
     if isinstance(source, DensityModel):
         return format.bits(expected_levels(source, tile, format.order(source.ranks)))
     if tile is not None:
@@ -70,12 +70,12 @@ def format_of(written: Format | object, ranks: Sequence[str]) -> Format:
     return teaal_format(written) if isinstance(written, TensorFormat) else parse_format(written, ranks)
 
 
-def _mean_tile(model: Actual, format: Format, tile: ArrayLike) -> Footprint:
+def _mean_tile(model: DensityModel, data: SparseTensor, format: Format, tile: ArrayLike) -> Footprint:
     sizes = model.tiles(tile)
     if sizes.ndim != 1:
         what = f"tile shapes {sizes.shape[:-1]} of actual data"
         raise SpecError([Diagnostic(what, "give one at a time")])
-    found = tile_footprints(model.tensor, format, sizes.tolist())[1]
+    found = tile_footprints(data, format, sizes.tolist())[1]
     number = float(model.number_of_tiles(sizes))
 
     def mean(count: Count) -> float:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.density.model import DensityModel, Label, Placeless, edge_classes, tile_shapes
-from polymodel.sparse.density.slices import greedy, known_rows
+from polymodel.sparse.density.model import DensityModel, Label, edge_classes, tile_shapes
+from polymodel.sparse.density.slices import greedy
 from polymodel.sparse.fibertree import Fibertree, changes, sorting
 from polymodel.sparse.tensor import Ints, SparseTensor
 
@@ -192,7 +192,7 @@ def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: S
     """Expected counts under a density model: of the whole tensor, or of one full tile at a random place.
 
     `tile` (.., ranks): any leading axes are answered element by element. `order`: of the ranks as stored. For
-    models that know places (not `Placeless`) a tile is the mean of all tiles, edge tiles included, each with
+    models that know places (not `placeless`) a tile is the mean of all tiles, edge tiles included, each with
     the size of a full one.
     """
     axes = _axes(model.ranks, order)
@@ -201,9 +201,9 @@ def expected_levels(model: DensityModel, tile: ArrayLike | None = None, order: S
     present = [_expected(model, boxes, axes[: k + 1], whole) for k in range(len(axes))]
     root: Count = 1 if tile is None else _expected(model, boxes, [], whole)
     shape: tuple[Count, ...] = tuple(boxes[..., a] if not whole else model.shape[a] for a in axes)
-    runs = _expected_runs(model, boxes, axes) if isinstance(model, Placeless) else None
+    runs = _expected_runs(model, boxes, axes) if model.placeless else None
     by_slices = whole and bool(axes) and axes[0] == 0
-    rows = known_rows(model) if by_slices else None
+    rows = model.known_rows() if by_slices else None
     return Levels(
         tuple(model.ranks[a] for a in axes),
         shape,
@@ -226,7 +226,7 @@ def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) 
     """Nonempty prefixes of these ranks in a box, expected."""
     inner = boxes.copy()
     inner[..., prefix] = 1
-    if isinstance(model, Placeless):
+    if model.placeless:
         found = boxes[..., prefix].astype(np.float64).prod(axis=-1) * model.p_nonempty(inner)
     else:
         found = model.expected_tiles(inner) / (1.0 if whole else model.number_of_tiles(boxes))
@@ -235,7 +235,7 @@ def _expected(model: DensityModel, boxes: Ints, prefix: list[int], whole: bool) 
     return float(found) if not found.shape else found
 
 
-def _expected_runs(model: Placeless, boxes: Ints, axes: list[int]) -> Runs:
+def _expected_runs(model: DensityModel, boxes: Ints, axes: list[int]) -> Runs:
     """Of a gap g, floor(g / span) is the sum over q of [g >= q span]; and a coordinate that is present behind
     q span absent ones is, at any place, a run of q span that is empty and one more that is not."""
 
@@ -266,7 +266,7 @@ def expected_tiling(
     Full tiles and edge tiles are classes of their own, so sums over all tiles are sums of number x bits.
     Refused for models that know places, where tiles of one shape differ: use `expected_levels`.
     """
-    if not isinstance(model, Placeless):
+    if not model.placeless:
         if all(s % t == 0 for s, t in zip(model.shape, model.tiles(tile).tolist(), strict=True)):
             return [(float(model.number_of_tiles(tile)), expected_levels(model, tile, order))]
         raise Refused(

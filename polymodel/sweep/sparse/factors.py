@@ -19,7 +19,6 @@ from polymodel.sparse.actions.reach import chances
 from polymodel.sparse.actions.sums import all_hold
 from polymodel.sparse.actions.tally import window
 from polymodel.sparse.density.model import Floats
-from polymodel.sparse.density.uniform import Uniform
 from polymodel.sweep.sparse.classes import Classes
 from polymodel.workload.einsum import TensorAccess
 
@@ -66,12 +65,12 @@ class Holds:
     def answer(self, sizes: Sizes) -> Floats:
         if len(self.parts) == 1:
             return self._nonempty(self._extents(sizes, 0))
-        model = self.data.model
-        if not isinstance(model, Uniform):
+        law = self.data.law
+        if law is None:
             raise Refused(
                 f"actions look at several parts of {self.access.tensor}, of which none contains the other"
             )
-        return all_hold(_Parts(self, sizes), self.conditions, model)
+        return all_hold(_Parts(self, sizes), self.conditions, law)
 
     def _extents(self, sizes: Sizes, part: int) -> tuple[Ints, ...]:
         every = np.zeros((1,) * max(x.ndim - 1 for x in sizes.values()), np.int64)
@@ -83,7 +82,7 @@ class Holds:
 
     def _nonempty(self, extents: tuple[Ints, ...]) -> Floats:
         """Of a uniform tensor the number of points decides."""
-        if not isinstance(self.data.model, Uniform):
+        if self.data.law is None:
             return self.data.nonempty(extents)
         full = np.broadcast_arrays(*extents)
         points = np.prod(np.array(full, dtype=np.int64), axis=0)

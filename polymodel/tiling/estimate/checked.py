@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from polymodel.errors import Refused
-from polymodel.sparse.density import DensityModel, Uniform
+from polymodel.sparse.density import DensityModel
 from polymodel.sparse.density.model import Floats
 from polymodel.tiling.cost.model import Launch, costs
-from polymodel.tiling.estimate.draws import drawn
 from polymodel.tiling.estimate.pieces import Piece, Second, band_of, parts_of, piece_of
 from polymodel.tiling.estimate.record import Estimate
 from polymodel.tiling.estimate.source import Source
@@ -44,7 +43,7 @@ class _Drawn:
     method: str
 
 
-def checked(found: Estimate, source: Source, model: Uniform, second: Second, launch: Launch) -> Estimate:
+def checked(found: Estimate, source: Source, model: DensityModel, second: Second, launch: Launch) -> Estimate:
     """The estimate, with drawn means for what is further off them than they are uncertain.
 
     Refused for `simple` in words of more data than are drawn.
@@ -82,13 +81,18 @@ def _exact(found: Estimate, source: Source) -> np.typing.NDArray[np.bool_]:
     return np.array([known, known, False, False])
 
 
-def _drawn(found: Estimate, source: Source, model: Uniform, second: Second, launch: Launch) -> _Drawn | None:
+def _drawn(
+    found: Estimate, source: Source, model: DensityModel, second: Second, launch: Launch
+) -> _Drawn | None:
     """Tilings of drawn matrices or parts; None of too many entries of which no part stands for all."""
     # All tilers are loaded where they run only.
     from polymodel.tiling.tilers.named import cut
 
-    other = second.nnz if isinstance(second, Uniform) else 0 if isinstance(second, Alone) else model.nnz
-    size, budget = float(max(model.nnz + other, 1)), _OF_SIMPLE if found.tiler == "simple" else _ENTRIES
+    nnz = model.expected_nnz
+    other = 0.0 if isinstance(second, Alone) else nnz
+    if isinstance(second, DensityModel):
+        other = second.expected_nnz
+    size, budget = max(nnz + other, 1.0), _OF_SIMPLE if found.tiler == "simple" else _ENTRIES
     piece = None
     if _LEAST * size > budget:
         piece = None if isinstance(second, Transposed) else _piece(found, source, size)
@@ -102,8 +106,8 @@ def _drawn(found: Estimate, source: Source, model: Uniform, second: Second, laun
     while len(rows) < most:
         seeds = len(rows), _MOST + len(rows)
         ours, theirs = (model, second) if piece is None else parts_of(model, second, piece, seeds)
-        b = drawn(theirs, seeds[1], "B") if isinstance(theirs, DensityModel) else theirs
-        pattern = pattern_of(drawn(ours, seeds[0]), b)
+        b = theirs.draw(seeds[1], "B") if isinstance(theirs, DensityModel) else theirs
+        pattern = pattern_of(ours.draw(seeds[0]), b)
         made = costs(pattern, cut(pattern, source.op, source.fit, found.tiler), source.op, source.fit, launch)
         rows.append((made.tiles, made.nonempty, made.kernels, made.run_cycles))
         if len(rows) >= _LEAST:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polymodel.sparse.density import Uniform
+from polymodel.sparse.density import DensityModel, Uniform
 from polymodel.tiling.estimate.source import Source
 from polymodel.tiling.estimate.trees import halved
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed
 
-Second = Uniform | Rolled | Transposed | Alone
+Second = DensityModel | Rolled | Transposed | Alone
 
 # Tiles that a piece has about, and entries that it has at most.
 _TILES, _MOST = 300, 200_000
@@ -58,17 +58,19 @@ def band_of(shape: tuple[int, int], tiles: float, columns: bool) -> Piece | None
     return Piece((shape[0], lines) if columns else (lines, shape[1]), many / lines)
 
 
-def part_of(model: Uniform, piece: Piece, seed: int) -> Uniform:
+def part_of(model: DensityModel, piece: Piece, seed: int) -> Uniform:
     """The piece with as many entries as one matrix may have there."""
     height, width = piece.shape
-    number = np.random.default_rng(seed).binomial(height * width, model.nnz / model.size)
+    number = np.random.default_rng(seed).binomial(height * width, model.expected_nnz / model.size)
     return Uniform(model.ranks, piece.shape, int(number))
 
 
-def parts_of(model: Uniform, second: Second, piece: Piece, seeds: tuple[int, int]) -> tuple[Uniform, Second]:
+def parts_of(
+    model: DensityModel, second: Second, piece: Piece, seeds: tuple[int, int]
+) -> tuple[DensityModel, Second]:
     """The piece of A and what B holds there; seeds of both."""
     ours = part_of(model, piece, seeds[0])
-    if isinstance(second, Uniform):
+    if isinstance(second, DensityModel):
         return ours, part_of(second, piece, seeds[1])
     if not isinstance(second, Rolled):
         return ours, second

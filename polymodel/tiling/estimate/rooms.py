@@ -6,7 +6,7 @@ import numpy as np
 
 from polymodel.errors import Refused
 from polymodel.sparse.density.model import Floats, Ints
-from polymodel.tiling.estimate.work import untouched
+from polymodel.sparse.density.regions import untouched
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 
 

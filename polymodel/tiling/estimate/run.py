@@ -8,16 +8,13 @@ from functools import partial
 import numpy as np
 
 from polymodel.errors import Diagnostic, Refused, SpecError
-from polymodel.sparse.density import Actual, DensityModel, Uniform
-from polymodel.sparse.density.model import Label
+from polymodel.sparse.density import DensityModel, Label
 from polymodel.sparse.tensor import SparseTensor
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate.checked import checked
-from polymodel.tiling.estimate.draws import drawn, settled
 from polymodel.tiling.estimate.moments import MomentSource
 from polymodel.tiling.estimate.pieces import Piece, parts_of, piece_of
 from polymodel.tiling.estimate.record import Estimate, Sums
-from polymodel.tiling.estimate.regions import regions_of
 from polymodel.tiling.estimate.simple import simple
 from polymodel.tiling.estimate.source import Source, UniformSource
 from polymodel.tiling.estimate.strips import strips
@@ -49,16 +46,14 @@ def estimate(
     """
     fit, launch, second = fit or Elements(128), launch or Launch(), second or Rolled()
     _check(model, second)
-    if settled(model) or isinstance(second, SparseTensor):
+    if model.settled or isinstance(second, SparseTensor):
         return _measured(model, op, fit, tiler, second, launch)
     worked = _formula(model, second, tiler)
     if worked is None:
         return _measured(model, op, fit, tiler, second, launch)
     source = _source(model, op, fit, second)
     found = _priced(worked(source), op, tiler, launch, "expected")
-    if isinstance(model, Uniform) and not (
-        isinstance(second, DensityModel) and not isinstance(second, Uniform)
-    ):
+    if _by_points(model, second):
         return checked(found, source, model, second, launch)
     return found
 
@@ -81,18 +76,20 @@ def _check(model: DensityModel, second: Second) -> None:
         raise SpecError(faults)
 
 
+def _by_points(model: DensityModel, second: Second) -> bool:
+    """Whether the number of points alone decides what a rectangle of either operand holds."""
+    return model.points is not None and not (isinstance(second, DensityModel) and second.points is None)
+
+
 def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[Source], Sums] | None:
     """What works the tiler out under these models, if anything does."""
-    uniform = isinstance(model, Uniform) and not (
-        isinstance(second, DensityModel) and not isinstance(second, Uniform)
-    )
-    if isinstance(second, DensityModel) and settled(second):
+    if isinstance(second, DensityModel) and second.settled:
         return None
     formulas: dict[str, Callable[[Source], Sums]] = {
         "qtree": partial(tree, binary=False),
         "btree": partial(tree, binary=True),
     }
-    if uniform:
+    if _by_points(model, second):
         formulas |= {
             "simple": simple,
             "strips": partial(strips, columns=False),
@@ -104,18 +101,19 @@ def _formula(model: DensityModel, second: Second, tiler: str) -> Callable[[Sourc
 def _source(model: DensityModel, op: Op, fit: Fit, second: Second) -> Source:
     shape = (model.shape[0], model.shape[1])
     rolled = second.rows if isinstance(second, Rolled) else None
-    if isinstance(model, Uniform):
-        if isinstance(second, Uniform):
-            return UniformSource(shape, op, fit, model.points, None, second.points)
+    law = model.points
+    if law is not None:
         if isinstance(second, Transposed):
             # Off the diagonal a tile and its mirror image are different places.
-            return UniformSource(shape, op, fit, model.points, None, model.points, mirrored=True)
+            return UniformSource(shape, op, fit, law, None, law, mirrored=True)
         if not isinstance(second, DensityModel):
-            return UniformSource(shape, op, fit, model.points, rolled, None)
+            return UniformSource(shape, op, fit, law, rolled, None)
+        if second.points is not None:
+            return UniformSource(shape, op, fit, law, None, second.points)
     if isinstance(second, Transposed):
-        return MomentSource(shape, op, fit, regions_of(model), None, regions_of(model), True)
-    other = regions_of(second) if isinstance(second, DensityModel) else None
-    return MomentSource(shape, op, fit, regions_of(model), rolled, other)
+        return MomentSource(shape, op, fit, model.regions(), None, model.regions(), True)
+    other = second.regions() if isinstance(second, DensityModel) else None
+    return MomentSource(shape, op, fit, model.regions(), rolled, other)
 
 
 def _priced(found: Sums, op: Op, tiler: str, launch: Launch, label: Label) -> Estimate:
@@ -132,10 +130,10 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     # All tilers are loaded where they run only.
     from polymodel.tiling.tilers.named import cut
 
-    known = settled(model) and not (isinstance(second, DensityModel) and not settled(second))
+    known = model.settled and not (isinstance(second, DensityModel) and not second.settled)
     piece = None if known else _piece(model, op, fit, tiler, second)
     size = model.expected_nnz / (piece.count if piece else 1.0)
-    if size > _MOST and not isinstance(model, Actual):
+    if size > _MOST and model.data is None:
         what = f"{tiler} of {size:.3g} entries: it is estimated by tiling data drawn from the model"
         of_more = f"{', '.join(FORMULAS)} of uniform data, qtree and btree of all models"
         raise Refused(what, f"ask for at most {_MOST} entries, or for {of_more}")
@@ -143,14 +141,14 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
     rows = []
     for seed in range(draws):
         ours, theirs = model, second
-        if piece and isinstance(model, Uniform) and isinstance(second, Uniform | Rolled | Alone):
+        if piece and not isinstance(second, SparseTensor):
             ours, theirs = parts_of(model, second, piece, (seed, draws + seed))
-        b = drawn(theirs, draws + seed, "B") if isinstance(theirs, DensityModel) else theirs
-        pattern = pattern_of(drawn(ours, seed), b)
+        b = theirs.draw(draws + seed, "B") if isinstance(theirs, DensityModel) else theirs
+        pattern = pattern_of(ours.draw(seed), b)
         found = costs(pattern, cut(pattern, op, fit, tiler, launch=launch), op, fit, launch)
         rows.append((found.tiles, found.nonempty, found.kernels, found.config_cycles, found.run_cycles))
     mean = np.array(rows, dtype=np.float64).mean(axis=0) * (piece.count if piece else 1.0)
-    label: Label = "exact" if known and isinstance(model, Actual) else "expected"
+    label: Label = "exact" if known and model.data is not None else "expected"
     method = "tiling the data" if known else f"tiling {draws} matrices drawn from the model"
     if piece is not None:
         method = f"tiling {draws} drawn parts of {piece.shape[0]} x {piece.shape[1]}, nodes of the tree"
@@ -161,11 +159,9 @@ def _measured(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second,
 def _piece(model: DensityModel, op: Op, fit: Fit, tiler: str, second: Second) -> Piece | None:
     """What stands for a large uniform matrix, under tilers that start from a tree."""
     base, _, after = tiler.partition("+")
-    others = isinstance(second, Transposed) or (
-        isinstance(second, DensityModel) and not isinstance(second, Uniform)
-    )
-    if base not in ("qtree", "btree") or not after or others or not isinstance(model, Uniform):
+    drawn_too = not isinstance(second, Transposed | SparseTensor) and _by_points(model, second)
+    if base not in ("qtree", "btree") or not after or not drawn_too:
         return None
-    if model.nnz <= _IN_ALL:
+    if model.expected_nnz <= _IN_ALL:
         return None
     return piece_of(_source(model, op, fit, second), model.expected_nnz, base == "btree")

@@ -6,22 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from polymodel.sparse.density.model import Floats
+from polymodel.sparse.density.regions import untouched
 from polymodel.tiling.estimate.loads import Loads
 from polymodel.tiling.fits.fit import Op
 
 _LEAST = 1e-12
-
-
-def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
-    """P(a slice of `width` of the `area` places holds none of `entries` entries).
-
-    The product of (1 - more / (area - i)) over i < fewer, of width and entries the fewer and the more, with
-    all factors at their middle: entries may then be an average, and no logarithms cancel.
-    """
-    fewer, more = np.minimum(width, entries), np.maximum(width, entries)
-    middle = np.maximum(np.asarray(area) - (fewer - 1) / 2, _LEAST)
-    found: Floats = np.where(fewer > 0, np.clip(1 - more / middle, 0.0, 1.0) ** np.maximum(fewer, 0), 1.0)
-    return found
 
 
 def launched(op: Op, entries: Floats, share: ArrayLike, same: bool) -> Floats:

@@ -18,7 +18,7 @@ from polymodel.sparse.density import (
     Uniform,
     random_tensor,
 )
-from polymodel.sparse.density.slices import Slices, greedy, known_rows, load_bounds, nway, shape_tiles
+from polymodel.sparse.density.slices import Slices, greedy, load_bounds, nway, shape_tiles
 
 
 def of_lists(rows: list[int], slices: list[list[int]]) -> tuple[int, int, int]:
@@ -60,19 +60,19 @@ def test_known_rows_are_dealt_as_a_loop_deals_them(seed: int) -> None:
 def test_rows_are_known_of_data_histograms_and_bands() -> None:
     tensor = random_tensor("IJK", (7, 5, 4), 0.2, 3)
     rows = [int((tensor.coords[0] == i).sum()) for i in range(7)]
-    assert known_rows(Actual.of(tensor)).tolist() == rows
-    assert known_rows(RankNnz.from_tensor(tensor)).tolist() == rows
-    assert known_rows(RankNnz.from_tensor(tensor, ("J", "I"))).tolist() == rows
+    assert Actual.of(tensor).known_rows().tolist() == rows
+    assert RankNnz.from_tensor(tensor).known_rows().tolist() == rows
+    assert RankNnz.from_tensor(tensor, ("J", "I")).known_rows().tolist() == rows
     assert greedy(Actual.of(tensor), 2).label == "exact"
     assert greedy(RankNnz.from_tensor(tensor), 2).label == "expected"
     for band in (Banded("IJ", (7, 5), 1), Banded("IJK", (4, 5, 6), 2, ("J", "K")), Banded("IJ", (9, 3), 2)):
         one = np.array(
             [float(Actual.of(_dense(band)).tensor.coords[0].tolist().count(i)) for i in range(band.shape[0])]
         )
-        assert known_rows(band).tolist() == one.tolist()
-    assert known_rows(FixedStructured("IJ", (3, 10), 2, 4)).tolist() == [6, 6, 6]
-    assert known_rows(Uniform.of("IJ", (4, 4), nnz=3)) is None
-    assert known_rows(RankNnz.from_tensor(tensor, ("J",))) is None
+        assert band.known_rows().tolist() == one.tolist()
+    assert FixedStructured("IJ", (3, 10), 2, 4).known_rows().tolist() == [6, 6, 6]
+    assert Uniform.of("IJ", (4, 4), nnz=3).known_rows() is None
+    assert RankNnz.from_tensor(tensor, ("J",)).known_rows() is None
 
 
 def _dense(band: Banded):

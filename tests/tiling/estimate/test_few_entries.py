@@ -10,7 +10,6 @@ from polymodel.errors import Refused
 from polymodel.sparse.density import Uniform
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate import Estimate, estimate
-from polymodel.tiling.estimate.draws import drawn
 from polymodel.tiling.fits.fit import Elements, Fit, Op, Words
 from polymodel.tiling.plane.operands import Rolled, pattern_of
 from polymodel.tiling.tilers.named import cut
@@ -25,8 +24,8 @@ def _off(
     """What is further than 5 % and 3 standard errors from the mean of 10 tilings, and the estimate."""
     found, table = estimate(model, op, fit, tiler, second, launch), []
     for seed in range(10):
-        b = drawn(second, 9000 + seed) if isinstance(second, Uniform) else second
-        pattern = pattern_of(drawn(model, 7000 + seed), b)
+        b = second.draw(9000 + seed) if isinstance(second, Uniform) else second
+        pattern = pattern_of(model.draw(7000 + seed), b)
         made = costs(pattern, cut(pattern, op, fit, tiler), op, fit, launch)
         table.append((made.tiles, made.kernels, made.config_cycles, made.run_cycles))
     mean, error = np.mean(table, axis=0), np.std(table, axis=0, ddof=1) / len(table) ** 0.5
@@ -87,7 +86,7 @@ def test_parts_of_large_matrices_stand_for_all(tiler: str, rows: int) -> None:
     ops: tuple[Op, ...] = ("add", "multiply")
     for op in ops:
         found = estimate(model, op, fit, tiler, Rolled(rows))
-        pattern = pattern_of(drawn(model, 1), Rolled(rows))
+        pattern = pattern_of(model.draw(1), Rolled(rows))
         made = costs(pattern, cut(pattern, op, fit, tiler), op, fit)
         told = (found.tiles, found.kernels, found.run_cycles)
         assert told == pytest.approx((made.tiles, made.kernels, made.run_cycles), rel=0.05)

@@ -20,7 +20,6 @@ from polymodel.sparse.density import (
 )
 from polymodel.tiling.cost.model import Launch, costs
 from polymodel.tiling.estimate import Second, estimate
-from polymodel.tiling.estimate.draws import drawn
 from polymodel.tiling.fits.fit import Elements, Op
 from polymodel.tiling.plane.operands import Alone, Rolled, Transposed, pattern_of
 from polymodel.tiling.tilers.named import cut
@@ -54,7 +53,7 @@ def test_trees_of_all_models_are_met_within_10_percent(
     assert not isinstance(second, DensityModel)
     tilings = []
     for seed in range(12):
-        pattern = pattern_of(drawn(model, seed), second)
+        pattern = pattern_of(model.draw(seed), second)
         made = costs(pattern, cut(pattern, op, Elements(64), tiler), op, Elements(64))
         tilings.append((made.tiles, made.kernels, made.total_cycles))
     table = np.array(tilings, dtype=np.float64)
@@ -76,7 +75,7 @@ def test_trees_of_all_models_are_met_within_10_percent(
     ],
 )
 def test_drawn_data_are_as_the_model_says(model: DensityModel) -> None:
-    tensor = drawn(model, 3)
+    tensor = model.draw(3)
     assert tensor.nnz == model.expected_nnz
     dense = np.zeros(model.shape, dtype=int)
     np.add.at(dense, tuple(tensor.coords), 1)
@@ -91,7 +90,7 @@ def test_drawn_data_are_as_the_model_says(model: DensityModel) -> None:
     if isinstance(model, Banded):
         rows, cols = np.nonzero(dense)
         assert np.abs(rows - cols).max() == 1
-        assert np.nonzero(drawn(model, 4).coords - tensor.coords)[0].size == 0
+        assert np.nonzero(model.draw(4).coords - tensor.coords)[0].size == 0
 
 
 @pytest.mark.parametrize("tiler", ["qtree+merge", "btree+fixpoint", "panels", "strips"])
@@ -165,3 +164,13 @@ def test_all_faults_are_told() -> None:
     assert len(caught.value.diagnostics) == 2
     with pytest.raises(SpecError, match="square"):
         estimate(Uniform.of(RANKS, (4, 5), nnz=3), second=Transposed())
+
+
+def test_beside_given_data_the_whole_matrix_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part of a large matrix stands for all where B is data: it was drawn whole and counted as a part."""
+    model = Uniform.of(RANKS, (300, 300), nnz=3000)
+    second = model.draw(9, "B")
+    whole = estimate(model, "add", Elements(16), "qtree+merge", second)
+    monkeypatch.setattr("polymodel.tiling.estimate.run._IN_ALL", 2000)
+    told = estimate(model, "add", Elements(16), "qtree+merge", second)
+    assert told.tiles == pytest.approx(whole.tiles, rel=0.1)

@@ -1,4 +1,4 @@
-"""Mean, variance and empty rows of rectangles under models that know more than the number of nonzeros."""
+"""Mean, variance and nonempty rows of rectangles of a matrix under a density model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from polymodel.errors import Refused
-from polymodel.sparse.density import DensityModel, FixedStructured, Hierarchical, RankNnz, Uniform
-from polymodel.sparse.density.model import Floats, Ints
-from polymodel.tiling.estimate.work import untouched
+from polymodel.sparse.density.hypergeometric import Hypergeometric
+from polymodel.sparse.density.model import DensityModel, Floats, Ints
+
+_LEAST = 1e-12
 
 
 class Regions(ABC):
@@ -33,21 +34,16 @@ class Regions(ABC):
         """Expected nonempty rows."""
 
 
-def regions_of(model: DensityModel) -> Regions:
-    """The rectangles of a model of a matrix; Refused for models that are data."""
-    if isinstance(model, Uniform):
-        return _Uniform(model)
-    if isinstance(model, Hierarchical):
-        return _Hierarchical(model)
-    if isinstance(model, FixedStructured):
-        return _Structured(model, model.ranks.index(model.rank))
-    if isinstance(model, RankNnz) and len(model.along) == 1:
-        along = model.ranks.index(model.along[0])
-        return _Lines.of(model.histogram, model.shape[1 - along], along)
-    raise Refused(
-        f"tiles of {type(model).__name__} are not estimated",
-        "give Uniform, Hierarchical, FixedStructured, RankNnz along one rank, Banded or Actual",
-    )
+def untouched(width: ArrayLike, area: ArrayLike, entries: ArrayLike) -> Floats:
+    """P(a slice of `width` of the `area` places holds none of `entries` entries).
+
+    The product of (1 - more / (area - i)) over i < fewer, of width and entries the fewer and the more, with
+    all factors at their middle: entries may then be an average, and no logarithms cancel.
+    """
+    fewer, more = np.minimum(width, entries), np.maximum(width, entries)
+    middle = np.maximum(np.asarray(area) - (fewer - 1) / 2, _LEAST)
+    found: Floats = np.where(fewer > 0, np.clip(1 - more / middle, 0.0, 1.0) ** np.maximum(fewer, 0), 1.0)
+    return found
 
 
 def turned(rects: Ints) -> Ints:
@@ -56,25 +52,29 @@ def turned(rects: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Uniform(Regions):
-    model: Uniform
+class OfPoints(Regions):
+    """The number of points decides."""
+
+    law: Hypergeometric
 
     def keys(self, rects: Ints) -> Ints:
         return _placeless(rects)
 
     def mean(self, rects: Ints) -> Floats:
-        return self.model.points.mean(rects[:, 2].astype(np.float64) * rects[:, 3])
+        return self.law.mean(rects[:, 2].astype(np.float64) * rects[:, 3])
 
     def variance(self, rects: Ints) -> Floats:
-        return self.model.points.variance(rects[:, 2].astype(np.float64) * rects[:, 3])
+        return self.law.variance(rects[:, 2].astype(np.float64) * rects[:, 3])
 
     def rows(self, rects: Ints) -> Floats:
-        return rects[:, 2].astype(np.float64) * self.model.points.p_nonempty(rects[:, 3])
+        return rects[:, 2].astype(np.float64) * self.law.p_nonempty(rects[:, 3])
 
 
 @dataclass(frozen=True)
-class _Hierarchical(Regions):
-    model: Hierarchical
+class OfSizes(Regions):
+    """The sizes of a rectangle decide, not its place."""
+
+    model: DensityModel
 
     def keys(self, rects: Ints) -> Ints:
         return _placeless(rects)
@@ -92,17 +92,19 @@ class _Hierarchical(Regions):
 
 
 @dataclass(frozen=True)
-class _Structured(Regions):
+class OfGroups(Regions):
     """n of every m along `axis`: whole groups are sure, parts of groups at both ends are hypergeometric."""
 
-    model: FixedStructured
+    shape: tuple[int, ...]
+    n: int
+    m: int
     axis: int
 
     def keys(self, rects: Ints) -> Ints:
         found = _placeless(rects)
         # Where it begins in a group matters, and whether the last, shorter group is reached.
-        start, m = rects[:, self.axis], self.model.m
-        whole = self.model.shape[self.axis] // m * m
+        start, m = rects[:, self.axis], self.m
+        whole = self.shape[self.axis] // m * m
         ends = start + rects[:, 2 + self.axis] > whole
         found[:, self.axis] = np.where(ends, start, start % m)
         return found
@@ -125,7 +127,7 @@ class _Structured(Regions):
     def _parts(self, rects: Ints) -> tuple[Floats, Floats, Floats]:
         """Of one fiber of the groups: mean, variance and P(none)."""
         start, size = rects[:, self.axis], rects[:, 2 + self.axis]
-        length, m, n = self.model.shape[self.axis], self.model.m, self.model.n
+        length, m, n = self.shape[self.axis], self.m, self.n
         first, last = start // m, (start + size - 1) // m
         mean, variance = np.zeros(size.shape), np.zeros(size.shape)
         none = np.ones(size.shape)
@@ -146,7 +148,7 @@ class _Structured(Regions):
 
 
 @dataclass(frozen=True, eq=False)
-class _Lines(Regions):
+class OfLines(Regions):
     """So many entries in each row (axis 0) or column (axis 1), at random places of `length`."""
 
     axis: int
@@ -157,7 +159,7 @@ class _Lines(Regions):
     empty: Floats
 
     @classmethod
-    def of(cls, counts: Ints, length: int, axis: int) -> _Lines:
+    def of(cls, counts: Ints, length: int, axis: int) -> OfLines:
         n = counts.astype(np.float64)
         spread = n * (length - n) / max(length - 1, 1)
         with np.errstate(divide="ignore"):

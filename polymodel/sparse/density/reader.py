@@ -1,0 +1,116 @@
+"""What readers of written densities share: checks whose faults are collected, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from polymodel.errors import SpecError
+from polymodel.sparse.density.model import DensityModel
+from polymodel.sparse.tensor import SparseTensor
+from polymodel.spec.faults import suggestion
+
+# Where inside the written value.
+Path = tuple[str | int, ...]
+Read = Callable[[str], SparseTensor]
+
+
+@dataclass
+class Reader:
+    """The tensor that a value is read for, and the faults found so far."""
+
+    ranks: tuple[str, ...]
+    shape: tuple[int, ...]
+    read: Read | None
+    name: str
+    faults: list[tuple[Path, str, str]] = field(default_factory=list)
+
+    def add(self, path: Path, message: str, remedy: str = "") -> None:
+        whose = f"{self.name}: " if self.name else ""
+        self.faults.append((path, whose + message, remedy))
+
+    def made(self, path: Path, make: Callable[[], DensityModel]) -> DensityModel | None:
+        """A model whose own checks are faults here."""
+        try:
+            return make()
+        except SpecError as error:
+            for fault in error.diagnostics:
+                self.add(path, fault.message, fault.remedy)
+            return None
+
+    def keys(
+        self, path: Path, given: object, known: Sequence[str], one_of: Sequence[str] = ()
+    ) -> dict[str, object]:
+        """The parameters of a model; unknown ones are faults, and exactly one of `one_of` is needed."""
+        if not isinstance(given, Mapping):
+            self.add(path, f"{given!r} is no mapping of parameters", f"give {', '.join(known)}")
+            return {}
+        for key in given:
+            if key not in known:
+                self.add(
+                    (*path, str(key)), f"unknown parameter {key!r}", suggestion(str(key), known, "parameters")
+                )
+        if one_of and sum(key in given for key in one_of) != 1:
+            self.add(path, f"{path[-1]} needs one of {', '.join(one_of)}", "give exactly one")
+            return {}
+        return {str(k): v for k, v in given.items()}
+
+    def share(self, path: Path, given: object) -> float | None:
+        if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= 1:
+            return float(given)
+        self.add(path, f"density {given!r} is outside [0, 1]", "give the share of nonzero points")
+        return None
+
+    def whole(self, path: Path, given: object, low: int, high: float, what: str) -> int | None:
+        """A whole number; 7.7e7 is one."""
+        number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+        if low <= number <= high and number != float("inf") and number == int(number):
+            return int(number)
+        room = f"{low} to {high:,}" if high < float("inf") else f"at least {low}"
+        self.add(path, f"{what} {given!r} is no whole number of {room}", "")
+        return None
+
+    def rank(self, path: Path, given: object) -> str | None:
+        if given in self.ranks:
+            return str(given)
+        self.add(path, f"unknown rank {given!r}", suggestion(str(given), self.ranks, "ranks"))
+        return None
+
+    def named(self, path: Path, given: object) -> tuple[str, ...] | None:
+        names = [given] if isinstance(given, str) else given
+        if not isinstance(names, Sequence) or not names:
+            self.add(path, f"{given!r} is no list of ranks", f"name some of {', '.join(self.ranks)}")
+            return None
+        found = [self.rank(path, n) for n in names]
+        return None if None in found else tuple(f for f in found if f is not None)
+
+    def file(self, path: Path, given: object) -> SparseTensor | None:
+        """The tensor in a file, its ranks named by position."""
+        if isinstance(given, SparseTensor):
+            data = given
+        elif not isinstance(given, str) or self.read is None:
+            why = "is no name of a file" if not isinstance(given, str) else "cannot be read here"
+            self.add(path, f"{given!r} {why}", "name a .mtx or .tns file")
+            return None
+        else:
+            try:
+                data = self.read(given)
+            except SpecError as error:
+                for fault in error.diagnostics:
+                    at = f"{fault.place}: " if fault.place.file else ""
+                    self.add(path, f"{at}{fault.message}", fault.remedy)
+                return None
+        if len(data.ranks) != len(self.ranks):
+            self.add(path, f"the data have {len(data.ranks)} ranks, not {len(self.ranks)}", "give other data")
+            return None
+        if data.shape != self.shape:
+            sizes = [" x ".join(map(str, s)) for s in (data.shape, self.shape)]
+            self.add(
+                path, f"the data are {sizes[0]}, not {sizes[1]}", "set the rank sizes to those of the data"
+            )
+            return None
+        return data.renamed(self.name or data.name, self.ranks)
+
+
+def is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
