@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from polymodel.cli.codes import FINE, INFEASIBLE, REFUSED
-from polymodel.cli.output import check_html, told_files, write_file
+from polymodel.cli.output import check_html, tell, told_files, write_file
 from polymodel.cli.parser import symbols
 from polymodel.cli.progress import waiting
 from polymodel.cli.teaal import add_data, add_outputs, check_table, load_teaal, title_of
@@ -78,7 +77,7 @@ def _executed(options: argparse.Namespace, spec: Spec) -> tuple[str, int]:
     else:
         pictured = drawn_blocks(drawn if whole else None)
         text = formatted_tables(tables, options.format, title, [*pictured, *checked])
-        sys.stderr.write(told if options.format != "html" else "")
+        tell(told if options.format != "html" else "")
     files: list[Path] = []
     if options.out:
         files += _saved(Path(options.out), report, found, drawn)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED
 from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
-from polymodel.cli.output import check_html
+from polymodel.cli.output import check_html, tell
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -87,10 +87,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         if options.format == "table":
             text += told
         else:
-            sys.stderr.write(told)
+            tell(told)
     if options.html:
         found.to_html(options.html, command=options.command)
-        sys.stderr.write(f"saved {options.html}\n")
+        tell(f"saved {options.html}\n")
     if found.interrupted:
         return text, INTERRUPTED
     return text, FINE if len(found) else INFEASIBLE
@@ -122,7 +122,7 @@ def _text(found: Front, style: str) -> str:
     if style == "table":
         return f"{found!r}\n"
     if not found.complete or not len(found):
-        sys.stderr.write("".join(f"{n}\n" for n in found.notes))
+        tell("".join(f"{n}\n" for n in found.notes))
     return table_json(found.exported()) if style == "json" else found.to_csv()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE
 from polymodel.cli.limits import add_limits
+from polymodel.cli.output import tell
 from polymodel.cli.parser import Parser
 from polymodel.cli.specs import variables
 
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 def told(imported: Imported, out: str | None) -> tuple[str, int]:
     """What is printed: the YAML, or where it was written. Notes go to stderr, so that stdout is a spec."""
     for remark in imported.remarks:
-        sys.stderr.write(f"{remark}\n")
+        tell(f"{remark}\n")
     if out is None:
         return imported.text, FINE
     path = imported.save(Path(out))

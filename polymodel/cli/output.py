@@ -9,11 +9,16 @@ from errno import EISDIR, ENOENT
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polymodel.errors import writing
+from polymodel.errors import masked, writing
 
 if TYPE_CHECKING:
     from polymodel.report.report import Report
     from polymodel.view.table import Table
+
+
+def tell(text: str) -> None:
+    """Write to stderr, without what would steer a terminal: names come from files."""
+    sys.stderr.write(masked(text))
 
 
 def save_page(file: str | None, page: Callable[[], str]) -> list[str]:
@@ -52,7 +57,7 @@ def with_told(text: str, told: Sequence[str], below: bool) -> str:
     if below:
         return text + "".join(f"\n{line}\n" for line in told)
     if told:
-        sys.stderr.write("".join(f"{line}\n" for line in told))
+        tell("".join(f"{line}\n" for line in told))
     return text
 
 
@@ -95,5 +100,5 @@ def told_files(files: Sequence[Path], style: str) -> str:
     told = f"saved {', '.join(map(str, files))}\n"
     if style == "table":
         return f"\n{told}"
-    sys.stderr.write(told)
+    tell(told)
     return ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymodel.cli.codes import FINE, INFEASIBLE, INTERRUPTED, REFUSED
 from polymodel.cli.options import LISTED, add_format, add_html, add_sources, add_store, add_workers
-from polymodel.cli.output import check_html
+from polymodel.cli.output import check_html, tell
 from polymodel.cli.progress import Line
 from polymodel.cli.specs import load_spec
 from polymodel.errors import Diagnostic, SpecError, writing
@@ -111,9 +111,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         _save(found, Path(options.out))
     if options.html:
         found.to_html(options.html, command=options.command)
-        sys.stderr.write(f"saved {options.html}\n")
+        tell(f"saved {options.html}\n")
     for note in found.notes if options.format != "table" and not found.complete else ():
-        sys.stderr.write(note + "\n")
+        tell(note + "\n")
     if not found.complete:
         return _text(found, options.format), INTERRUPTED if found.interrupted else UNFINISHED
     return _text(found, options.format), FINE if found.frame["feasible"].any() else INFEASIBLE

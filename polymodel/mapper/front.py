@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from polymodel.architecture.hierarchy import uncut_text
-from polymodel.errors import Diagnostic, SpecError
+from polymodel.errors import Diagnostic, SpecError, masked
 from polymodel.loading import Spec
 from polymodel.loading.spec import kept_files
 from polymodel.loading.typos import likely_typos
@@ -194,7 +194,7 @@ class Front(Answer):
             found = [*self.to_csv(folder)]
             target = Path(folder)
             found += self.to_parquet(target / "front.parquet") if parquet else ()
-            saved_text(f"{self!r}\n", target / "front.txt")
+            saved_text(masked(f"{self!r}\n"), target / "front.txt")
         mappings = (p.save(target / f"mapping-{p.number}.yaml") for p in self.points)
         return (*found, target / "front.txt", *mappings)
 

@@ -16,7 +16,7 @@ from polymodel.report.plots import INK, SHADES, WARNING, prefixed
 from polymodel.report.timeline import MEANING, buffet_names
 from polymodel.spec.output import whole
 from polymodel.view.drawing import NAME, short
-from polymodel.view.figures import axes, without_trace
+from polymodel.view.figures import axes, without_trace, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -79,7 +79,7 @@ def save_picture(found: Timeline, capacity_bits: float, file: Path) -> None:
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     timeline_axes(found, capacity_bits, figure.subplots())
     with whole(file) as fresh:
-        figure.savefig(fresh, dpi=150)
+        write_figure(figure, fresh, 150)
 
 
 def _title(found: Timeline) -> str:

@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
-from polymodel.errors import Diagnostic, Refused, SpecError
+from polymodel.errors import Diagnostic, Refused, SpecError, masked
 from polymodel.spec.faults import suggestion
 from polymodel.view.blocks import Block, Line, Part, Section, notes, printed
 from polymodel.view.files import (
@@ -285,7 +285,7 @@ class Answer:
             files = [target / f"{name}{ending}" for ending in (".json", ".html", ".txt")]
             self.to_json(files[0], live=live)
             self.to_html(files[1], live=live, command=command)
-            saved_text(self.whole_text(live=live), files[2])
+            saved_text(masked(self.whole_text(live=live)), files[2])
         return (*found, *files)
 
     def whole_text(self, *, live: bool = True) -> str:

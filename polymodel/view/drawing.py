@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from polymodel.errors import masked
+
 CHAR = 6.7
 LINE = 16
 PAD = 10
@@ -28,6 +30,11 @@ STYLE = (
     "text{font-family:ui-sans-serif,'DejaVu Sans',Verdana,Arial,sans-serif;font-size:11px;fill:" + INK + "}"
     ".b{font-weight:bold}.m{fill:" + MUTED + "}"
 )
+
+
+def escaped(words: str) -> str:
+    """The words as text of a drawing: markup in names is no markup, and what would steer a reader is `?`."""
+    return escape(masked(words))
 
 
 def width_of(content: str, *, bold: bool = False) -> float:
@@ -71,7 +78,7 @@ class Label:
 
 
 def text(x: float, y: float, content: str, attributes: str = "", anchor: str = "middle") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{attributes}>{escape(content)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}"{attributes}>{escaped(content)}</text>'
 
 
 def wrapped(words: tuple[str, ...], limit: int) -> tuple[str, ...]:
@@ -138,12 +145,12 @@ def line(x1: float, y1: float, x2: float, y2: float, width: float = 1.3) -> str:
 
 def described(words: str) -> str:
     """What a reader who does not see the picture is told."""
-    return f"<desc>{escape(words)}</desc>"
+    return f"<desc>{escaped(words)}</desc>"
 
 
 def titled(words: str) -> str:
     """What a shape tells under the mouse."""
-    return f"<title>{escape(words)}</title>"
+    return f"<title>{escaped(words)}</title>"
 
 
 def node(drawn: str, told: str, kind: str = "node") -> str:

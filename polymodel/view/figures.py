@@ -11,9 +11,10 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from polymodel.errors import masked
 from polymodel.spec.faults import not_a
 from polymodel.view.epoch import pinned
 
@@ -79,15 +80,36 @@ def whole_figure(ax: Axes) -> Figure | None:
     return found if found is None or isinstance(found, Whole) else found.figure
 
 
+def legible(figure: Figure) -> Figure:
+    """The figure with texts that can be drawn: names may have signs that steer a reader, which become `?`,
+    and dollars that are no formula."""
+    from matplotlib.cbook import is_math_text
+    from matplotlib.mathtext import MathTextParser
+    from matplotlib.text import Text
+
+    parser: Any = MathTextParser("path")
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        shown = masked(text.get_text())
+        if shown != text.get_text():
+            text.set_text(shown)
+        if text.get_parse_math() and is_math_text(shown):
+            try:
+                parser.parse(shown)
+            except ValueError:
+                text.set_parse_math(False)
+    return figure
+
+
 _TITLED = (".svg", ".svgz", ".pdf", ".png")
 
 
 def write_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:
     """Save a figure in the format that the ending tells, with its title for those who do not see it."""
     shown = figure.get_suptitle() or next((t for ax in figure.axes if (t := ax.get_title())), "")
-    title = " ".join(shown.split())
+    title = " ".join(masked(shown).split())
     metadata = {"Title": title} if title and path.suffix.lower() in _TITLED else None
-    figure.savefig(path, dpi=dpi if dpi is not None else "figure", metadata=metadata)
+    legible(figure).savefig(path, dpi=dpi if dpi is not None else "figure", metadata=metadata)
 
 
 def _make_room() -> None:

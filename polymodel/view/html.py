@@ -70,6 +70,11 @@ class Grid:
     rows: tuple[tuple[Shown, ...], ...]
 
 
+def _masked(value: object) -> object:
+    """Texts without what turns them around or steers a reader; markup has been looked at before."""
+    return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _engine() -> Environment:
     engine = Environment(
@@ -79,6 +84,7 @@ def _engine() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_masked,
     )
     engine.filters["grid"] = grid
     return engine

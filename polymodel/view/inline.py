@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from polymodel.view.drawing import titled
-from polymodel.view.figures import without_trace
+from polymodel.view.figures import legible, without_trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def inline(figure: Figure, title: str, prefix: str) -> str:
 
     out = io.StringIO()
     with rc_context({"svg.fonttype": "path", "svg.hashsalt": prefix}):
-        figure.savefig(out, format="svg", metadata={"Date": None})
+        legible(figure).savefig(out, format="svg", metadata={"Date": None})
     return _tidy(out.getvalue(), title, prefix)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from polymodel.view.figures import legible
+
 
 class Panels(Figure):
     """A pyplot figure that is not shown a second time where a cell of a notebook ends with it.
@@ -23,6 +25,6 @@ class Panels(Figure):
             shown.display({"text/plain": repr(self)}, raw=True)
             return
         drawn = BytesIO()
-        self.savefig(drawn, format="png", bbox_inches="tight")
+        legible(self).savefig(drawn, format="png", bbox_inches="tight")
         plt.close(self)
         shown.display(shown.Image(drawn.getvalue()))

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from polymodel.errors import Diagnostic, SpecError, writing
+from polymodel.errors import Diagnostic, SpecError, masked, writing
 from polymodel.report.tiling.swift import Quantity
 from polymodel.report.tiling.text import compared_blocks
 from polymodel.spec.output import whole
@@ -42,7 +42,7 @@ def save(
         found.to_json(),
         found.summary_table(tilers).to_csv(),
         page(found.title, compared_blocks(found, tilers), [made_part(command)]),
-        str(found),
+        masked(str(found)),
     )
     for name, text in zip(TEXTS, texts, strict=True):
         saved_text(text, target / name)
